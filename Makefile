@@ -1,0 +1,90 @@
+# prefect-gpu: `make help` lists what there is to do.
+# Written for GNU make 3.81, which macOS ships.
+
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+SYSTEM_PACKAGES := python3-venv git gcc libc6-dev postgresql chromium
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Where the two stamps of the virtual environment lie: they are newer than what is installed.
+QUICKSTART_READY := $(VENV)/.quickstart-ready
+DEV_READY := $(VENV)/.dev-ready
+
+LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --quiet \
+	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+# A lock names every dependency, so that nothing is left to resolve, and the build back end.
+INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
+	--require-hashes --no-deps
+INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
+	--no-deps --no-build-isolation --editable .
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help quickstart test lint chaos bench lock system-deps dev clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
+	$(BIN)/prefect-gpu quickstart $(ARGS)
+
+test: dev ## Run the tests; ARGS="-k queue" goes to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: dev ## Check style, types and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+chaos: dev ## Kill the worker at random moments, more often than the tests do
+	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
+
+bench: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
+	$(BIN)/python -m tests.bench.start_latency $(ARGS)
+	$(BIN)/python -m tests.bench.load $(ARGS)
+
+# dev.txt first: the other two take their versions from it, so that it holds all of them.
+lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
+	$(LOCK) --group dev --group quickstart --all-extras -o requirements/dev.txt
+	$(LOCK) --group quickstart --all-extras -c requirements/dev.txt -o requirements/quickstart.txt
+	$(LOCK) --all-extras -c requirements/dev.txt -o requirements/runtime.txt
+
+system-deps: ## Install what the tests use beside Python (Debian, Ubuntu)
+	@command -v apt-get > /dev/null || { \
+		echo "This is not Debian: install git, a C compiler, PostgreSQL and Chromium with your own" \
+			"package manager. Tests that miss one of them say so and are skipped." >&2; exit 1; }
+	$(SUDO) apt-get update
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y --no-install-recommends $(SYSTEM_PACKAGES)
+
+dev: $(DEV_READY) ## Prepare the virtual environment for development
+
+clean: ## Remove .venv, caches and build results; state in .quickstart stays
+	rm -rf .venv build dist bench-results .mypy_cache .pytest_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+	find gpu_core blocks flows tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "prefect-gpu needs Python 3.11 or newer, and '$(PYTHON)' is" \
+			"$$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv "$(VENV)"
+
+$(BIN)/uv: | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet uv
+
+$(QUICKSTART_READY): requirements/quickstart.txt pyproject.toml | $(BIN)/python
+	@echo "Installing what the quickstart needs; this takes a few minutes the first time."
+	$(INSTALL_LOCKED) -r requirements/quickstart.txt
+	$(INSTALL_PACKAGE)
+	@touch $@
+
+# dev.txt holds everything of quickstart.txt, in the same versions: one environment serves both.
+$(DEV_READY): requirements/dev.txt pyproject.toml | $(BIN)/python
+	@echo "Installing what development needs; this takes a few minutes the first time."
+	$(INSTALL_LOCKED) -r requirements/dev.txt
+	$(INSTALL_PACKAGE)
+	@touch $@ $(QUICKSTART_READY)

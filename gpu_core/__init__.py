@@ -1,0 +1,1 @@
+"""GPU scheduling for Prefect: decisions, adapters, runtime, worker, command line."""
