@@ -1,0 +1,111 @@
+"""What the usage ledger records: runs, their attempts, and why each attempt ended."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class EndReason(StrEnum):
+    """Why an attempt gave its GPUs back. A stable contract: reports and alerts match on it."""
+
+    COMPLETED = "Completed"
+    """The flow finished."""
+    FAILED = "Failed"
+    """The flow raised; charged to the run."""
+    CRASHED = "Crashed"
+    """The process died by itself (exit code, out of memory); charged to the run."""
+    CANCELLED = "Cancelled"
+    """A person cancelled the run."""
+    PREEMPTED = "Preempted"
+    """Our scheduler took the GPUs for a more urgent run."""
+    INTERRUPTED = "Interrupted"
+    """The provider or the machine took the GPUs: a signal from outside, a reboot, a lost node."""
+    TIMED_OUT = "TimedOut"
+    """The run's longest duration was over."""
+    SUSPENDED = "Suspended"
+    """The flow suspended itself to continue later."""
+
+
+class Provenance(StrEnum):
+    """Where a record comes from, so that made-up data can never pass for measured data."""
+
+    MEASURED = "measured"
+    GENERATED = "generated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Whose run it was: everything that cost is later grouped by."""
+
+    flow_run_id: str
+    name: str
+    flow_name: str
+    deployment: str | None
+    pool: str
+    queue: str | None
+    team: str | None
+    user: str | None
+    project: str | None
+    experiment: str | None
+    """The MLflow experiment that the run logs to."""
+    model: str | None
+    workload_type: str | None
+    priority: int
+    submitted_at: datetime
+    provenance: Provenance = Provenance.MEASURED
+    final_state: str | None = None
+    """Prefect's final state name; None while the run is not over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One stay of a run on its GPUs, from admission until the GPUs are free again."""
+
+    attempt_id: str
+    flow_run_id: str
+    number: int
+    """1 for the first; also the fencing token of checkpoints."""
+    pool: str
+    host: str
+    node: str
+    gpu_type: str | None
+    """None for a run that asked for no GPU."""
+    gpu_ids: tuple[str, ...]
+    capacity_type: str
+    price_micro_usd_per_gpu_hour: int | None
+    """None: no price is known, which is never the same as free."""
+    admitted_at: datetime
+    started_at: datetime | None = None
+    """When the process was created; None until then."""
+    released_at: datetime | None = None
+    """When the last process was gone and the GPUs free; None while they are held."""
+    last_seen_at: datetime | None = None
+    """The last moment at which the processes were seen alive: the bound of what a crash of the
+    whole machine can hide."""
+    pid: int | None = None
+    pid_created_at: float | None = None
+    """The operating system's start time of `pid`: a reused number is not mistaken for it."""
+    drain_requested_at: datetime | None = None
+    drain_reason: EndReason | None = None
+    """What the drain is for: `PREEMPTED`, `CANCELLED` or `TIMED_OUT`."""
+    drain_deadline_at: datetime | None = None
+    """The end of the grace period: processes alive after it are killed."""
+    drain_message: str | None = None
+    preempted_by: str | None = None
+    """The flow run id that the GPUs were taken for."""
+    end_reason: EndReason | None = None
+    end_message: str | None = None
+    exit_code: int | None = None
+    is_charged_failure: bool = False
+    is_end_estimated: bool = False
+    """The end is `last_seen_at`, because nothing that saw the real end survived."""
+    restored_from: str | None = None
+    """The checkpoint that this attempt began with."""
+    checkpoint: str | None = None
+    """The newest checkpoint that this attempt committed."""
+    checkpointed_at: datetime | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs the attempt holds."""
+        return len(self.gpu_ids)

@@ -1,0 +1,84 @@
+"""The story of a run and of the line, as people read it: pure text from facts."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.cost import usage_until
+from gpu_core.decisions.plan import Explanation
+from gpu_core.decisions.units import format_duration, format_usd
+from gpu_core.decisions.workload import Workload
+
+_KEY = re.compile(r"/(\d+)-(\d+)$")
+
+
+def attempts_markdown(attempts: Sequence[Attempt]) -> str:
+    """What happened to this run, attempt by attempt? A table and one paragraph for each ending."""
+    lines = [
+        "| Attempt | GPUs | Admitted (UTC) | Held for | Ended | Began with | Checkpoint | Cost |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_row(attempt) for attempt in attempts]
+    stories = [
+        f"**Attempt {attempt.number}:** {attempt.end_message}"
+        for attempt in attempts
+        if attempt.end_message
+    ]
+    return "\n".join(lines) + "".join(f"\n\n{story}" for story in stories) + "\n"
+
+
+def line_rows(
+    explanations: Sequence[Explanation], workloads: Mapping[str, Workload], now: datetime
+) -> list[dict[str, object]]:
+    """The line as table rows, the next workload first."""
+    return [
+        _line_row(explanation, workloads[explanation.workload_id], now)
+        for explanation in explanations
+    ]
+
+
+def _row(attempt: Attempt) -> str:
+    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
+    held = (
+        None
+        if attempt.released_at is None
+        else (attempt.released_at - attempt.admitted_at).total_seconds()
+    )
+    cost = (
+        None
+        if attempt.released_at is None
+        else usage_until(attempt, attempt.released_at).total_micro_usd
+    )
+    cells = (
+        str(attempt.number),
+        gpus,
+        f"{attempt.admitted_at:%Y-%m-%d %H:%M:%S}",
+        "still held" if held is None else format_duration(held),
+        "–" if attempt.end_reason is None else attempt.end_reason.value,
+        _checkpoint(attempt.restored_from) or "the beginning",
+        _checkpoint(attempt.checkpoint) or "none",
+        "–" if attempt.released_at is None else format_usd(cost),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _checkpoint(key: str | None) -> str | None:
+    """`3rd save of attempt 1` is what the key `RUN/000001-00000003` means to a reader."""
+    match = _KEY.search(key or "")
+    return key if match is None else f"save {int(match[2])}, by attempt {int(match[1])}"
+
+
+def _line_row(explanation: Explanation, workload: Workload, now: datetime) -> dict[str, object]:
+    expected = explanation.expected_start_at
+    return {
+        "Position": explanation.position or "–",
+        "Run": workload.name,
+        "Priority": workload.priority,
+        "GPUs": workload.total_gpus,
+        "Waits": format_duration(max(0, round((now - workload.submitted_at).total_seconds()))),
+        "Reason": explanation.reason.value,
+        "Why": explanation.summary,
+        "What would help": explanation.resolution,
+        "Expected start": "unknown" if expected is None else f"{expected:%H:%M:%S} UTC",
+    }

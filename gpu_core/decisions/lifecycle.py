@@ -1,0 +1,239 @@
+"""What an attempt's end means: for the ledger, for the run's state and for its next attempt."""
+
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+
+NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Failed", "Crashed"]
+
+PREFECT_STATE_TYPES = frozenset(
+    {
+        "SCHEDULED",
+        "PENDING",
+        "RUNNING",
+        "COMPLETED",
+        "FAILED",
+        "CRASHED",
+        "CANCELLED",
+        "CANCELLING",
+        "PAUSED",
+    }
+)
+
+# What may end an attempt from outside while its flow does not know why.
+_DRAINS = frozenset(
+    {EndReason.PREEMPTED, EndReason.TIMED_OUT, EndReason.CANCELLED, EndReason.INTERRUPTED}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFacts:
+    """What is known about an attempt whose last process is gone."""
+
+    prefect_state_type: str | None
+    """The run's state type in Prefect; None: the run was deleted."""
+    was_started: bool
+    """Whether a process was ever created for this attempt."""
+    exit_is_known: bool
+    """Whether anything that saw the process end survived."""
+    exit_code: int | None = None
+    """Negative: the number of the signal that ended the process."""
+    state_message: str | None = None
+    drain_reason: EndReason | None = None
+    """Why the attempt was told to end; None: it was not."""
+    drain_message: str | None = None
+    failures_before: int = 0
+    """Failures charged to the run by earlier attempts."""
+    interruptions_before: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What follows from an attempt's end."""
+
+    end_reason: EndReason | None
+    """None: the attempt never started; it is withdrawn."""
+    is_charged_failure: bool
+    next_state: NextState | None
+    """The state to propose to Prefect; None: leave the run as it is."""
+    message: str
+    """One sentence for the run's page."""
+
+
+def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None) -> Settlement:
+    """What follows from this attempt's end?
+
+    Only failures of the run itself are charged to it: a preemption or an interruption never is.
+
+    Args:
+        facts: What is known about the end.
+        max_failures: The charged failure with this number is the last, 1 or more.
+        max_interruptions: The interruption with this number is the last; None: no bound.
+
+    Raises:
+        InvalidInput: The state type is none of Prefect's.
+    """
+    match _end_reason(facts):
+        case None:
+            return _withdrawn(facts)
+        case EndReason.COMPLETED:
+            return _leave(EndReason.COMPLETED, "Completed.")
+        case EndReason.SUSPENDED:
+            return _leave(EndReason.SUSPENDED, "Suspended; it waits to be resumed.")
+        case EndReason.CANCELLED:
+            return _cancelled(facts)
+        case EndReason.PREEMPTED:
+            why = facts.drain_message or "its GPUs went to a more urgent run"
+            return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}; it waits in line again")
+        case EndReason.TIMED_OUT:
+            why = facts.drain_message or "its longest duration was over"
+            return Settlement(
+                end_reason=EndReason.TIMED_OUT,
+                is_charged_failure=False,
+                next_state="Failed",
+                message=f"Timed out: {_clause(why)}.",
+            )
+        case EndReason.INTERRUPTED:
+            return _interrupted(facts, max_interruptions)
+        case EndReason.FAILED:
+            what = facts.state_message or "the flow failed"
+            return _charged(facts, EndReason.FAILED, what, max_failures)
+        case EndReason.CRASHED:
+            return _charged(facts, EndReason.CRASHED, _crash(facts), max_failures)
+
+
+def _end_reason(facts: EndFacts) -> EndReason | None:
+    """Why did the attempt end? None: it never began."""
+    drain = facts.drain_reason if facts.drain_reason in _DRAINS else None
+    match facts.prefect_state_type:
+        case "COMPLETED":
+            return EndReason.COMPLETED
+        case "CANCELLED" | "CANCELLING":
+            return EndReason.CANCELLED
+        case "PAUSED":
+            return EndReason.CANCELLED if drain is EndReason.CANCELLED else EndReason.SUSPENDED
+        case None:
+            return EndReason.CANCELLED if facts.was_started else None
+        case "SCHEDULED" | "PENDING" if not facts.was_started:
+            return EndReason.CANCELLED if drain is EndReason.CANCELLED else None
+        case "FAILED":
+            return drain or EndReason.FAILED
+        case "CRASHED":
+            return drain or EndReason.CRASHED
+        case "SCHEDULED":
+            # Prefect itself put it back, as it does when a signal from outside ends its process.
+            return drain or EndReason.INTERRUPTED
+        case "RUNNING" | "PENDING":
+            return drain or (EndReason.CRASHED if facts.exit_is_known else EndReason.INTERRUPTED)
+        case unknown:
+            raise InvalidInput(
+                "prefect_state_type",
+                "is not a state type of Prefect",
+                got=unknown,
+                allowed=listed(PREFECT_STATE_TYPES),
+                nearest=nearest_name(unknown, PREFECT_STATE_TYPES),
+            )
+
+
+def _withdrawn(facts: EndFacts) -> Settlement:
+    return Settlement(
+        end_reason=None,
+        is_charged_failure=False,
+        next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
+        message="The attempt did not start; its GPUs are free again.",
+    )
+
+
+def _cancelled(facts: EndFacts) -> Settlement:
+    is_over = facts.prefect_state_type in ("CANCELLED", None)
+    deleted = "the run was deleted" if facts.prefect_state_type is None else None
+    why = facts.drain_message or deleted
+    return Settlement(
+        end_reason=EndReason.CANCELLED,
+        is_charged_failure=False,
+        next_state=None if is_over else "Cancelled",
+        message=f"Cancelled: {_clause(why)}." if why else "Cancelled.",
+    )
+
+
+def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
+    count = facts.interruptions_before + 1
+    why = facts.drain_message or (
+        "a signal from outside ended its process"
+        if facts.prefect_state_type == "SCHEDULED"
+        else "the machine or the worker was gone when its process ended"
+    )
+    if max_interruptions is None or count < max_interruptions:
+        return _again(EndReason.INTERRUPTED, f"Interrupted: {_clause(why)}; trying again")
+    return Settlement(
+        end_reason=EndReason.INTERRUPTED,
+        is_charged_failure=False,
+        next_state="Crashed",
+        message=f"Interruption {count} of {max_interruptions}: {_clause(why)}; "
+        f"it is not tried again.",
+    )
+
+
+def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -> Settlement:
+    number = facts.failures_before + 1
+    is_last = number >= max_failures
+    is_over = facts.prefect_state_type in ("FAILED", "CRASHED")
+    final: NextState | None = None if is_over else "Crashed"
+    outcome = "it is not tried again" if is_last else "trying again"
+    return Settlement(
+        end_reason=reason,
+        is_charged_failure=True,
+        next_state=final if is_last else "AwaitingRetry",
+        message=f"Failure {number} of {max_failures}: {_clause(what)}; {outcome}.",
+    )
+
+
+def _crash(facts: EndFacts) -> str:
+    code = facts.exit_code
+    signal_number = _signal_number(code)
+    if signal_number == signal.SIGKILL:
+        return "its process was killed by SIGKILL, most likely out of memory"
+    if signal_number is not None:
+        return f"its process was killed by {_signal_name(signal_number)}"
+    if facts.prefect_state_type == "CRASHED" and facts.state_message:
+        return facts.state_message
+    if code == 0:
+        return "its process ended with exit code 0 and left the run unfinished"
+    return "its process died" if code is None else f"its process ended with exit code {code}"
+
+
+def _signal_number(exit_code: int | None) -> int | None:
+    if exit_code is None:
+        return None
+    if exit_code < 0:
+        return -exit_code
+    # A shell reports a signal in this form.
+    return exit_code - 128 if 128 < exit_code < 128 + signal.NSIG else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _leave(reason: EndReason, message: str) -> Settlement:
+    return Settlement(end_reason=reason, is_charged_failure=False, next_state=None, message=message)
+
+
+def _again(reason: EndReason, message: str) -> Settlement:
+    return Settlement(
+        end_reason=reason,
+        is_charged_failure=False,
+        next_state="AwaitingRetry",
+        message=f"{message}.",
+    )
+
+
+def _clause(text: str) -> str:
+    """The first line of a message, to stand inside a sentence."""
+    return text.strip().partition("\n")[0].rstrip(".").strip() or "no message"

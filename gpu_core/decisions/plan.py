@@ -1,0 +1,81 @@
+"""What the scheduler decided, and why: commands to apply, and one explanation per workload."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from gpu_core.decisions.cluster import Placement
+
+
+class Reason(StrEnum):
+    """Why a pending workload is where it is. Stable: people's automations match on these.
+
+    The order is the order of severity: what a person must mend comes first.
+    """
+
+    UNKNOWN_QUEUE = "UnknownQueue"
+    DEPLOYMENT_LIMIT = "DeploymentLimit"
+    """As many runs of its deployment run as Prefect lets run at once."""
+    EXCEEDS_CLUSTER = "ExceedsCluster"
+    """No state of this cluster could ever hold it; waiting is in vain."""
+    PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
+    WAITING_FOR_VICTIMS = "WaitingForVictims"
+    """GPUs were taken from others for it and are being given back."""
+    MIN_RUNTIME_PROTECTS = "MinRuntimeProtects"
+    """Runs that it may preempt have not had their minimum run time yet."""
+    WAITING_FOR_GPUS = "WaitingForGpus"
+    """It is next for these GPUs, and they are in use."""
+    BEHIND_OTHERS = "BehindOthers"
+    """Others ahead in the line want the same GPUs."""
+    STARTING = "Starting"
+    """It was admitted in this cycle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    """Give the workload these GPUs and start it."""
+
+    workload_id: str
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempt:
+    """Take the GPUs of this running workload for another one."""
+
+    workload_id: str
+    for_workload_id: str
+    lost_gpu_s: int
+    """Work since the last checkpoint, in GPU-seconds: what the victim has to do again."""
+    lost_micro_usd: int | None
+    """The same in money; None where a GPU is unpriced."""
+
+
+Command = Admit | Preempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a pending workload waits, and what would let it start."""
+
+    workload_id: str
+    reason: Reason
+    summary: str
+    """One sentence with the numbers, for the run's page."""
+    resolution: str
+    """What would unblock it."""
+    position: int
+    """1 is the head of the whole line; 0: not in the line (held, starting)."""
+    expected_start_at: datetime | None = None
+    """None: nothing that is known allows an estimate."""
+    numbers: Mapping[str, int | str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The outcome of one planning cycle. The same for any order of its input."""
+
+    commands: tuple[Command, ...]
+    explanations: tuple[Explanation, ...]
+    """One for each pending workload, in the order of the line."""

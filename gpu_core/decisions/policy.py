@@ -1,0 +1,154 @@
+"""The policy: priorities, prices, preemption and limits, as one strictly checked value."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.units import micro_usd, parse_duration_s
+from gpu_core.decisions.validation import input_errors, parsed_by, refuse
+
+CapacityType = Literal["on-demand", "spot", "reserved"]
+
+PREFECT_DEFAULT_QUEUE = "default"
+"""The queue that Prefect itself makes in every work pool."""
+
+
+def _price(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not a price", allowed="USD per GPU-hour, 0 or more, or null")
+    return micro_usd(value, field)
+
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+Points = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Duration = Annotated[int, parsed_by(parse_duration_s)]
+PositiveDuration = Annotated[int, parsed_by(parse_duration_s), Field(ge=1)]
+PriceMicroUsd = Annotated[int, parsed_by(_price)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class VirtualGpus(_Section):
+    """What a process worker offers on a machine without GPUs, to try everything there."""
+
+    gpu_type: Name
+    count: Annotated[int, Field(ge=1, le=64)]
+
+
+class PreemptionPolicy(_Section):
+    """Whether and how urgent runs take GPUs from less urgent ones."""
+
+    enabled: bool = True
+    grace_period_s: Duration = Field(default=30, alias="grace_period")
+    """From the notice until the run's processes are killed."""
+    min_runtime_s: Duration = Field(default=60, alias="min_runtime")
+    """How long an attempt is left alone first, unless its run says otherwise."""
+
+
+class CheckpointPolicy(_Section):
+    """How often runs make their progress safe, and how many checkpoints are kept."""
+
+    interval_s: PositiveDuration = Field(default=600, alias="interval")
+    keep: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
+class Limits(_Section):
+    """What one run may take at most. None: no limit."""
+
+    max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
+    max_duration_s: PositiveDuration | None = Field(default=None, alias="max_duration")
+    max_failures: Annotated[int, Field(ge=1)] = 3
+    """The failure with this number is the last: the run is not tried again."""
+
+
+class WaitingPolicy(_Section):
+    """How much is published about runs that wait."""
+
+    publish_per_cycle: Annotated[int, Field(ge=0)] = 20
+
+
+class Policy(_Section):
+    """The rules of one pool. Made by `parse_policy`; durations are seconds, money micro-USD."""
+
+    version: Literal[1]
+    priorities: Mapping[Name, Points] = Field(
+        default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
+    )
+    """Points by queue name; more is more urgent."""
+    default_priority: str = "medium"
+    """The queue whose points Prefect's own `default` queue gets."""
+    prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
+    """Micro-USD per GPU-hour by GPU type and capacity type."""
+    virtual_gpus: VirtualGpus | None = None
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    limits: Limits = Limits()
+    waiting: WaitingPolicy = WaitingPolicy()
+
+    def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:
+        """What does one GPU of this type cost per hour? None: unpriced, which is never free."""
+        for known, price in self.prices.get(gpu_type, {}).items():
+            if known == capacity_type:
+                return price
+        return None
+
+    def priority_of_queue(self, queue_name: str) -> int | None:
+        """How many points does a run of this queue have? None: the policy knows no such queue."""
+        known = self.default_priority if queue_name == PREFECT_DEFAULT_QUEUE else queue_name
+        return self.priorities.get(known)
+
+
+def parse_policy(
+    data: object, source: str = "policy", lines: Mapping[str, int] | None = None
+) -> Policy:
+    """Which policy does this data describe?
+
+    Args:
+        data: Plain Python data, as a YAML or JSON reader gives it.
+        source: Where it comes from, for the errors: a file's path.
+        lines: The line of each dotted field path in that file, for the errors.
+
+    Raises:
+        InvalidInput: One field cannot be used.
+        InvalidInputs: Several cannot; the message has a line for each.
+    """
+    try:
+        policy = Policy.model_validate(data)
+        errors = _contradictions(policy)
+    except ValidationError as error:
+        errors = input_errors(error, Policy)
+    refuse([_located(error, source, lines or {}) for error in errors])
+    return policy
+
+
+def _contradictions(policy: Policy) -> list[InvalidInput]:
+    errors = []
+    if PREFECT_DEFAULT_QUEUE in policy.priorities:
+        errors.append(
+            InvalidInput(
+                f"priorities.{PREFECT_DEFAULT_QUEUE}",
+                "cannot have points of its own",
+                remedy="name the queue whose points it gets in default_priority",
+            )
+        )
+    if policy.default_priority not in policy.priorities:
+        errors.append(
+            InvalidInput(
+                "default_priority",
+                "is not one of the priorities",
+                got=policy.default_priority,
+                allowed=listed(policy.priorities),
+                nearest=nearest_name(policy.default_priority, policy.priorities),
+            )
+        )
+    return errors
+
+
+def _located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
+    where = f"{source}:{lines[error.field]}" if error.field in lines else source
+    error.field = f"{where}: {error.field}" if error.field else where
+    return error

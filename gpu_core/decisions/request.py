@@ -1,0 +1,335 @@
+"""What one run asks for: the job variables of a GPU pool, checked, and the workload they make."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
+from gpu_core.decisions.units import format_duration, parse_duration_s
+from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
+from gpu_core.decisions.workload import Hold, Workload
+
+AUTO = "auto"
+
+_GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in order of preference"
+
+
+def _gpu_types(value: object, field: str) -> tuple[str, ...]:
+    if value == AUTO:
+        return ()
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names:
+        raise InvalidInput(field, "is not a GPU type", allowed=_GPU_TYPE_HELP)
+    types = [name.strip().lower() if isinstance(name, str) else "" for name in names]
+    if AUTO in types or not all(_GPU_TYPE.fullmatch(name) for name in types):
+        raise InvalidInput(field, "is not a list of GPU types", allowed=_GPU_TYPE_HELP)
+    if len(set(types)) < len(types):
+        raise InvalidInput(field, "names a GPU type twice", allowed=_GPU_TYPE_HELP)
+    return tuple(types)
+
+
+def _interval_s(value: object, field: str) -> int | None:
+    return None if value == AUTO else parse_duration_s(value, field)
+
+
+_DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
+PositiveDuration = Annotated[
+    int, parsed_by(parse_duration_s), Field(ge=1), WithJsonSchema(_DURATION_SCHEMA)
+]
+
+
+class GpuRequest(BaseModel):
+    """The job variables of a GPU pool that one run may set. Made by `parse_request`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    team: Text | None = Field(
+        default=None, title="Team", description="The team that the run's cost is charged to."
+    )
+    project: Text | None = Field(
+        default=None, title="Project", description="The project that the run's cost is charged to."
+    )
+    workload_type: (
+        Literal["training", "fine-tuning", "inference", "batch-inference", "interactive"] | None
+    ) = Field(
+        default=None,
+        title="Workload type",
+        description="What kind of work this is, for the cost reports.",
+    )
+    gpu_type: Annotated[
+        tuple[str, ...],
+        parsed_by(_gpu_types),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+        ),
+    ] = Field(
+        default=(),
+        title="GPU type",
+        description="A GPU type such as 'a100-80gb', a list of types in order of preference, or "
+        "'auto' for any type, the default.",
+        json_schema_extra={"default": AUTO},
+    )
+    gpu_count: Annotated[int, Field(ge=0, le=64)] = Field(
+        default=1,
+        title="GPU count",
+        description="GPUs on each node, 0 to 64, by default 1; with 0 the run needs no GPU and "
+        "starts at once.",
+    )
+    nodes: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1,
+        title="Nodes",
+        description="How many different nodes start together, 1 to 64, by default 1.",
+    )
+    gpu_memory_gib: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None,
+        title="GPU memory (GiB)",
+        description="Nominal memory in GiB that each GPU has at least, by default any.",
+    )
+    capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
+        default="auto",
+        title="Capacity type",
+        description="Which kind of capacity the run may use, by default 'auto' for any.",
+    )
+    expected_duration_s: PositiveDuration | None = Field(
+        default=None,
+        alias="expected_duration",
+        title="Expected duration",
+        description="How long one uninterrupted run takes, in seconds or as text such as '90m', "
+        "by default unknown.",
+    )
+    max_duration_s: PositiveDuration | None = Field(
+        default=None,
+        alias="max_duration",
+        title="Longest duration",
+        description="When an attempt is stopped for good, in seconds or as text such as '12h', "
+        "by default the policy's limit.",
+    )
+    min_runtime_s: Duration | None = Field(
+        default=None,
+        alias="min_runtime",
+        title="Minimum run time",
+        description="How long an attempt runs before it may be preempted, in seconds or as text "
+        "such as '10m', by default the policy's.",
+    )
+    checkpoint_uri: Text | None = Field(
+        default=None,
+        title="Checkpoint store",
+        description="The folder or bucket that checkpoints go to, by default the pool's.",
+    )
+    checkpoint_interval_s: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        parsed_by(_interval_s),
+        WithJsonSchema(_DURATION_SCHEMA),
+    ] = Field(
+        default=None,
+        alias="checkpoint_interval",
+        title="Checkpoint interval",
+        description="How often the run saves, in seconds or as text such as '10m', or 'auto' for "
+        "the policy's interval, the default.",
+        json_schema_extra={"default": AUTO},
+    )
+    max_failures: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        title="Most failures",
+        description="The number of the run's own failures at which it is not tried again, by "
+        "default the policy's.",
+    )
+    max_interruptions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None,
+        title="Most interruptions",
+        description="The number of interruptions by the machine or its provider at which the run "
+        "is not tried again, by default without a bound.",
+    )
+    preemptible: bool = Field(
+        default=True,
+        title="Preemptible",
+        description="Whether more urgent runs may take this run's GPUs, by default true.",
+    )
+    user: Text | None = Field(
+        default=None, title="User", description="The person that the run's cost is charged to."
+    )
+    model: Text | None = Field(
+        default=None, title="Model", description="The model that the run works on, for the reports."
+    )
+    gpu_priority: Text | None = Field(
+        default=None,
+        title="Priority",
+        description="The queue whose priority this run gets, by default that of its own queue.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """What bounds a run: its own wishes, else the policy's. None: no bound."""
+
+    max_duration_s: int | None
+    max_failures: int
+    max_interruptions: int | None
+
+
+def parse_request(variables: Mapping[str, object], other_known: Collection[str]) -> GpuRequest:
+    """What does a run with these job variables ask for?
+
+    Args:
+        variables: Job variables by name; None means that it was not given.
+        other_known: Names that belong to the worker itself, such as `env`; they are ignored, and
+            so is `env.NAME`, if `env` is among them.
+
+    Raises:
+        InvalidInput: One variable is unknown or cannot be used.
+        InvalidInputs: Several; the message has a line for each.
+    """
+    ours = known_names(GpuRequest)
+    known = [*ours, *other_known]
+    errors = [
+        unknown_name(name, name, known)
+        for name in variables
+        if name not in known and not ("env" in other_known and name.startswith("env."))
+    ]
+    given = {name: variables[name] for name in ours if variables.get(name) is not None}
+    try:
+        request = GpuRequest.model_validate(given)
+    except ValidationError as error:
+        errors += input_errors(error, GpuRequest)
+    else:
+        errors += _contradictions(request)
+    refuse(errors)
+    return request
+
+
+def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:
+    """What bounds this run under this policy?
+
+    Raises:
+        InvalidInput: The run asks for a longer time than the policy allows.
+    """
+    wanted_s, longest_s = request.max_duration_s, policy.limits.max_duration_s
+    if wanted_s is not None and longest_s is not None and wanted_s > longest_s:
+        raise InvalidInput(
+            "max_duration",
+            "is over the policy's limit",
+            got=format_duration(wanted_s),
+            allowed=f"at most {format_duration(longest_s)} (limits.max_duration)",
+        )
+    return RunLimits(
+        max_duration_s=wanted_s or longest_s,
+        max_failures=request.max_failures or policy.limits.max_failures,
+        max_interruptions=request.max_interruptions,
+    )
+
+
+def workload_from_request(
+    request: GpuRequest,
+    *,
+    workload_id: str,
+    name: str,
+    queue: str | None,
+    submitted_at: datetime,
+    policy: Policy,
+    hold: Hold | None = None,
+) -> Workload:
+    """Which workload does the scheduler see for this run?
+
+    Args:
+        request: The run's checked job variables.
+        workload_id: The flow run id.
+        name: The flow run's name.
+        queue: The run's work queue; None: it has none and counts as in Prefect's `default`.
+        submitted_at: When the run first wanted to start.
+        policy: Gives the priority and what the request leaves open.
+        hold: Why the run may not be considered for now. A queue that the policy does not know is
+            the graver reason and wins.
+
+    Raises:
+        InvalidInput: `gpu_priority` is no queue of the policy, or the run asks for more GPUs than
+            the policy allows.
+    """
+    _check_gpu_limit(request, policy)
+    priority = _priority(request, queue, policy)
+    if priority is None:
+        hold = _unknown_queue(str(queue), policy)
+    return Workload(
+        workload_id=workload_id,
+        name=name,
+        priority=priority or 0,
+        submitted_at=submitted_at,
+        gpu_count=request.gpu_count,
+        nodes=request.nodes,
+        gpu_types=request.gpu_type,
+        gpu_memory_gib=request.gpu_memory_gib,
+        capacity_type=None if request.capacity_type == AUTO else request.capacity_type,
+        is_preemptible=request.preemptible,
+        min_runtime_s=(
+            policy.preemption.min_runtime_s
+            if request.min_runtime_s is None
+            else request.min_runtime_s
+        ),
+        expected_duration_s=request.expected_duration_s,
+        team=request.team,
+        hold=hold,
+    )
+
+
+def _contradictions(request: GpuRequest) -> list[InvalidInput]:
+    if request.gpu_count == 0 and request.nodes > 1:
+        return [
+            InvalidInput(
+                "nodes", "needs GPUs on each node", got=request.nodes, remedy="set gpu_count too"
+            )
+        ]
+    return []
+
+
+def _check_gpu_limit(request: GpuRequest, policy: Policy) -> None:
+    wanted = request.gpu_count * request.nodes
+    most = policy.limits.max_gpus_per_run
+    if most is not None and wanted > most:
+        raise InvalidInput(
+            "gpu_count" if request.nodes == 1 else "gpu_count × nodes",
+            "is over the policy's limit",
+            got=wanted,
+            allowed=f"at most {most} GPUs for one run (limits.max_gpus_per_run)",
+        )
+
+
+def _priority(request: GpuRequest, queue: str | None, policy: Policy) -> int | None:
+    if request.gpu_priority is None:
+        return policy.priority_of_queue(PREFECT_DEFAULT_QUEUE if queue is None else queue)
+    priority = policy.priority_of_queue(request.gpu_priority)
+    if priority is None:
+        raise InvalidInput(
+            "gpu_priority",
+            "is not a queue of the policy",
+            got=request.gpu_priority,
+            allowed=listed(policy.priorities),
+            nearest=nearest_name(request.gpu_priority, policy.priorities),
+        )
+    return priority
+
+
+def _unknown_queue(queue: str, policy: Policy) -> Hold:
+    nearest = nearest_name(queue, policy.priorities)
+    meant = f"; did you mean {nearest!r}?" if nearest else "."
+    return Hold(
+        reason=Reason.UNKNOWN_QUEUE,
+        summary=f"Held: the policy has no priority for the queue {queue!r}{meant}",
+        resolution=f"Add {queue!r} to the policy's priorities, or set the job variable "
+        f"gpu_priority to one of {listed(policy.priorities)}.",
+    )

@@ -1,0 +1,93 @@
+"""What a run is told about itself, and how: environment variables and files in its run folder.
+
+The worker writes it, the runtime inside the run reads it. A user's flow therefore needs no
+block of ours and no connection to the worker. Three small JSON files in the run folder carry
+what changes while the run lives: `notice.json` (worker to run: end soon), `checkpoint.json`
+(run to worker: what is safe), `exit.json` (launcher to worker: how it ended). Each is replaced
+atomically.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NOTICE_FILE = "notice.json"
+CHECKPOINT_FILE = "checkpoint.json"
+EXIT_FILE = "exit.json"
+
+_FLOW_RUN_ID = "PREFECT__FLOW_RUN_ID"  # Prefect's own
+_ATTEMPT = "PREFECT_GPU_ATTEMPT"
+_ATTEMPT_ID = "PREFECT_GPU_ATTEMPT_ID"
+_DEVICES = "PREFECT_GPU_DEVICES"
+_TYPE = "PREFECT_GPU_TYPE"
+_RUN_DIR = "PREFECT_GPU_RUN_DIR"
+_CHECKPOINT_URI = "PREFECT_GPU_CHECKPOINT_URI"
+_CHECKPOINT_INTERVAL_S = "PREFECT_GPU_CHECKPOINT_INTERVAL_S"
+_CHECKPOINTS_KEPT = "PREFECT_GPU_CHECKPOINTS_KEPT"
+_NAME = "PREFECT_GPU_RUN_NAME"
+_TEAM = "PREFECT_GPU_TEAM"
+_PROJECT = "PREFECT_GPU_PROJECT"
+_DEPLOYMENT = "PREFECT_GPU_DEPLOYMENT"
+
+ATTEMPT_ID_VARIABLE = _ATTEMPT_ID
+"""Every process of an attempt carries this variable: it is how they are all found again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """One attempt of one flow run, as seen from inside."""
+
+    flow_run_id: str
+    attempt: int
+    attempt_id: str
+    name: str | None = None
+    """The flow run's name."""
+    devices: tuple[str, ...] = ()
+    gpu_type: str | None = None
+    run_dir: str | None = None
+    checkpoint_uri: str | None = None
+    """The checkpoint store's root; None: this run has nowhere to save."""
+    checkpoint_interval_s: int = 600
+    checkpoints_kept: int = 2
+    team: str | None = None
+    project: str | None = None
+    deployment: str | None = None
+
+    def to_environment(self) -> dict[str, str]:
+        """The environment variables that carry this context into the run."""
+        values = {
+            _FLOW_RUN_ID: self.flow_run_id,
+            _ATTEMPT: str(self.attempt),
+            _ATTEMPT_ID: self.attempt_id,
+            _NAME: self.name,
+            _DEVICES: ",".join(self.devices),
+            _TYPE: self.gpu_type,
+            _RUN_DIR: self.run_dir,
+            _CHECKPOINT_URI: self.checkpoint_uri,
+            _CHECKPOINT_INTERVAL_S: str(self.checkpoint_interval_s),
+            _CHECKPOINTS_KEPT: str(self.checkpoints_kept),
+            _TEAM: self.team,
+            _PROJECT: self.project,
+            _DEPLOYMENT: self.deployment,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "RunContext | None":
+        """The context of this process, or None outside a run that our worker started."""
+        if _ATTEMPT_ID not in environment or _FLOW_RUN_ID not in environment:
+            return None
+        return cls(
+            flow_run_id=environment[_FLOW_RUN_ID],
+            attempt=int(environment[_ATTEMPT]),
+            attempt_id=environment[_ATTEMPT_ID],
+            name=environment.get(_NAME),
+            devices=tuple(d for d in environment.get(_DEVICES, "").split(",") if d),
+            gpu_type=environment.get(_TYPE),
+            run_dir=environment.get(_RUN_DIR),
+            checkpoint_uri=environment.get(_CHECKPOINT_URI),
+            checkpoint_interval_s=int(environment.get(_CHECKPOINT_INTERVAL_S, "600")),
+            checkpoints_kept=int(environment.get(_CHECKPOINTS_KEPT, "2")),
+            team=environment.get(_TEAM),
+            project=environment.get(_PROJECT),
+            deployment=environment.get(_DEPLOYMENT),
+        )

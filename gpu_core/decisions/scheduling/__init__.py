@@ -1,0 +1,1 @@
+"""Order, preemption and the planning cycle."""

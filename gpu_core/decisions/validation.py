@@ -1,0 +1,161 @@
+"""From pydantic's errors to ours: every mistake named with its field, as the person wrote it."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+
+_OUR_ERROR = "gpu_core_invalid_input"
+
+# pydantic's error type -> what the value is not, and what would be accepted.
+_WRONG_TYPES: Mapping[str, tuple[str, str]] = {
+    "int_type": ("is not a whole number", "a whole number"),
+    "bool_type": ("is not true or false", "true or false"),
+    "string_type": ("is not text", "text"),
+    "dict_type": ("is not a mapping", "keys with values"),
+    "model_type": ("is not a mapping", "keys with values"),
+    "invalid_key": ("is not text", "text as a key"),
+}
+
+
+class InvalidInputs(InvalidInput):
+    """Several mistakes in one input, listed all at once; nothing was changed.
+
+    Args:
+        errors: The mistakes, two or more, in the order of the input.
+    """
+
+    def __init__(self, errors: Sequence[InvalidInput]) -> None:
+        first = errors[0]
+        super().__init__(first.field, first.problem, got=first.got, allowed=first.allowed)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+def refuse(errors: Sequence[InvalidInput]) -> None:
+    """Raise these mistakes together; none: return.
+
+    Raises:
+        InvalidInput: There is one.
+        InvalidInputs: There are several.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise InvalidInputs(errors)
+
+
+def parsed_by(parse: Callable[[object, str], object]) -> BeforeValidator:
+    """How does a pydantic field use one of our own parsers, and keep the parser's error whole?
+
+    Args:
+        parse: Takes the value and the field's name, raises `InvalidInput`.
+    """
+
+    def validate(value: object) -> object:
+        try:
+            return parse(value, "value")
+        except InvalidInput as error:
+            raise PydanticCustomError(_OUR_ERROR, "invalid", {"error": error}) from None
+
+    return BeforeValidator(validate)
+
+
+def input_errors(error: ValidationError, model: type[BaseModel]) -> list[InvalidInput]:
+    """Which mistakes of the person who wrote the input does this error report?
+
+    Args:
+        error: What `model.model_validate` raised.
+        model: The model of the whole input; its fields are the known names.
+    """
+    return [_translate(detail, model) for detail in error.errors(include_url=False)]
+
+
+def known_names(model: type[BaseModel]) -> list[str]:
+    """The names that a person may write for this model's fields."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def unknown_name(path: str, name: str, known: Sequence[str]) -> InvalidInput:
+    """The error for a name that means nothing, with the one that was probably meant."""
+    return InvalidInput(
+        path,
+        "is not a known name",
+        allowed=listed(known, limit=40),
+        nearest=nearest_name(name, known),
+    )
+
+
+def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
+    location = tuple(part for part in detail["loc"] if part != "[key]")
+    path = ".".join(str(part) for part in location)
+    got = detail["input"]
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            known = known_names(_model_at(model, location[:-1]))
+            return unknown_name(path, str(location[-1]), known)
+        case "missing":
+            return InvalidInput(path, "is missing")
+        case "literal_error":
+            return _not_a_choice(path, got, str(context["expected"]))
+        case "greater_than_equal":
+            return InvalidInput(path, "is too small", got=got, allowed=f"{context['ge']} or more")
+        case "less_than_equal":
+            return InvalidInput(path, "is too large", got=got, allowed=f"at most {context['le']}")
+        case "string_too_short":
+            return InvalidInput(path, "is empty", allowed="text")
+        case kind if kind == _OUR_ERROR:
+            return _at(path, got, context["error"])
+        case kind:
+            problem, allowed = _WRONG_TYPES.get(kind, ("cannot be used", detail["msg"]))
+            return InvalidInput(path, problem, got=got, allowed=allowed, remedy=_unquote(kind, got))
+
+
+def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:
+    choices = re.findall(r"'([^']*)'", expected)
+    return InvalidInput(
+        path,
+        "is not one of the choices",
+        got=got,
+        allowed=", ".join(choices) or expected,
+        nearest=nearest_name(got, choices) if isinstance(got, str) else None,
+    )
+
+
+def _at(path: str, got: object, error: InvalidInput) -> InvalidInput:
+    return InvalidInput(
+        path,
+        error.problem,
+        got=got,
+        allowed=error.allowed,
+        nearest=error.nearest,
+        remedy=error.remedy,
+    )
+
+
+def _unquote(kind: str, got: object) -> str | None:
+    # The commonest mistake in job variables: a number that arrived as text.
+    if kind == "int_type" and isinstance(got, str) and re.fullmatch(r"\s*\d+\s*", got):
+        return f"write {got.strip()} without quotes"
+    return None
+
+
+def _model_at(model: type[BaseModel], location: Sequence[Any]) -> type[BaseModel]:
+    for part in location:
+        info = next(f for n, f in model.model_fields.items() if part in (n, f.alias))
+        model = _model_in(info.annotation)
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    # Optional sections: the one model among the members of the union.
+    return next(_model_in(m) for m in annotation.__args__ if m is not type(None))
