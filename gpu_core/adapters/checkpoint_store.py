@@ -1,0 +1,135 @@
+"""Where checkpoints lie: a folder, or a prefix of an S3 bucket."""
+
+import re
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote
+
+from gpu_core.adapters.atomic_file import make_folder, replace_file
+from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, nearest_name
+
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+_ALLOWED = "a folder's path, file:///folder or s3://bucket/prefix"
+
+
+class AlreadyCommitted(GpuSchedulingError):
+    """Another process has committed the same checkpoint of the same attempt."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.uri = uri
+
+    def __str__(self) -> str:
+        return (
+            f"{self.uri} was already committed by another process of this attempt; "
+            "let one process of a run save its checkpoints (rank 0)"
+        )
+
+
+class CheckpointStore(Protocol):
+    """Named bytes in folders. What has a name is whole and durable, whatever is killed."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep the content under `folder/name`; when this returns, it is durable."""
+
+    def commit(self, key: str, content: bytes) -> None:
+        """Like `put`, for a name that nobody has used.
+
+        Raises:
+            AlreadyCommitted: The name holds other content, which stays.
+        """
+
+    def get(self, key: str) -> bytes:
+        """The content under `folder/name`.
+
+        Raises:
+            FileNotFoundError: There is none. Every other error means that the store could not
+                answer, not that there is none.
+        """
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """All the names in the folder, in any order; none if there is no such folder."""
+
+    def delete(self, key: str) -> None:
+        """Forget this name. It is fine if there is none."""
+
+    def uri(self, key: str) -> str:
+        """The key as people find it outside of this program."""
+
+
+def open_store(uri: str) -> CheckpointStore:
+    """The store at this address.
+
+    Args:
+        uri: A folder's path, `file:///folder` or `s3://bucket/prefix`.
+
+    Raises:
+        InvalidInput: It is none of these (field `checkpoint_uri`).
+    """
+    match = _URI.fullmatch(uri.strip())
+    if match is None:
+        return _local_store(uri, uri.strip())
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        # RFC 8089: file:///path, or file://localhost/path.
+        return _local_store(uri, unquote(rest.removeprefix("localhost")), must_be_absolute=True)
+    if scheme == "s3":
+        return _s3_store(uri, rest)
+    raise InvalidInput(
+        "checkpoint_uri",
+        "has an unknown scheme",
+        got=uri,
+        allowed=_ALLOWED,
+        nearest=nearest_name(scheme, ("file", "s3")),
+    )
+
+
+def _local_store(uri: str, path: str, must_be_absolute: bool = False) -> "LocalStore":
+    if not path or "\0" in path or (must_be_absolute and not path.startswith("/")):
+        raise InvalidInput("checkpoint_uri", "names no folder", got=uri, allowed=_ALLOWED)
+    return LocalStore(Path(path))
+
+
+def _s3_store(uri: str, rest: str) -> CheckpointStore:
+    # Imported here: boto3 takes longer to load than the rest of a run's runtime together.
+    from gpu_core.adapters.checkpoint_store_s3 import S3Store
+
+    bucket, _, prefix = rest.partition("/")
+    if not bucket:
+        raise InvalidInput("checkpoint_uri", "names no bucket", got=uri, allowed=_ALLOWED)
+    return S3Store(bucket, prefix.strip("/"))
+
+
+class LocalStore:
+    """A folder of this machine, or one that all machines share."""
+
+    def __init__(self, root: Path) -> None:
+        # Made absolute now: flows change their working directory.
+        self._root = root.expanduser().absolute()
+
+    def put(self, key: str, content: bytes) -> None:
+        path = self._root / key
+        make_folder(path.parent)
+        replace_file(path, content)
+
+    def commit(self, key: str, content: bytes) -> None:
+        # Looked up, not locked: hard links, which could do both in one step, are missing on
+        # many shared file systems, and what this finds is a mistake in a flow, not a race.
+        if (self._root / key).exists():
+            raise AlreadyCommitted(self.uri(key))
+        self.put(key, content)
+
+    def get(self, key: str) -> bytes:
+        return (self._root / key).read_bytes()
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        try:
+            return tuple(path.name for path in (self._root / folder).iterdir())
+        except FileNotFoundError:
+            return ()
+
+    def delete(self, key: str) -> None:
+        (self._root / key).unlink(missing_ok=True)
+
+    def uri(self, key: str) -> str:
+        return str(self._root / key)

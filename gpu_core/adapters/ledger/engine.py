@@ -1,0 +1,120 @@
+"""Connections to the ledger's database: a SQLite file, or PostgreSQL for several machines."""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from gpu_core.decisions.errors import InvalidInput
+
+_FIELD = "ledger url"
+_ALLOWED = "sqlite:////absolute/path/ledger.db or postgresql+psycopg://user:password@host:5432/name"
+_SWITCH_RETRY_S = 0.02
+_BUSY_TIMEOUT_MS = 30_000
+
+
+def parse_url(url: str) -> URL:
+    """Which database does this address mean?
+
+    Raises:
+        InvalidInput: Not an address, another database, or a SQLite database without a file.
+            The text of the error never has the password in it.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        # The text is not shown: it may be a password with a typing error around it.
+        raise InvalidInput(_FIELD, "is not a database address", allowed=_ALLOWED) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        shown = parsed.render_as_string(hide_password=True)
+        raise InvalidInput(_FIELD, "names another database", got=shown, allowed=_ALLOWED)
+    if parsed.get_backend_name() == "sqlite":
+        return _with_absolute_file(parsed)
+    return parsed
+
+
+def _with_absolute_file(url: URL) -> URL:
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise InvalidInput(
+            _FIELD,
+            "names no file, so that its records would end with the process",
+            got=str(url),
+            allowed=_ALLOWED,
+        )
+    return url.set(database=str(Path(url.database).expanduser().absolute()))
+
+
+def connect(url: URL) -> sa.Engine:
+    """An engine for this address; for SQLite the file's folder is created.
+
+    Raises:
+        InvalidInput: PostgreSQL was asked for and its driver is not installed.
+    """
+    if url.get_backend_name() == "postgresql":
+        return _postgresql_engine(url)
+    assert url.database is not None  # noqa: S101 - parse_url has refused it
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(url, hide_parameters=True)
+    sa.event.listen(engine, "connect", _configure_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def writing(engine: sa.Engine) -> sa.Engine:
+    """The same engine, whose transactions take SQLite's write lock when they begin.
+
+    A transaction that reads first and asks for the lock later fails at once when another one
+    wrote in between; one that asks first waits for its turn.
+    """
+    return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+
+
+def _postgresql_engine(url: URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            _FIELD,
+            "needs the PostgreSQL driver",
+            got=url.render_as_string(hide_password=True),
+            remedy="pip install 'prefect-gpu[postgresql]'",
+        ) from None
+
+
+def _configure_sqlite(connection: Any, _record: Any) -> None:
+    # Python's own transaction control begins transactions late and not for every statement.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    # Readers do not wait for the writer; every commit is on the disk before it returns.
+    _use_write_ahead_log(cursor)
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    """Switch a database to its write-ahead log, where it stays for good.
+
+    The switch needs the file for itself and, unlike everything else, does not wait for it: of two
+    processes that open a new database at the same moment one is told that it is locked.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_SWITCH_RETRY_S)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))

@@ -1,0 +1,55 @@
+"""Bring a ledger's database to the version of this code, however many processes try at once."""
+
+import threading
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from gpu_core.adapters.ledger.errors import LedgerTooNew
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+# "prefect-gpu" told apart from other users of PostgreSQL's advisory locks; any constant does.
+_POSTGRESQL_LOCK = 0x70_67_70_75
+
+# Alembic's environment is one object for the whole process.
+_one_at_a_time = threading.Lock()
+
+
+def upgrade_to_head(writer: sa.Engine) -> None:
+    """Create the tables, or change them to what this code expects; do nothing if they are.
+
+    Everything happens in one transaction under the database's own lock: a process that is killed
+    half way leaves the old version, a second process waits and then finds the work done.
+
+    Args:
+        writer: An engine whose transactions take SQLite's write lock at their beginning.
+
+    Raises:
+        LedgerTooNew: The database has a version that this code has never heard of.
+    """
+    scripts = ScriptDirectory(str(_MIGRATIONS))
+    with _one_at_a_time, writer.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
+        version = MigrationContext.configure(connection).get_current_revision()
+        if version == scripts.get_current_head():
+            return
+        _refuse_newer(version, scripts)
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        command.upgrade(config, "head")
+
+
+def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
+    known = {script.revision for script in scripts.walk_revisions()}
+    if version is None or version in known:
+        return
+    raise LedgerTooNew(
+        f"the ledger's database has version {version!r}; this prefect-gpu knows up to "
+        f"{scripts.get_current_head()!r}; upgrade prefect-gpu on this machine (nothing was changed)"
+    )

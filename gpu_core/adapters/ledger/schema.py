@@ -1,0 +1,135 @@
+"""The ledger's two tables. A change here comes with a migration; a test compares the two."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+from gpu_core.decisions.accounting import EndReason, Provenance
+from gpu_core.decisions.units import require_aware
+
+
+class UtcTimestamp(sa.types.TypeDecorator[datetime]):
+    """An aware UTC moment, in and out, also where the database keeps no zone (SQLite)."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        return None if value is None else require_aware(value, "timestamp")
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            return value.replace(tzinfo=UTC)
+        return value.astimezone(UTC)
+
+
+class EnumText(sa.types.TypeDecorator[StrEnum]):
+    """A member of an enumeration, kept as its text, so that a new member needs no migration."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def __init__(self, members: type[StrEnum]) -> None:
+        super().__init__()
+        self.members = members
+
+    def process_bind_param(self, value: StrEnum | None, _dialect: Dialect) -> str | None:
+        return None if value is None else self.members(value).value
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> StrEnum | None:
+        return None if value is None else self.members(value)
+
+
+class TextTuple(sa.types.TypeDecorator[tuple[str, ...]]):
+    """A few short texts in their order, kept as a JSON list."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, _dialect: Dialect) -> Any:
+        return None if value is None else list(value)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[str, ...] | None:
+        return None if value is None else tuple(value)
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("flow_run_id", sa.String, primary_key=True),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("flow_name", sa.String, nullable=False),
+    sa.Column("deployment", sa.String),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("queue", sa.String),
+    sa.Column("team", sa.String),
+    sa.Column("user", sa.String),
+    sa.Column("project", sa.String),
+    sa.Column("experiment", sa.String),
+    sa.Column("model", sa.String),
+    sa.Column("workload_type", sa.String),
+    sa.Column("priority", sa.BigInteger, nullable=False),
+    sa.Column("submitted_at", UtcTimestamp, nullable=False),
+    sa.Column("provenance", EnumText(Provenance), nullable=False),
+    sa.Column("final_state", sa.String),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("attempt_id", sa.String, primary_key=True),
+    sa.Column("flow_run_id", sa.String, sa.ForeignKey(runs.c.flow_run_id), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("host", sa.String, nullable=False),
+    sa.Column("node", sa.String, nullable=False),
+    sa.Column("gpu_type", sa.String),
+    sa.Column("gpu_ids", TextTuple, nullable=False),
+    sa.Column("capacity_type", sa.String, nullable=False),
+    sa.Column("price_micro_usd_per_gpu_hour", sa.BigInteger),
+    sa.Column("admitted_at", UtcTimestamp, nullable=False),
+    sa.Column("started_at", UtcTimestamp),
+    sa.Column("released_at", UtcTimestamp),
+    sa.Column("last_seen_at", UtcTimestamp),
+    sa.Column("pid", sa.BigInteger),
+    sa.Column("pid_created_at", sa.Double),
+    sa.Column("drain_requested_at", UtcTimestamp),
+    sa.Column("drain_reason", EnumText(EndReason)),
+    sa.Column("drain_deadline_at", UtcTimestamp),
+    sa.Column("drain_message", sa.String),
+    sa.Column("preempted_by", sa.String),
+    sa.Column("end_reason", EnumText(EndReason)),
+    sa.Column("end_message", sa.String),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("is_charged_failure", sa.Boolean, nullable=False),
+    sa.Column("is_end_estimated", sa.Boolean, nullable=False),
+    sa.Column("restored_from", sa.String),
+    sa.Column("checkpoint", sa.String),
+    sa.Column("checkpointed_at", UtcTimestamp),
+    # The fence against starting one attempt twice, whoever tries.
+    sa.UniqueConstraint("flow_run_id", "number"),
+    sa.Index("ix_attempts_admitted_at", "admitted_at"),
+    sa.Index("ix_attempts_released_at", "released_at"),
+)
+# The worker asks for these every cycle, and they are few among all that ever ran.
+sa.Index(
+    "ix_attempts_open",
+    attempts.c.pool,
+    attempts.c.host,
+    sqlite_where=attempts.c.released_at.is_(None),
+    postgresql_where=attempts.c.released_at.is_(None),
+)

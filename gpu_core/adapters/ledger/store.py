@@ -1,0 +1,402 @@
+"""The ledger itself: every method is one transaction, on the disk before it returns."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from itertools import groupby
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from gpu_core.adapters.ledger.engine import connect, parse_url, writing
+from gpu_core.adapters.ledger.errors import AttemptExists, LedgerError, UnknownAttempt, UnknownRun
+from gpu_core.adapters.ledger.migrate import upgrade_to_head
+from gpu_core.adapters.ledger.schema import attempts, runs
+from gpu_core.adapters.run_files import CheckpointReport
+from gpu_core.decisions.accounting import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.units import require_aware
+
+# Well under the number of parameters that any SQLite accepts in one statement.
+_IDS_PER_QUERY = 500
+
+
+class Ledger:
+    """Who held which GPUs, when, at what price, and why it ended. Safe to use from any thread."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._reader = engine
+        self._writer = writing(engine)
+
+    @classmethod
+    def open(cls, url: str) -> "Ledger":
+        """Open the ledger, creating or upgrading its tables.
+
+        Args:
+            url: `sqlite:////absolute/path/ledger.db`, or `postgresql+psycopg://…`.
+
+        Raises:
+            InvalidInput: The address cannot be used.
+            LedgerTooNew: A newer version of this library has upgraded the database.
+            LedgerError: The database cannot be reached or written.
+        """
+        parsed = parse_url(url)
+        try:
+            engine = connect(parsed)
+            try:
+                upgrade_to_head(writing(engine))
+            except BaseException:
+                engine.dispose()
+                raise
+        except (OSError, SQLAlchemyError) as error:
+            cause = getattr(error, "orig", None) or error
+            shown = parsed.render_as_string(hide_password=True)
+            raise LedgerError(f"cannot open the ledger at {shown}: {cause}") from error
+        return cls(engine)
+
+    def close(self) -> None:
+        """Close all connections; the ledger is not used after this."""
+        self._reader.dispose()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._reader.url.render_as_string(hide_password=True)!r})"
+
+    # Runs
+
+    def record_run(self, run: RunRecord) -> None:
+        """Write down whose run this is, or correct it.
+
+        A run that is already there keeps its first `submitted_at` (its place in line), and a
+        known final state is not erased by None.
+        """
+        insert = _upsert(self._writer.dialect.name)(runs).values(_values(asdict(run)))
+        corrected = {
+            column.name: insert.excluded[column.name]
+            for column in runs.c
+            if column.name not in ("flow_run_id", "submitted_at", "final_state")
+        }
+        corrected["final_state"] = sa.func.coalesce(insert.excluded.final_state, runs.c.final_state)
+        statement = insert.on_conflict_do_update(
+            index_elements=[runs.c.flow_run_id], set_=corrected
+        )
+        with self._writer.begin() as connection:
+            connection.execute(statement)
+
+    def finish_run(self, flow_run_id: str, final_state: str) -> bool:
+        """Write down the run's final Prefect state; False if the ledger never had the run."""
+        return self._update(runs, runs.c.flow_run_id == flow_run_id, final_state=final_state)
+
+    def run(self, flow_run_id: str) -> RunRecord | None:
+        """Whose run is this? None if the ledger has never seen it."""
+        with self._reader.begin() as connection:
+            row = connection.execute(sa.select(runs).where(runs.c.flow_run_id == flow_run_id))
+            found = row.mappings().one_or_none()
+        return None if found is None else RunRecord(**found)
+
+    # Attempts
+
+    def open_attempt(self, attempt: Attempt) -> None:
+        """Write down that a run holds these GPUs from now on.
+
+        Raises:
+            AttemptExists: The id is taken, or the run already has an attempt of this number:
+                somebody else has started it, so do not.
+            UnknownRun: `record_run` was not called before.
+        """
+        try:
+            with self._writer.begin() as connection:
+                connection.execute(sa.insert(attempts).values(_values(asdict(attempt))))
+        except IntegrityError as error:
+            raise self._why_refused(attempt) from error
+
+    def _why_refused(self, attempt: Attempt) -> LedgerError:
+        name = f"attempt {attempt.number} of flow run {attempt.flow_run_id}"
+        if self.run(attempt.flow_run_id) is None:
+            return UnknownRun(f"cannot open {name}: record the run first")
+        return AttemptExists(f"{name} (id {attempt.attempt_id}) is already in the ledger")
+
+    def withdraw_attempt(self, attempt_id: str) -> bool:
+        """Take back an attempt that never started a process; False if it did, or is not there."""
+        statement = sa.delete(attempts).where(
+            attempts.c.attempt_id == attempt_id,
+            attempts.c.started_at.is_(None),
+            attempts.c.released_at.is_(None),
+        )
+        with self._writer.begin() as connection:
+            return connection.execute(statement).rowcount == 1
+
+    def mark_started(
+        self, attempt_id: str, *, started_at: datetime, pid: int, pid_created_at: float
+    ) -> None:
+        """Write down which process runs the attempt.
+
+        Args:
+            pid_created_at: The operating system's start time of `pid`, in seconds since 1970.
+
+        Raises:
+            UnknownAttempt: It is not in the ledger (withdrawn, perhaps): end the process.
+        """
+        is_known = self._update(
+            attempts,
+            attempts.c.attempt_id == attempt_id,
+            started_at=started_at,
+            last_seen_at=started_at,
+            pid=pid,
+            pid_created_at=pid_created_at,
+        )
+        if not is_known:
+            raise UnknownAttempt(f"attempt {attempt_id} is not in the ledger")
+
+    def mark_draining(
+        self,
+        attempt_id: str,
+        *,
+        requested_at: datetime,
+        reason: EndReason,
+        deadline_at: datetime,
+        message: str,
+        preempted_by: str | None = None,
+    ) -> bool:
+        """Ask an open attempt to end; False if it is over or was already asked.
+
+        The first one wins, except that a cancellation overrides a preemption: a cancelled run
+        must not come back. The run is then never given more time than it was promised first.
+        """
+        statement = _draining(attempt_id, reason).values(
+            _values(
+                {
+                    "drain_requested_at": requested_at,
+                    "drain_reason": reason,
+                    "drain_message": message,
+                }
+            )
+            | {
+                "drain_deadline_at": _earlier(attempts.c.drain_deadline_at, deadline_at),
+                "preempted_by": sa.func.coalesce(preempted_by, attempts.c.preempted_by),
+            }
+        )
+        with self._writer.begin() as connection:
+            return connection.execute(statement).rowcount == 1
+
+    def heartbeat(
+        self, seen_at: datetime, attempts_seen: Mapping[str, CheckpointReport | None]
+    ) -> None:
+        """Write down that these attempts were seen alive, and what they have saved; all or none.
+
+        Args:
+            attempts_seen: By attempt id; None for an attempt that has reported nothing.
+        """
+        if not attempts_seen:
+            return
+        statement = (
+            sa.update(attempts)
+            .where(
+                attempts.c.attempt_id == sa.bindparam("seen_attempt_id"),
+                attempts.c.released_at.is_(None),
+            )
+            .values(
+                last_seen_at=seen_at,
+                checkpoint=_kept_unless_new("checkpoint"),
+                checkpointed_at=_kept_unless_new("checkpointed_at"),
+                restored_from=_kept_unless_new("restored_from"),
+            )
+        )
+        # Two workers that lock the same rows in the same order never wait for each other's.
+        rows = [_report_values(key, attempts_seen[key]) for key in sorted(attempts_seen)]
+        with self._writer.begin() as connection:
+            connection.execute(statement, rows)
+
+    def close_attempt(
+        self,
+        attempt_id: str,
+        *,
+        released_at: datetime,
+        end_reason: EndReason,
+        end_message: str | None,
+        exit_code: int | None,
+        is_charged_failure: bool,
+        is_end_estimated: bool = False,
+        checkpoint: str | None = None,
+        checkpointed_at: datetime | None = None,
+        restored_from: str | None = None,
+    ) -> bool:
+        """Write down that the attempt's GPUs are free again; False if that was already known.
+
+        `released_at` is never taken to be before the admission, whatever the clocks say.
+        """
+        released_at = require_aware(released_at, "released_at")
+        final = _values(
+            {
+                "end_reason": end_reason,
+                "end_message": end_message,
+                "exit_code": exit_code,
+                "is_charged_failure": is_charged_failure,
+                "is_end_estimated": is_end_estimated,
+            }
+        )
+        saved = _values(
+            {
+                "checkpoint": checkpoint,
+                "checkpointed_at": checkpointed_at,
+                "restored_from": restored_from,
+            }
+        )
+        return self._update(
+            attempts,
+            sa.and_(attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)),
+            released_at=_later(attempts.c.admitted_at, released_at),
+            **final,
+            **{name: value for name, value in saved.items() if value is not None},
+        )
+
+    # Whole histories
+
+    def import_records(self, records: Iterable[tuple[RunRecord, Iterable[Attempt]]]) -> int:
+        """Add runs with their attempts, all or none; how many attempts were new.
+
+        What is already there is left as it is, so that importing twice adds nothing.
+        """
+        pairs = [(run, tuple(of_run)) for run, of_run in records]
+        run_rows = [_values(asdict(run)) for run, _ in pairs]
+        attempt_rows = [_values(asdict(attempt)) for _, of_run in pairs for attempt in of_run]
+        insert = _upsert(self._writer.dialect.name)
+        with self._writer.begin() as connection:
+            before = connection.scalar(sa.select(sa.func.count()).select_from(attempts)) or 0
+            for table, rows in ((runs, run_rows), (attempts, attempt_rows)):
+                if rows:
+                    connection.execute(insert(table).on_conflict_do_nothing(), rows)
+            after = connection.scalar(sa.select(sa.func.count()).select_from(attempts)) or 0
+        return int(after - before)
+
+    # Questions
+
+    def open_attempts(self, pool: str, host: str) -> tuple[Attempt, ...]:
+        """Which attempts hold GPUs of this pool on this host? Oldest first."""
+        statement = (
+            sa.select(attempts)
+            .where(
+                attempts.c.pool == pool,
+                attempts.c.host == host,
+                attempts.c.released_at.is_(None),
+            )
+            .order_by(attempts.c.admitted_at, attempts.c.attempt_id)
+        )
+        with self._reader.begin() as connection:
+            return tuple(Attempt(**row) for row in connection.execute(statement).mappings())
+
+    def attempts_of(self, flow_run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
+        """Which attempts did each of these runs have, in their order? Empty for a run with none."""
+        asked = list(dict.fromkeys(flow_run_ids))
+        found: list[Attempt] = []
+        with self._reader.begin() as connection:
+            for start in range(0, len(asked), _IDS_PER_QUERY):
+                statement = (
+                    sa.select(attempts)
+                    .where(attempts.c.flow_run_id.in_(asked[start : start + _IDS_PER_QUERY]))
+                    .order_by(attempts.c.flow_run_id, attempts.c.number)
+                )
+                rows = connection.execute(statement).mappings()
+                found.extend(Attempt(**row) for row in rows)
+        none: tuple[Attempt, ...] = ()
+        by_run = groupby(found, key=lambda attempt: attempt.flow_run_id)
+        return dict.fromkeys(asked, none) | {run: tuple(group) for run, group in by_run}
+
+    def usage(
+        self, start: datetime, end: datetime, *, provenance: Provenance | None = None
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """Which runs held GPUs at any time in [start, end)? With all of each run's attempts.
+
+        In the order of submission, and the attempts by number.
+
+        Args:
+            provenance: Only measured, or only generated records; None: both.
+        """
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        overlapping = sa.select(attempts.c.flow_run_id).where(
+            attempts.c.admitted_at < end,
+            sa.or_(attempts.c.released_at.is_(None), attempts.c.released_at > start),
+        )
+        statement = (
+            sa.select(runs, attempts)
+            .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
+            .where(runs.c.flow_run_id.in_(overlapping))
+            .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number)
+        )
+        if provenance is not None:
+            statement = statement.where(runs.c.provenance == provenance)
+        # One statement, so that both tables are seen at the same moment.
+        with self._reader.begin() as connection:
+            rows = [row._mapping for row in connection.execute(statement)]
+        pairs = [(RunRecord(**_of(runs, row)), Attempt(**_of(attempts, row))) for row in rows]
+        return tuple(
+            (run, tuple(attempt for _, attempt in group))
+            for run, group in groupby(pairs, key=lambda pair: pair[0])
+        )
+
+    def _update(self, table: sa.Table, where: sa.ColumnElement[bool], **values: Any) -> bool:
+        with self._writer.begin() as connection:
+            statement = sa.update(table).where(where).values(_values(values))
+            return connection.execute(statement).rowcount == 1
+
+
+def _upsert(dialect: str) -> Any:
+    return postgresql.insert if dialect == "postgresql" else sqlite.insert
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Any]:
+    # Checked here and not only in the column type, so that the error names the field.
+    return {
+        name: require_aware(value, name) if isinstance(value, datetime) else value
+        for name, value in record.items()
+    }
+
+
+def _of(table: sa.Table, row: sa.RowMapping) -> dict[str, Any]:
+    return {column.name: row[column] for column in table.c}
+
+
+def _draining(attempt_id: str, reason: EndReason) -> sa.Update:
+    may_drain: sa.ColumnElement[bool] = attempts.c.drain_requested_at.is_(None)
+    if reason is EndReason.CANCELLED:
+        may_drain = sa.or_(may_drain, attempts.c.drain_reason == EndReason.PREEMPTED)
+    return sa.update(attempts).where(
+        attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None), may_drain
+    )
+
+
+def _earlier(column: sa.Column[Any], moment: datetime) -> sa.ColumnElement[Any]:
+    new = sa.literal(require_aware(moment, column.name), column.type)
+    return sa.case((column < new, column), else_=new)
+
+
+def _later(column: sa.Column[Any], moment: datetime) -> sa.ColumnElement[Any]:
+    new = sa.literal(moment, column.type)
+    return sa.case((column > new, column), else_=new)
+
+
+def _kept_unless_new(name: str) -> sa.ColumnElement[Any]:
+    column = attempts.c[name]
+    return sa.func.coalesce(sa.bindparam(f"new_{name}", type_=column.type), column)
+
+
+def _report_values(attempt_id: str, report: CheckpointReport | None) -> dict[str, Any]:
+    return {"seen_attempt_id": attempt_id} | _values(
+        {
+            "new_checkpoint": report and report.checkpoint,
+            "new_checkpointed_at": report and report.saved_at,
+            "new_restored_from": report and report.restored_from,
+        }
+    )

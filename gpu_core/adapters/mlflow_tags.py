@@ -1,0 +1,10 @@
+"""The tags by which a flow run and its MLflow run find each other."""
+
+FLOW_RUN_TAG = "prefect.flow_run_id"
+DEPLOYMENT_TAG = "prefect.deployment"
+ATTEMPT_TAG = "prefect.attempt"
+TEAM_TAG = "finops.team"
+
+TRACKED_RUN_TAG = "prefect_gpu.tracked_run"
+"""The MLflow run that stands for the whole flow run, over all its attempts. Runs that the flow
+starts by itself carry its id too, and are neither resumed nor given its cost while there is one."""
