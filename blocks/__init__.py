@@ -1,0 +1,1 @@
+"""Prefect Block types: what people configure in the Prefect UI."""

@@ -1,0 +1,40 @@
+"""Where runs save their checkpoints."""
+
+from prefect.blocks.core import Block
+from pydantic import Field, HttpUrl
+
+from gpu_core.adapters import checkpoint_store
+
+
+class CheckpointStore(Block):
+    """
+    The place where runs that name no other save their checkpoints: a folder that every machine
+    sees, or S3.
+
+    Example:
+        Open the store:
+        ```python
+        from blocks.checkpoint_store import CheckpointStore
+
+        checkpoint_store = CheckpointStore.load("BLOCK_NAME")
+        store = checkpoint_store.open()
+        ```
+    """
+
+    _block_type_name = "GPU Checkpoint Store"
+    _block_type_slug = "gpu-checkpoint-store"
+    _documentation_url = HttpUrl("https://docs.prefect.io/v3/concepts/blocks")
+
+    uri: str = Field(
+        min_length=1,
+        description="A folder's absolute path, 'file:///folder' or 's3://bucket/prefix'.",
+        examples=["s3://bucket/checkpoints"],
+    )
+
+    def open(self) -> checkpoint_store.CheckpointStore:
+        """Open the store.
+
+        Raises:
+            InvalidInput: The address cannot be used.
+        """
+        return checkpoint_store.open_store(self.uri)

@@ -1,0 +1,45 @@
+"""Where the usage ledger is."""
+
+from prefect.blocks.core import Block
+from pydantic import Field, HttpUrl, SecretStr
+
+from gpu_core.adapters.ledger import Ledger
+
+
+class UsageLedger(Block):
+    """
+    The database in which every run's use of GPUs is written down: SQLite on one machine,
+    PostgreSQL for several.
+
+    Example:
+        Open the ledger and read what used GPUs in a time:
+        ```python
+        from blocks.usage_ledger import UsageLedger
+
+        usage_ledger = UsageLedger.load("BLOCK_NAME")
+        with usage_ledger.open() as ledger:
+            usage = ledger.usage(start, end)
+        ```
+    """
+
+    _block_type_name = "GPU Usage Ledger"
+    _block_type_slug = "gpu-usage-ledger"
+    _documentation_url = HttpUrl(
+        "https://docs.sqlalchemy.org/en/20/core/engines.html#database-urls"
+    )
+
+    url: SecretStr = Field(
+        description=(
+            "The database's address: 'sqlite:////absolute/path/ledger.db' or "
+            "'postgresql+psycopg://user:password@host:5432/name'."
+        ),
+    )
+
+    def open(self) -> Ledger:
+        """Open the ledger, creating or upgrading its tables; close it after use.
+
+        Raises:
+            InvalidInput: The address cannot be used.
+            LedgerError: The database cannot be reached, or is newer than this library.
+        """
+        return Ledger.open(self.url.get_secret_value())
