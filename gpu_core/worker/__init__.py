@@ -1,0 +1,8 @@
+"""The Prefect workers: observe, plan, apply.
+
+Prefect imports this module when it looks for worker types, so it must stay quick to import.
+"""
+
+from gpu_core.worker.process import GpuProcessWorker
+
+__all__ = ["GpuProcessWorker"]

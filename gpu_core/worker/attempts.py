@@ -1,0 +1,244 @@
+"""The attempts that hold GPUs: written down first, kept in mind, found again after a crash."""
+
+import logging
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import anyio
+import psutil
+from prefect.client.orchestration import PrefectClient
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.adapters.ledger import AttemptExists, Ledger
+from gpu_core.decisions.accounting import Attempt, RunRecord
+from gpu_core.decisions.cluster import Placement
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.request import GpuRequest, run_limits
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.demand import Demand, DemandReader
+from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.settlement import HEARTBEAT_S
+from gpu_core.worker.threads import in_thread
+
+_log = logging.getLogger("prefect.gpu.attempts")
+
+# How long the output of a run stays on the machine after its last attempt: a week to look at it.
+_KEPT_S = 7 * 24 * 3600
+
+
+class OpenAttempts:
+    """The open attempts of one pool on this machine.
+
+    Args:
+        pool: The pool's name.
+        state_dir: Where run folders live.
+        ledger: The truth about attempts.
+    """
+
+    def __init__(self, pool: str, state_dir: Path, ledger: Ledger) -> None:
+        self._pool = pool
+        self._host = socket.gethostname()
+        self._state_dir = state_dir
+        self._ledger = ledger
+        self._open: dict[str, RunningAttempt] = {}
+        self._beat_at = 0.0
+
+    def __iter__(self) -> Iterator[RunningAttempt]:
+        return iter(list(self._open.values()))
+
+    def of_run(self, flow_run_id: str) -> RunningAttempt | None:
+        """The open attempt of this run, if it has one; it never has two."""
+        return next((r for r in self._open.values() if r.attempt.flow_run_id == flow_run_id), None)
+
+    def remove(self, running: RunningAttempt) -> None:
+        """Forget an attempt that is settled."""
+        self._open.pop(running.attempt.attempt_id, None)
+
+    async def open(
+        self,
+        placements: Mapping[str, Placement],
+        demands: Mapping[str, Demand],
+        policy: Policy,
+        now: datetime,
+    ) -> list[str]:
+        """Write down new attempts and hold their GPUs. Returns the runs that got one.
+
+        The ledger comes first: whatever dies after this line, the next worker finds the attempt.
+        """
+        if not placements:
+            return []
+        earlier = await in_thread(self._ledger.attempts_of, list(placements))
+        opened = []
+        for flow_run_id, placement in placements.items():
+            number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
+            running = self._new(demands[flow_run_id], placement, number, policy, now)
+            # Kept in mind first: a ledger that fails may have written it down all the same.
+            self._open[running.attempt.attempt_id] = running
+            try:
+                await in_thread(self._record, running)
+            except AttemptExists:
+                _log.exception("Flow run %s is not started twice", flow_run_id)
+                self.remove(running)
+                continue
+            opened.append(flow_run_id)
+        return opened
+
+    async def recover(
+        self,
+        client: PrefectClient,
+        reader: DemandReader,
+        processes: LocalProcesses,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> None:
+        """Take over what an earlier worker left: its attempts, their processes alive or not."""
+        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
+        marked = await in_thread(processes.marked)
+        for attempt in attempts:
+            found = await self._find_process(attempt, marked.get(attempt.attempt_id, ()))
+            self._open[attempt.attempt_id] = await self._recovered(
+                found, client, reader, policy, template
+            )
+        await in_thread(self._prune)
+        if attempts:
+            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
+
+    async def beat(self) -> None:
+        """Tell the ledger who is alive, so that even the end of the machine can be dated."""
+        alive = {a: r for a, r in self._open.items() if not r.is_gone}
+        if not alive or anyio.current_time() - self._beat_at < HEARTBEAT_S:
+            return
+        self._beat_at = anyio.current_time()
+        seen_at = datetime.now(UTC)
+        await in_thread(self._ledger.heartbeat, seen_at, {a: r.report for a, r in alive.items()})
+        for running in alive.values():
+            running.attempt = replace(running.attempt, last_seen_at=seen_at)
+
+    def _new(
+        self, demand: Demand, placement: Placement, number: int, policy: Policy, now: datetime
+    ) -> RunningAttempt:
+        gpu_type = placement.gpu_type
+        attempt = Attempt(
+            attempt_id=str(uuid4()),
+            flow_run_id=demand.workload.workload_id,
+            number=number,
+            pool=self._pool,
+            host=self._host,
+            node=placement.shares[0].node if placement.shares else self._host,
+            gpu_type=gpu_type,
+            gpu_ids=placement.gpu_ids,
+            capacity_type=placement.capacity_type,
+            price_micro_usd_per_gpu_hour=None
+            if gpu_type is None
+            else policy.price_micro_usd_per_gpu_hour(gpu_type, placement.capacity_type),
+            admitted_at=now,
+        )
+        return RunningAttempt(
+            attempt=attempt,
+            record=_record(demand, self._pool),
+            workload=demand.workload,
+            request=demand.request,
+            limits=demand.limits,
+            run_dir=self._run_dir(attempt),
+        )
+
+    def _prune(self) -> None:
+        """Delete the folders of runs whose last attempt ended long ago."""
+        runs_with_attempts = {running.attempt.flow_run_id for running in self._open.values()}
+        for folder in (self._state_dir / "runs").glob("*"):
+            age_s = time.time() - folder.stat().st_mtime
+            if folder.name not in runs_with_attempts and age_s > _KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _record(self, running: RunningAttempt) -> None:
+        running.run_dir.mkdir(parents=True, exist_ok=True)
+        self._ledger.record_run(running.record)
+        self._ledger.open_attempt(running.attempt)
+
+    def _run_dir(self, attempt: Attempt) -> Path:
+        name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
+        return self._state_dir / "runs" / attempt.flow_run_id / name
+
+    async def _find_process(self, attempt: Attempt, processes: Sequence[psutil.Process]) -> Attempt:
+        """The attempt with its launcher, also where the last worker died before noting it."""
+        if attempt.pid is not None or not processes:
+            return attempt
+        created_at, pid = min((process.create_time(), process.pid) for process in processes)
+        started_at = datetime.fromtimestamp(created_at, UTC)
+        await in_thread(
+            lambda: self._ledger.mark_started(
+                attempt.attempt_id, started_at=started_at, pid=pid, pid_created_at=created_at
+            )
+        )
+        return replace(attempt, started_at=started_at, pid=pid, pid_created_at=created_at)
+
+    async def _recovered(
+        self,
+        attempt: Attempt,
+        client: PrefectClient,
+        reader: DemandReader,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> RunningAttempt:
+        record = await in_thread(self._ledger.run, attempt.flow_run_id)
+        if record is None:
+            raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
+        try:
+            run = await client.read_flow_run(UUID(attempt.flow_run_id))
+            demand = await reader.read(run, record.queue, policy, template, attempt.admitted_at)
+            request, limits, workload = demand.request, demand.limits, demand.workload
+        except (ObjectNotFound, InvalidInput):
+            # It runs already: what cannot be read any more must not make it a victim.
+            request, workload = GpuRequest(), _untouchable(attempt, record)
+            limits = run_limits(request, policy)
+        return RunningAttempt(
+            attempt=attempt,
+            record=record,
+            workload=workload,
+            request=request,
+            limits=limits,
+            run_dir=self._run_dir(attempt),
+            # Nobody knows; and if nobody has it, nobody else would give it back.
+            is_claimed=True,
+        )
+
+
+def _record(demand: Demand, pool: str) -> RunRecord:
+    request = demand.request
+    return RunRecord(
+        flow_run_id=demand.workload.workload_id,
+        name=demand.workload.name,
+        flow_name=demand.flow_name,
+        deployment=demand.deployment,
+        pool=pool,
+        queue=demand.queue,
+        team=request.team,
+        user=request.user,
+        project=request.project,
+        experiment=request.project or demand.flow_name,
+        model=request.model,
+        workload_type=request.workload_type,
+        priority=demand.workload.priority,
+        submitted_at=demand.workload.submitted_at,
+    )
+
+
+def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
+    return Workload(
+        workload_id=attempt.flow_run_id,
+        name=record.name,
+        priority=record.priority,
+        submitted_at=record.submitted_at,
+        gpu_count=attempt.gpu_count,
+        is_preemptible=False,
+        team=record.team,
+    )

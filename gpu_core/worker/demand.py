@@ -1,0 +1,238 @@
+"""Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.request import (
+    GpuRequest,
+    RunLimits,
+    parse_request,
+    run_limits,
+    workload_from_request,
+)
+from gpu_core.decisions.workload import Hold, Workload
+from gpu_core.worker.variables import NOT_OURS
+
+# The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
+# whole of the next queue behind it.
+_PAGE = 200
+
+# How far ahead to look, so that a run that is due before the next poll starts on time.
+LOOK_AHEAD = timedelta(seconds=30)
+
+_DEPLOYMENT_AGE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One run that may use GPUs, and what it asked for."""
+
+    flow_run: FlowRun
+    flow_name: str
+    deployment: str | None
+    queue: str | None
+    request: GpuRequest
+    limits: RunLimits
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One run whose job variables cannot be used."""
+
+    flow_run: FlowRun
+    error: InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The outcome of one look at the queues."""
+
+    responses: Mapping[UUID, WorkerFlowRunResponse]
+    demands: tuple[Demand, ...]
+    refusals: tuple[Refusal, ...]
+    next_due_at: datetime | None
+    """When the next run that is not due yet will be."""
+
+
+class DemandReader:
+    """Reads the runs of one pool.
+
+    Args:
+        client: Prefect's client.
+        pool: The pool's name.
+        queues: The queues to look at; empty: all.
+    """
+
+    def __init__(self, client: PrefectClient, pool: str, queues: Iterable[str]) -> None:
+        self._client = client
+        self._pool = pool
+        self._queues = frozenset(queues)
+        self._queue_names: dict[UUID, str] = {}
+        self._flow_names: dict[UUID, str] = {}
+        self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
+
+    async def line(self, policy: Policy, template: Mapping[str, Any], now: datetime) -> Line:
+        """Which runs are due, what does each want, and which cannot be used?"""
+        responses = await self._poll(now + LOOK_AHEAD)
+        due: list[WorkerFlowRunResponse] = []
+        later: list[WorkerFlowRunResponse] = []
+        for response in responses.values():
+            start = response.flow_run.next_scheduled_start_time
+            (due if start is None or start <= now else later).append(response)
+        demands: list[Demand] = []
+        refusals: list[Refusal] = []
+        for response in due:
+            queue = await self._queue_name(response.work_queue_id)
+            try:
+                demands.append(await self.read(response.flow_run, queue, policy, template, now))
+            except InvalidInput as error:
+                refusals.append(Refusal(flow_run=response.flow_run, error=error))
+        starts = [r.flow_run.next_scheduled_start_time for r in later]
+        return Line(
+            responses=responses,
+            demands=tuple(demands),
+            refusals=tuple(refusals),
+            next_due_at=min((start for start in starts if start is not None), default=None),
+        )
+
+    async def read(
+        self,
+        flow_run: FlowRun,
+        queue: str | None,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+    ) -> Demand:
+        """What does this run want?
+
+        Raises:
+            InvalidInput: Its job variables cannot be used.
+        """
+        deployment = await self._deployment(flow_run.deployment_id, now)
+        request = parse_request(_merged_variables(template, deployment, flow_run), NOT_OURS)
+        flow_name = await self._flow_name(flow_run.flow_id)
+        return Demand(
+            flow_run=flow_run,
+            flow_name=flow_name,
+            deployment=None if deployment is None else f"{flow_name}/{deployment.name}",
+            queue=queue,
+            request=request,
+            limits=run_limits(request, policy),
+            workload=workload_from_request(
+                request,
+                workload_id=str(flow_run.id),
+                name=flow_run.name,
+                queue=queue,
+                submitted_at=flow_run.expected_start_time or flow_run.created or now,
+                policy=policy,
+                hold=_deployment_hold(deployment),
+            ),
+        )
+
+    async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
+        first = await self._page(before, queues=sorted(self._queues))
+        if len(first) < _PAGE:
+            return {response.flow_run.id: response for response in first}
+        found: dict[UUID, WorkerFlowRunResponse] = {}
+        for queue in sorted(self._queues) or await self._pool_queues():
+            found.update(await self._poll_queue(before, queue))
+        return found
+
+    async def _poll_queue(self, before: datetime, queue: str) -> dict[UUID, WorkerFlowRunResponse]:
+        found: dict[UUID, WorkerFlowRunResponse] = {}
+        after: datetime | None = None
+        while True:
+            page = await self._page(before, queues=[queue], after=after)
+            fresh = {r.flow_run.id: r for r in page if r.flow_run.id not in found}
+            found.update(fresh)
+            if len(page) < _PAGE or not fresh:
+                return found
+            after = page[-1].flow_run.next_scheduled_start_time
+
+    async def _page(
+        self, before: datetime, queues: list[str], after: datetime | None = None
+    ) -> list[WorkerFlowRunResponse]:
+        # The client's own method has no `scheduled_after`, without which the 201st run of a queue
+        # would never be seen.
+        body: dict[str, Any] = {"scheduled_before": before.isoformat()}
+        if queues:
+            body["work_queue_names"] = queues
+        if after is not None:
+            body["scheduled_after"] = after.isoformat()
+        response = await self._client.request(
+            "POST",
+            "/work_pools/{name}/get_scheduled_flow_runs",
+            path_params={"name": self._pool},
+            json=body,
+        )
+        return WorkerFlowRunResponse.model_validate_list(response.json())
+
+    async def _pool_queues(self) -> list[str]:
+        queues = await self._client.read_work_queues(work_pool_name=self._pool)
+        self._queue_names = {queue.id: queue.name for queue in queues}
+        return sorted(self._queue_names.values())
+
+    async def _queue_name(self, queue_id: UUID) -> str | None:
+        if queue_id not in self._queue_names:
+            await self._pool_queues()
+        return self._queue_names.get(queue_id)
+
+    async def _flow_name(self, flow_id: UUID) -> str:
+        if flow_id not in self._flow_names:
+            self._flow_names[flow_id] = (await self._client.read_flow(flow_id)).name
+        return self._flow_names[flow_id]
+
+    async def _deployment(
+        self, deployment_id: UUID | None, now: datetime
+    ) -> DeploymentResponse | None:
+        if deployment_id is None:
+            return None
+        read_at, deployment = self._deployments.get(deployment_id, (None, None))
+        # Its free slots are read anew in each cycle: for a run without one nobody is preempted.
+        is_limited = deployment is not None and deployment.global_concurrency_limit is not None
+        age = timedelta(0) if is_limited else _DEPLOYMENT_AGE
+        if read_at is None or now - read_at > age:
+            try:
+                deployment = await self._client.read_deployment(deployment_id)
+            except ObjectNotFound:
+                deployment = None
+            self._deployments[deployment_id] = (now, deployment)
+        return deployment
+
+
+def _merged_variables(
+    template: Mapping[str, Any], deployment: DeploymentResponse | None, flow_run: FlowRun
+) -> dict[str, object]:
+    """The run's variables over the deployment's over the pool's defaults, as Prefect does it."""
+    properties = template.get("variables", {}).get("properties", {})
+    merged: dict[str, object] = {
+        name: schema["default"] for name, schema in properties.items() if "default" in schema
+    }
+    merged.update((deployment.job_variables if deployment is not None else None) or {})
+    merged.update(flow_run.job_variables or {})
+    return merged
+
+
+def _deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
+    """Would Prefect refuse to start it? Then nobody is preempted for it."""
+    limit = deployment.global_concurrency_limit if deployment is not None else None
+    if limit is None or limit.active_slots < limit.limit:
+        return None
+    return Hold(
+        reason=Reason.DEPLOYMENT_LIMIT,
+        summary=f"Held: {limit.active_slots} runs of its deployment hold its "
+        f"{limit.limit} concurrency slots.",
+        resolution="It may start when one of them ends, or under a higher concurrency limit.",
+    )

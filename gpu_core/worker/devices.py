@@ -1,0 +1,58 @@
+"""Which GPUs this machine offers: the real ones, else the virtual ones that the policy declares."""
+
+import socket
+from collections import defaultdict
+
+from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.gpu_types import gpu_type_from_product_name, nominal_memory_gib
+from gpu_core.decisions.policy import Policy
+
+VIRTUAL_PREFIX = "virtual-"
+
+
+def local_nodes(policy: Policy) -> tuple[Node, ...]:
+    """The machine as the scheduler sees it: one node for each GPU type that it holds."""
+    # A GPU that is cut into MIG devices cannot be used whole; its parts are not offered yet.
+    discovered = tuple(gpu for gpu in discover_gpus() if not gpu.is_mig_enabled)
+    if discovered:
+        return _real_nodes(discovered)
+    return _virtual_nodes(policy)
+
+
+def visible_devices(gpu_ids: tuple[str, ...]) -> str:
+    """The value of CUDA_VISIBLE_DEVICES: UUIDs of real GPUs, numbers of virtual ones."""
+    return ",".join(gpu_id.removeprefix(VIRTUAL_PREFIX) for gpu_id in gpu_ids)
+
+
+def _real_nodes(discovered: tuple[DiscoveredGpu, ...]) -> tuple[Node, ...]:
+    by_type: dict[str, list[DiscoveredGpu]] = defaultdict(list)
+    for gpu in discovered:
+        by_type[gpu_type_from_product_name(gpu.product_name, gpu.memory_total_bytes)].append(gpu)
+    host = socket.gethostname()
+    return tuple(
+        Node(
+            name=host if len(by_type) == 1 else f"{host}/{gpu_type}",
+            gpu_type=gpu_type,
+            gpu_ids=tuple(gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.index)),
+            gpu_memory_gib=nominal_memory_gib(gpu_type) or _whole_gib(gpus[0]),
+        )
+        for gpu_type, gpus in sorted(by_type.items())
+    )
+
+
+def _whole_gib(gpu: DiscoveredGpu) -> int | None:
+    return None if gpu.memory_total_bytes is None else gpu.memory_total_bytes // 2**30
+
+
+def _virtual_nodes(policy: Policy) -> tuple[Node, ...]:
+    virtual = policy.virtual_gpus
+    if virtual is None:
+        return ()
+    node = Node(
+        name=socket.gethostname(),
+        gpu_type=virtual.gpu_type,
+        gpu_ids=tuple(f"{VIRTUAL_PREFIX}{index}" for index in range(virtual.count)),
+        gpu_memory_gib=nominal_memory_gib(virtual.gpu_type),
+    )
+    return (node,)

@@ -1,0 +1,326 @@
+"""Attempts that have to end, and attempts that did."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun, StateType
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.units import count, format_duration
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.cost_log import CostLog
+from gpu_core.worker.draining import deadline, drain
+from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.run_log import run_log
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.settlement import (
+    Ending,
+    allow_another_attempt,
+    decide,
+    publish,
+    read_run,
+)
+from gpu_core.worker.threads import in_thread
+
+_log = logging.getLogger("prefect.gpu.endings")
+
+# Prefect's own process ends a cancelled flow and takes up to 30 s for it; then we do.
+_CANCEL_GRACE_S = 40
+
+_CANCEL_LOOK_S = 5.0
+_CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
+
+# How many runs the server returns at most in one answer.
+_PAGE = 200
+
+_RETRY_S = 2.0
+_LONGEST_RETRY_S = 60.0
+
+
+class Endings:
+    """Ends attempts in good order and settles those that ended.
+
+    Args:
+        tasks: Where draining and settling run beside the cycle.
+        wake: Called when GPUs became free or a run may compete again.
+        cost_log: Where costs are logged.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: PrefectClient,
+        ledger: Ledger,
+        attempts: OpenAttempts,
+        processes: LocalProcesses,
+        publisher: Publisher,
+        tasks: TaskGroup,
+        wake: Callable[[], None],
+        cost_log: CostLog,
+    ) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._attempts = attempts
+        self._processes = processes
+        self._publisher = publisher
+        self._tasks = tasks
+        self._wake = wake
+        self._cost_log = cost_log
+        self._looked_for_cancels_at = 0.0
+        self.stories: dict[str, str] = {}
+        """Why a run's last attempt ended, for those that wait for their next one."""
+
+    # -- telling attempts to end -----------------------------------------------------------------
+
+    async def preempt(
+        self, running: RunningAttempt, preemptor: Workload, policy: Policy, now: datetime
+    ) -> None:
+        """Take the GPUs of this attempt for a more urgent workload."""
+        await self._begin(
+            running,
+            EndReason.PREEMPTED,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
+            f"{running.workload.priority:,} points) and needs "
+            f"{count(preemptor.total_gpus, 'GPU')}.",
+            now=now,
+            preempted_by=preemptor.workload_id,
+        )
+
+    async def end_cancelled(self, now: datetime) -> None:
+        """End what people cancelled and Prefect's own process does not end by itself."""
+        started = {r.attempt.flow_run_id: r for r in self._attempts if r.attempt.started_at}
+        if not started or anyio.current_time() - self._looked_for_cancels_at < _CANCEL_LOOK_S:
+            return
+        self._looked_for_cancels_at = anyio.current_time()
+        runs = await self._read_runs([UUID(flow_run_id) for flow_run_id in started])
+        for flow_run_id, running in started.items():
+            run = runs.get(flow_run_id)
+            if run is not None and run.state_type not in _CANCELLED:
+                continue
+            if running.drain_reason is EndReason.CANCELLED:
+                continue
+            done = "deleted" if run is None else "cancelled"
+            await self._begin(
+                running,
+                EndReason.CANCELLED,
+                grace_s=_CANCEL_GRACE_S,
+                message=f"A person {done} the run.",
+                now=now,
+            )
+
+    async def _read_runs(self, ids: Sequence[UUID]) -> dict[str, FlowRun]:
+        """These runs as Prefect has them; deleted ones are missing."""
+        found: dict[str, FlowRun] = {}
+        for start in range(0, len(ids), _PAGE):
+            page = FlowRunFilterId(any_=list(ids[start : start + _PAGE]))
+            runs = await self._client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(id=page), limit=_PAGE
+            )
+            found.update({str(run.id): run for run in runs})
+        return found
+
+    def look_for_cancels(self) -> None:
+        """Let the next cycle look for cancelled runs, however recently the last one did."""
+        self._looked_for_cancels_at = 0.0
+
+    async def end_overdue(self, policy: Policy, now: datetime) -> None:
+        """End what runs longer than it may."""
+        for running in self._attempts:
+            limit_s = running.limits.max_duration_s
+            if limit_s is None or running.is_draining or running.attempt.started_at is None:
+                continue
+            if (now - running.attempt.admitted_at).total_seconds() <= limit_s:
+                continue
+            await self._begin(
+                running,
+                EndReason.TIMED_OUT,
+                grace_s=policy.preemption.grace_period_s,
+                message=f"It ran longer than {format_duration(limit_s)}.",
+                now=now,
+            )
+
+    def resume_draining(self) -> None:
+        """Go on with what an earlier worker had told to end."""
+        for running in self._attempts:
+            if running.is_draining:
+                self._tasks.start_soon(self._drain, running)
+
+    async def _begin(
+        self,
+        running: RunningAttempt,
+        reason: EndReason,
+        *,
+        grace_s: int,
+        message: str,
+        now: datetime,
+        preempted_by: str | None = None,
+    ) -> None:
+        if running.is_ending and reason is not EndReason.CANCELLED:
+            return  # it ended by itself before; its end is only not written down yet
+        deadline_at = deadline(now, grace_s)
+        is_first = await in_thread(
+            lambda: self._ledger.mark_draining(
+                running.attempt.attempt_id,
+                requested_at=now,
+                reason=reason,
+                deadline_at=deadline_at,
+                message=message,
+                preempted_by=preempted_by,
+            )
+        )
+        if not is_first:
+            return
+        running.attempt = replace(
+            running.attempt,
+            drain_requested_at=now,
+            drain_reason=reason,
+            drain_deadline_at=deadline_at,
+            drain_message=message,
+            preempted_by=preempted_by,
+        )
+        run_log(running.record).warning(
+            "Told to end, at the latest by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
+        )
+        self._tasks.start_soon(self._drain, running)
+
+    async def _drain(self, running: RunningAttempt) -> None:
+        try:
+            await drain(running, self._processes, self._wake)
+        except Exception:
+            # An error here must not end the worker, nor leave the GPUs held.
+            _log.exception("Run %r is killed instead of ended", running.record.name)
+            with suppress(Exception):
+                await in_thread(self._processes.kill, running.attempt.attempt_id)
+            self._wake()
+
+    # -- settling attempts that ended ------------------------------------------------------------
+
+    def find_ended(self, submitting: set[UUID]) -> None:
+        """Settle, beside the cycle, every attempt whose launcher is gone."""
+        for running in self._attempts:
+            attempt = running.attempt
+            if running.is_ending or running.flow_run_id in submitting:
+                continue
+            if self._processes.lives(attempt):
+                continue
+            running.is_ending = True
+            self._tasks.start_soon(self._settle_until_done, running)
+
+    async def _settle_until_done(self, running: RunningAttempt) -> None:
+        delay_s = _RETRY_S
+        while True:
+            try:
+                await self._settle(running)
+                break
+            except Exception as error:
+                # Prefect or the ledger cannot be reached: the run keeps its place until they can.
+                name = running.record.name
+                _log.warning("The end of %r is settled in %.0f s: %s", name, delay_s, error)
+                _log.debug("Why it could not be settled", exc_info=True)
+                await anyio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+        await self._report(running)
+
+    async def _settle(self, running: RunningAttempt) -> None:
+        flow_run_id = running.attempt.flow_run_id
+        # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
+        if not await in_thread(self._processes.kill, running.attempt.attempt_id):
+            raise RuntimeError("its processes do not end")
+        if not running.is_gone:
+            running.is_gone = True
+            self._wake()
+        if not running.is_claimed:
+            await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
+            self._attempts.remove(running)
+            self._wake()
+            return
+        running.refresh()
+        run = await read_run(self._client, running)
+        earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
+        ending = decide(running, run, earlier, datetime.now(UTC))
+        is_retried = ending.settlement.end_reason and ending.settlement.next_state
+        if run is not None and is_retried:
+            await allow_another_attempt(self._client, run)
+        await publish(self._client, running, run, ending.settlement)
+        await in_thread(self._close, running, ending)
+        self._attempts.remove(running)
+        if ending.settlement.end_reason is not None:
+            self.stories[flow_run_id] = ending.settlement.message
+            number = running.attempt.number
+            run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
+        self._wake()
+
+    def _close(self, running: RunningAttempt, ending: Ending) -> None:
+        attempt, report, settlement = running.attempt, running.report, ending.settlement
+        if settlement.end_reason is None:
+            self._ledger.withdraw_attempt(attempt.attempt_id)
+            return
+        self._ledger.close_attempt(
+            attempt.attempt_id,
+            released_at=ending.released_at,
+            end_reason=settlement.end_reason,
+            end_message=settlement.message,
+            exit_code=ending.exit_code,
+            is_charged_failure=settlement.is_charged_failure,
+            is_end_estimated=ending.is_end_estimated,
+            checkpoint=report.checkpoint if report is not None else None,
+            checkpointed_at=report.saved_at if report is not None else None,
+            restored_from=report.restored_from if report is not None else None,
+        )
+
+    async def _report(self, running: RunningAttempt) -> None:
+        """Tell people and MLflow of an end. Nothing depends on it, so a failure is only logged."""
+        flow_run_id = running.attempt.flow_run_id
+        try:
+            attempts = await self._history(flow_run_id)
+            run = await read_run(self._client, running)
+            final = _final_name(run)
+            if final is not None:
+                self.stories.pop(flow_run_id, None)
+                await in_thread(self._ledger.finish_run, flow_run_id, final)
+            if not attempts:
+                return
+            await self._publisher.attempts(running.flow_run_id, attempts)
+            await in_thread(self._cost_log.log, flow_run_id)
+        except Exception:
+            _log.warning(
+                "The end of %r is not reported in full", running.record.name, exc_info=True
+            )
+
+    async def _history(self, flow_run_id: str) -> tuple[Attempt, ...]:
+        found = await in_thread(self._ledger.attempts_of, [flow_run_id])
+        return found.get(flow_run_id, ())
+
+    async def learn_stories(self, flow_run_ids: Sequence[str]) -> None:
+        """Why the last attempts of these runs ended, after a restart too."""
+        unknown = [flow_run_id for flow_run_id in flow_run_ids if flow_run_id not in self.stories]
+        if not unknown:
+            return
+        found: Mapping[str, tuple[Attempt, ...]] = await in_thread(
+            self._ledger.attempts_of, unknown
+        )
+        for flow_run_id, attempts in found.items():
+            if attempts:
+                self.stories[flow_run_id] = attempts[-1].end_message or ""
+
+
+def _final_name(run: FlowRun | None) -> str | None:
+    """The name of the run's final state; None while it is not over."""
+    if run is None:
+        return "Deleted"
+    if run.state is None or not run.state.is_final():
+        return None
+    return run.state.name

@@ -1,0 +1,264 @@
+"""The worker type `gpu-process`: GPUs of this machine, runs as local processes."""
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import WorkerFlowRunResponse
+from prefect.events.clients import get_events_subscriber
+from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
+from prefect.workers.base import BaseWorker, BaseWorkerResult
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.nvml import discover_gpus
+from gpu_core.worker.connections import read_connections
+from gpu_core.worker.leader import Leadership
+from gpu_core.worker.scheduler import GpuScheduler
+from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.threads import in_thread
+from gpu_core.worker.variables import GpuProcessJobConfiguration, GpuProcessVariables
+
+# States of a run that can change what the next cycle decides. Our own states for waiting runs are
+# not among them, or every message would wake the cycle that wrote it.
+_WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cancelled")
+
+_RECONNECT_S = 5.0
+
+
+class GpuProcessResult(BaseWorkerResult):
+    """That the process was started; how it ends is settled by the scheduler."""
+
+
+class GpuProcessWorker(
+    BaseWorker[GpuProcessJobConfiguration, GpuProcessVariables, GpuProcessResult]
+):
+    """Schedules the runs of a work pool on the GPUs of this machine.
+
+    One worker for each pool and machine acts; a second one stands by. Runs outlive the worker: the
+    next one takes them over.
+    """
+
+    type = "gpu-process"
+    job_configuration = GpuProcessJobConfiguration
+    job_configuration_variables = GpuProcessVariables
+    _display_name = "GPU Process"
+    _description = (
+        "Run flows on the GPUs of one machine, with priorities, gangs, preemption and resumption, "
+        "and a cost for every run."
+    )
+    _documentation_url = "https://docs.prefect.io/v3/concepts/workers"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._gpu_settings = GpuWorkerSettings()
+        self._leadership = Leadership(self._state_dir / f"{_file_name(self._work_pool_name)}.lock")
+        self._devices = Leadership(Path(tempfile.gettempdir()) / "prefect-gpu-devices.lock")
+        self._scheduler: GpuScheduler | None = None
+        self._ledger: Ledger | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._gpu_stack = AsyncExitStack()
+        self._pass = anyio.Lock()
+        self._one_writer = anyio.Lock()
+        self._woken = anyio.Event()
+        self._stands_by = False
+
+    # -- Prefect's life cycle ------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Connect, and listen for what should start a cycle at once."""
+        await super().setup()
+        self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
+        self._tasks.start_soon(self._listen)
+        self._tasks.start_soon(self._cycle_when_woken)
+
+    async def teardown(self, *exc_info: Any) -> None:
+        """Stop scheduling. The runs go on."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+            await self._gpu_stack.aclose()
+            self._tasks = None
+        # Prefect waits here for what is being submitted, which still needs the scheduler.
+        await super().teardown(*exc_info)
+        if self._scheduler is not None:
+            names = self._scheduler.close()
+            if names:
+                self._logger.info(
+                    "%d runs go on without this worker; the next one takes them over: %s",
+                    len(names),
+                    ", ".join(names),
+                )
+            self._scheduler = None
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+        self._leadership.release()
+        self._devices.release()
+
+    async def get_and_submit_flow_runs(self) -> list[FlowRun]:
+        """One cycle: start what the plan admits, then tell the others why they wait."""
+        async with self._pass:
+            submitted = await super().get_and_submit_flow_runs()
+        if self._scheduler is not None and self._tasks is not None:
+            self._tasks.start_soon(self._tell, self._scheduler)
+        return submitted
+
+    async def _submit_run(self, flow_run: FlowRun) -> None:
+        # One at a time: Prefect's SQLite answers writers that meet with an error, after which its
+        # client waits two seconds. One after the other, eight starts take less than that.
+        async with self._one_writer:
+            try:
+                await super()._submit_run(flow_run)
+            except Exception:
+                # Prefect does not catch what its API answers here, and it would end the worker.
+                self._logger.exception("Flow run %s is not started this time", flow_run.id)
+                self._release_limit_slot(flow_run.id)
+                self._submitting_flow_run_ids.discard(flow_run.id)
+
+    async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
+        # Prefect would start a run once more that another machine's worker has completed.
+        current = await self.client.read_flow_run(flow_run.id)
+        if current.state is None or not current.state.is_scheduled():
+            return False
+        is_ours = await super()._propose_pending_state(flow_run)
+        if is_ours and self._scheduler is not None:
+            self._scheduler.claim(flow_run.id)
+        return is_ours
+
+    async def _tell(self, scheduler: GpuScheduler) -> None:
+        async with self._one_writer:
+            try:
+                await scheduler.tell()
+            except Exception:
+                self._logger.exception("Why runs wait is published later")
+
+    async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
+        # Any exception that is not an HTTP error would end the worker process.
+        try:
+            scheduler = await self._acting_scheduler()
+            if scheduler is None:
+                return []
+            return await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
+        except Exception:
+            self._logger.exception("This cycle failed; the next one starts afresh")
+            return []
+
+    async def run(
+        self,
+        flow_run: FlowRun,
+        configuration: GpuProcessJobConfiguration,
+        task_status: anyio.abc.TaskStatus[Any] | None = None,
+    ) -> GpuProcessResult:
+        """Start the process of an admitted run; the scheduler follows it from there."""
+        if self._scheduler is None:
+            raise RuntimeError("this worker does not schedule: another one acts for the pool")
+        identity = await self._scheduler.launch(flow_run, configuration)
+        if task_status is not None:
+            task_status.started(identity)
+        return GpuProcessResult(identifier=identity, status_code=0)
+
+    # -- becoming the acting worker --------------------------------------------------------------
+
+    async def _acting_scheduler(self) -> GpuScheduler | None:
+        """The scheduler, if this worker is the acting one for its pool on this machine."""
+        if self._scheduler is not None:
+            return self._scheduler
+        if self._tasks is None:
+            return None
+        if not self._leadership.acquire() or not self._may_use_devices():
+            if not self._stands_by:
+                self._logger.warning(
+                    "Another worker acts for pool %r, or uses the GPUs of this machine for another "
+                    "pool; this one stands by.",
+                    self._work_pool_name,
+                )
+                self._stands_by = True
+            return None
+        self._scheduler = await self._new_scheduler(self._tasks)
+        return self._scheduler
+
+    def _may_use_devices(self) -> bool:
+        """Real GPUs belong to one pool of a machine at a time; virtual ones to any that asks."""
+        return not discover_gpus() or self._devices.acquire()
+
+    async def _new_scheduler(self, tasks: anyio.abc.TaskGroup) -> GpuScheduler:
+        connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
+        if self._ledger is None:
+            self._ledger = await in_thread(Ledger.open, connections.ledger_url)
+        scheduler = GpuScheduler(
+            client=self.client,
+            pool=self._work_pool_name,
+            queues=self._work_queues,
+            settings=self._gpu_settings,
+            connections=connections,
+            ledger=self._ledger,
+            tasks=tasks,
+            wake=self._wake,
+        )
+        await scheduler.recover(self._template)
+        self._logger.info("Scheduling %s", scheduler.describe())
+        return scheduler
+
+    @property
+    def _state_dir(self) -> Path:
+        return self._gpu_settings.resolved_state_dir()
+
+    @property
+    def _template(self) -> Mapping[str, Any]:
+        return self.work_pool.base_job_template
+
+    # -- waking up -------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    async def _cycle_when_woken(self) -> None:
+        while True:
+            with anyio.move_on_after(self._sleep_s()):
+                await self._woken.wait()
+            self._woken = anyio.Event()
+            try:
+                await self.get_and_submit_flow_runs()
+            except Exception:
+                self._logger.exception("This cycle failed; the next one starts afresh")
+
+    def _sleep_s(self) -> float:
+        """Until the next run that is known becomes due; Prefect's own polling is the safety net."""
+        due_at = self._scheduler.next_due_at if self._scheduler is not None else None
+        if due_at is None:
+            return 60.0
+        return max(0.05, (due_at - datetime.now(UTC)).total_seconds())
+
+    async def _listen(self) -> None:
+        """Wake the cycle for every run that comes, ends or is cancelled."""
+        names = [f"prefect.flow-run.{state}" for state in _WAKING_STATES]
+        while True:
+            try:
+                events = EventFilter(
+                    event=EventNameFilter(name=names),
+                    any_resource=EventAnyResourceFilter(
+                        id=[f"prefect.work-pool.{self.work_pool.id}"]
+                    ),
+                )
+                async with get_events_subscriber(filter=events) as subscriber:
+                    async for event in subscriber:
+                        if event.event.endswith(".Cancelling") and self._scheduler is not None:
+                            self._scheduler.endings.look_for_cancels()
+                        self._wake()
+            except Exception as error:
+                # Polling goes on meanwhile.
+                self._logger.debug("Not listening for events: %s", error)
+            await anyio.sleep(_RECONNECT_S)
+
+
+def _file_name(pool: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in pool)
+
+
+logging.getLogger("prefect.gpu").addHandler(logging.NullHandler())

@@ -1,0 +1,160 @@
+"""Telling people why their runs wait, without drowning Prefect's API in it.
+
+The API process is the bottleneck of a Prefect server, so a run is written to only when its
+reason or its place in coarse steps has changed, the head of the line first, and only so many in
+one cycle. The whole line is one artifact of the pool.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
+)
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Scheduled
+
+from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.attempt_report import attempts_markdown, line_rows
+from gpu_core.decisions.plan import Explanation, Reason
+from gpu_core.worker.demand import Demand
+
+_RUN_KEY = "gpu-attempts"
+
+
+class Publisher:
+    """Writes reasons and attempts to where a run's owner looks.
+
+    Args:
+        client: Prefect's client.
+        pool: The pool's name, for its artifact.
+        state_name: The name of the state of a waiting run.
+    """
+
+    def __init__(self, client: PrefectClient, pool: str, state_name: str) -> None:
+        self._client = client
+        self._pool_key = re.sub("[^a-z0-9-]", "-", f"gpu-queue-{pool.lower()}")
+        self._state_name = state_name
+        self._published: dict[str, tuple[Reason, int]] = {}
+        self._artifacts: dict[tuple[str, UUID | None], UUID] = {}
+        self._line: object = None
+
+    async def waiting(
+        self,
+        explanations: Sequence[Explanation],
+        demands: Mapping[str, Demand],
+        stories: Mapping[str, str],
+        *,
+        limit: int,
+    ) -> None:
+        """Show each waiting run its reason, where that is new; at most `limit` runs at a time.
+
+        Args:
+            explanations: Of the runs that wait, the head of the line first.
+            demands: The runs, by flow run id.
+            stories: Why the last attempt ended, of those that had one.
+            limit: How many runs may be written to.
+        """
+        self._published = {
+            workload_id: known
+            for workload_id, known in self._published.items()
+            if workload_id in demands
+        }
+        written = 0
+        for explanation in explanations:
+            news = (explanation.reason, _step(explanation.position))
+            if self._published.get(explanation.workload_id) == news:
+                continue
+            if written >= limit:
+                return
+            flow_run = demands[explanation.workload_id].flow_run
+            await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))
+            self._published[explanation.workload_id] = news
+            written += 1
+
+    async def line(
+        self, explanations: Sequence[Explanation], demands: Mapping[str, Demand], now: datetime
+    ) -> None:
+        """Show the whole line as one artifact of the pool, if it changed."""
+        workloads = {e.workload_id: demands[e.workload_id].workload for e in explanations}
+        rows = line_rows(explanations, workloads, now)
+        essence = [(e.workload_id, e.reason, e.position) for e in explanations]
+        if essence == self._line:
+            return
+        await self._write_artifact(
+            self._pool_key, None, "table", rows, "Runs that wait for GPUs, the next one first."
+        )
+        self._line = essence
+
+    async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
+        """Show a run the story of its attempts."""
+        await self._write_artifact(
+            _RUN_KEY,
+            flow_run_id,
+            "markdown",
+            attempts_markdown(attempts),
+            "The attempts of this run: GPUs, times, endings and cost.",
+        )
+
+    async def _write_state(
+        self, flow_run: FlowRun, explanation: Explanation, story: str | None
+    ) -> None:
+        # Looked at again: a cancelled run that is told why it waits would come back to life.
+        current = await self._client.read_flow_run(flow_run.id)
+        if current.state is None or not current.state.is_scheduled():
+            return
+        why = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
+        state: State[Any] = Scheduled(
+            # With another time the run would lose its place in the queue.
+            scheduled_time=flow_run.next_scheduled_start_time,
+            name="AwaitingRetry" if story else self._state_name,
+            message=f"{story} {why}" if story else why,
+        )
+        await self._client.set_flow_run_state(flow_run.id, state)
+
+    async def _write_artifact(
+        self, key: str, flow_run_id: UUID | None, kind: str, data: object, description: str
+    ) -> None:
+        artifact_id = await self._artifact_id(key, flow_run_id)
+        if artifact_id is not None:
+            await self._client.update_artifact(artifact_id, ArtifactUpdate(data=data))
+            return
+        created = await self._client.create_artifact(
+            ArtifactCreate(
+                key=key, type=kind, data=data, description=description, flow_run_id=flow_run_id
+            )
+        )
+        self._artifacts[(key, flow_run_id)] = created.id
+
+    async def _artifact_id(self, key: str, flow_run_id: UUID | None) -> UUID | None:
+        """The artifact of this key and run, from before a restart too: it is edited in place."""
+        known = self._artifacts.get((key, flow_run_id))
+        if known is not None:
+            return known
+        found = await self._client.read_artifacts(
+            artifact_filter=ArtifactFilter(
+                key=ArtifactFilterKey(any_=[key]),
+                flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]) if flow_run_id else None,
+            ),
+            limit=1,
+        )
+        if not found:
+            return None
+        self._artifacts[(key, flow_run_id)] = found[0].id
+        return found[0].id
+
+
+def _step(position: int) -> int:
+    """The position in steps: exact at the head, then by 5, then by 25."""
+    if position <= 5:
+        return position
+    if position <= 25:
+        return position - position % 5
+    return position - position % 25

@@ -1,0 +1,70 @@
+"""An attempt that holds GPUs, as the worker keeps it in mind."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from gpu_core.adapters.run_files import CheckpointReport, read_checkpoint_report
+from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
+from gpu_core.decisions.cluster import Allocation, NodeShare, Placement
+from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.workload import Workload
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningAttempt:
+    """One open attempt. The ledger is the truth; this adds what the next minutes need."""
+
+    attempt: Attempt
+    record: RunRecord
+    workload: Workload
+    request: GpuRequest
+    limits: RunLimits
+    run_dir: Path
+    report: CheckpointReport | None = None
+    is_claimed: bool = False
+    """Prefect has given the run to this worker. Otherwise another machine's may have it."""
+    is_ending: bool = False
+    """Its launcher ended; what it left behind is being killed, and then it is settled."""
+    is_gone: bool = False
+    """None of its processes lives and its GPUs are free; it is being settled."""
+
+    @property
+    def flow_run_id(self) -> UUID:
+        """The flow run's id, as Prefect's client wants it."""
+        return UUID(self.attempt.flow_run_id)
+
+    def refresh(self) -> None:
+        """Read what the run last said about its checkpoints."""
+        self.report = read_checkpoint_report(self.run_dir) or self.report
+
+    def allocation(self) -> Allocation:
+        """The attempt as the scheduler sees it."""
+        attempt = self.attempt
+        report = self.report
+        return Allocation(
+            workload=self.workload,
+            attempt=attempt.number,
+            placement=Placement(
+                gpu_type=attempt.gpu_type,
+                capacity_type=attempt.capacity_type,
+                shares=(NodeShare(node=attempt.node, gpu_ids=attempt.gpu_ids),)
+                if attempt.gpu_ids
+                else (),
+            ),
+            admitted_at=attempt.admitted_at,
+            checkpointed_at=report.saved_at if report is not None else None,
+            is_draining=attempt.drain_requested_at is not None,
+            drain_deadline_at=attempt.drain_deadline_at,
+            draining_for=attempt.preempted_by,
+        )
+
+    @property
+    def is_draining(self) -> bool:
+        """Has it been told to end?"""
+        return self.attempt.drain_requested_at is not None
+
+    @property
+    def drain_reason(self) -> EndReason | None:
+        """What it was told to end for."""
+        return self.attempt.drain_reason

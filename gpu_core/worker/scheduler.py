@@ -1,0 +1,204 @@
+"""The cycle: observe, plan, apply. Every step may be cut off anywhere and done again."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import WorkerFlowRunResponse
+from prefect.states import Failed
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.cluster import Snapshot
+from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
+from gpu_core.decisions.scheduling.cycle import plan_cycle
+from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.connections import Connections
+from gpu_core.worker.cost_log import CostLog
+from gpu_core.worker.demand import Demand, DemandReader, Line
+from gpu_core.worker.devices import local_nodes
+from gpu_core.worker.endings import Endings
+from gpu_core.worker.launching import Launching, process_identity
+from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.variables import GpuProcessJobConfiguration
+
+_log = logging.getLogger("prefect.gpu.scheduler")
+
+
+class GpuScheduler:
+    """The scheduler of one pool on this machine. Only the acting worker may use it.
+
+    Args:
+        client: Prefect's client.
+        pool: The pool's name.
+        queues: The queues to serve; empty: all.
+        settings: The worker's settings.
+        connections: Ledger, MLflow and checkpoint store.
+        ledger: The usage ledger, open.
+        tasks: Where settling and draining run beside the cycle.
+        wake: Called when something changed that the next cycle should see.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: PrefectClient,
+        pool: str,
+        queues: set[str],
+        settings: GpuWorkerSettings,
+        connections: Connections,
+        ledger: Ledger,
+        tasks: TaskGroup,
+        wake: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._wake = wake
+        self._policies = PolicySource(settings.policy_path)
+        self._nodes = local_nodes(self._policies.current())
+        self._reader = DemandReader(client, pool, queues)
+        self._processes = LocalProcesses()
+        self._publisher = Publisher(client, pool, settings.waiting_state_name)
+        self._attempts = OpenAttempts(pool, settings.resolved_state_dir(), ledger)
+        self._launching = Launching(
+            client, settings, connections, ledger, self._attempts, self._processes
+        )
+        self.endings = Endings(
+            client=client,
+            ledger=ledger,
+            attempts=self._attempts,
+            processes=self._processes,
+            publisher=self._publisher,
+            tasks=tasks,
+            wake=wake,
+            cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
+        )
+        self._untold: tuple[Plan, Mapping[str, Demand]] | None = None
+        self.next_due_at: datetime | None = None
+        """When the next run that is not due yet will be."""
+
+    def describe(self) -> str:
+        """What this machine offers, in one line."""
+        offers = [f"{len(node.gpu_ids)} × {node.gpu_type} on {node.name}" for node in self._nodes]
+        return ", ".join(offers) or "no GPU: none found through NVML, none declared by the policy"
+
+    async def recover(self, template: Mapping[str, Any]) -> None:
+        """Take over what an earlier worker left."""
+        await self._attempts.recover(
+            self._client, self._reader, self._processes, self._policies.current(), template
+        )
+        for running in self._attempts:
+            if running.attempt.pid is not None:
+                self._processes.watch(running.attempt.pid, self._wake)
+        self.endings.resume_draining()
+
+    async def cycle(
+        self, template: Mapping[str, Any], submitting: set[UUID]
+    ) -> list[WorkerFlowRunResponse]:
+        """Which waiting runs start now? Also ends, settles and preempts what has to be.
+
+        Args:
+            template: The pool's base job template.
+            submitting: Runs that Prefect's worker is handing to `launch` at this moment.
+        """
+        policy = self._policies.current()
+        self.next_due_at = None  # a cycle that fails is not repeated at once
+        self.endings.find_ended(submitting)
+        # Not before that look: whoever gets GPUs now got them after the last holder had ended.
+        now = datetime.now(UTC)
+        await self._attempts.beat()
+        await self.endings.end_cancelled(now)
+        await self.endings.end_overdue(policy, now)
+        line = await self._reader.line(policy, template, now)
+        self.next_due_at = line.next_due_at
+        # A run competes again when its last attempt is settled, not before.
+        demands = {
+            demand.workload.workload_id: demand
+            for demand in line.demands
+            if self._attempts.of_run(demand.workload.workload_id) is None
+        }
+        plan = plan_cycle(self._snapshot(demands), policy, now)
+        await self._refuse(line, plan, demands)
+        for command in plan.commands:
+            if isinstance(command, Preempt):
+                victim = self._attempts.of_run(command.workload_id)
+                preemptor = demands[command.for_workload_id].workload
+                if victim is not None:
+                    await self.endings.preempt(victim, preemptor, policy, now)
+        placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
+        admitted = await self._attempts.open(placements, demands, policy, now)
+        self._untold = plan, demands
+        return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+
+    def claim(self, flow_run_id: UUID) -> None:
+        """Prefect has given this run to us, and to no other machine's worker."""
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is not None:
+            running.is_claimed = True
+
+    async def launch(self, flow_run: FlowRun, configuration: GpuProcessJobConfiguration) -> str:
+        """Start the process of an admitted run on its GPUs. Returns the process's identity."""
+        running = await self._launching.launch(flow_run, configuration, self._policies.current())
+        if running.attempt.pid is not None:
+            self._processes.watch(running.attempt.pid, self._wake)
+        return process_identity(running)
+
+    async def tell(self) -> None:
+        """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
+        if self._untold is None:
+            return
+        plan, demands = self._untold
+        self._untold = None
+        waiting = [
+            explanation
+            for explanation in plan.explanations
+            if explanation.reason is not Reason.STARTING and not self._is_hopeless(explanation)
+        ]
+        await self.endings.learn_stories(
+            [
+                explanation.workload_id
+                for explanation in waiting
+                if demands[explanation.workload_id].flow_run.run_count > 0
+            ]
+        )
+        limit = self._policies.current().waiting.publish_per_cycle
+        await self._publisher.waiting(waiting, demands, self.endings.stories, limit=limit)
+        await self._publisher.line(waiting, demands, datetime.now(UTC))
+
+    def close(self) -> list[str]:
+        """Stop watching. Returns the names of the runs that go on, for the next worker."""
+        self._processes.close()
+        return sorted(running.record.name for running in self._attempts if not running.is_gone)
+
+    def _snapshot(self, demands: Mapping[str, Demand]) -> Snapshot:
+        holding = [running for running in self._attempts if not running.is_gone]
+        for running in holding:
+            running.refresh()
+        return Snapshot(
+            nodes=self._nodes,
+            allocations=tuple(running.allocation() for running in holding),
+            pending=tuple(demand.workload for demand in demands.values()),
+        )
+
+    async def _refuse(self, line: Line, plan: Plan, demands: Mapping[str, Demand]) -> None:
+        """End the runs that could never start, with the one reason that their owner can mend."""
+        for refusal in line.refusals:
+            await self._fail(refusal.flow_run, f"Invalid job variable: {refusal.error}.")
+        for explanation in plan.explanations:
+            if self._is_hopeless(explanation):
+                text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
+                await self._fail(demands[explanation.workload_id].flow_run, text)
+
+    def _is_hopeless(self, explanation: Explanation) -> bool:
+        """Can it never start? Without any GPU the driver is what is wrong, not the runs."""
+        return explanation.reason is Reason.EXCEEDS_CLUSTER and bool(self._nodes)
+
+    async def _fail(self, flow_run: FlowRun, message: str) -> None:
+        _log.warning("Flow run %r cannot run: %s", flow_run.name, message)
+        await self._client.set_flow_run_state(flow_run.id, Failed(message=message))

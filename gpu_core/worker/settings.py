@@ -1,0 +1,56 @@
+"""What an operator sets for a worker, through Prefect's own settings system.
+
+Environment variables begin with `PREFECT_INTEGRATIONS_GPU_`; the table `[integrations.gpu]` of a
+`prefect.toml` works as well.
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+from prefect.settings import get_current_settings
+from prefect.settings.base import (
+    PrefectBaseSettings,
+    PrefectSettingsConfigDict,
+    build_settings_config,
+)
+from pydantic import Field
+
+
+class GpuWorkerSettings(PrefectBaseSettings):
+    """The settings of the GPU workers of this machine."""
+
+    model_config: ClassVar[PrefectSettingsConfigDict] = build_settings_config(
+        ("integrations", "gpu")
+    )
+
+    policy_path: Path | None = Field(
+        default=None,
+        description="The policy file; by default none: no prices and no virtual GPUs.",
+    )
+    state_dir: Path | None = Field(
+        default=None,
+        description="Where run folders and locks live; `gpu` in Prefect's home folder by default.",
+    )
+    ledger_url: str | None = Field(
+        default=None,
+        description="The usage ledger's database; the block gpu-usage-ledger/default by default.",
+    )
+    mlflow_tracking_uri: str | None = Field(
+        default=None,
+        description="Where costs are logged; the block gpu-mlflow-tracking/default by default.",
+    )
+    checkpoint_uri: str | None = Field(
+        default=None,
+        description="Where runs save; the block gpu-checkpoint-store/default by default.",
+    )
+    waiting_state_name: str = Field(
+        default="AwaitingConcurrencySlot",
+        description=(
+            "The name of the state of a waiting run. The default can be filtered in the UI and "
+            "survives the pausing of a deployment; another name does neither."
+        ),
+    )
+
+    def resolved_state_dir(self) -> Path:
+        """The folder of run folders and locks."""
+        return self.state_dir or get_current_settings().home / "gpu"

@@ -1,0 +1,211 @@
+"""What happens when an attempt is over: decide once, write it down, tell Prefect, close the ledger.
+
+The order makes a crash at any line harmless. The decision is written to the run's folder first;
+a worker that finds it there applies the same decision again instead of judging a state that the
+first half of the work has already changed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import ObjectNotFound
+from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Cancelled, Crashed, Failed
+
+from gpu_core.adapters.atomic_file import replace_file
+from gpu_core.adapters.run_files import read_exit_report
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.lifecycle import EndFacts, Settlement, settle
+from gpu_core.worker.running import RunningAttempt
+
+_FILE = "settlement.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A decided end: what it is, and when the processes were gone."""
+
+    settlement: Settlement
+    released_at: datetime
+    exit_code: int | None
+    is_end_estimated: bool
+
+
+async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | None:
+    """The flow run as Prefect has it; None when it was deleted."""
+    try:
+        return await client.read_flow_run(running.flow_run_id)
+    except ObjectNotFound:
+        return None
+
+
+def decide(
+    running: RunningAttempt, run: FlowRun | None, earlier: Sequence[Attempt], now: datetime
+) -> Ending:
+    """How did this attempt end, and what follows? Remembered in the run's folder.
+
+    Args:
+        running: The attempt; no process of it lives.
+        run: The flow run as Prefect has it; None when it was deleted.
+        earlier: The run's attempts before this one.
+        now: When the processes were found gone, in case nothing recorded it.
+    """
+    state = run.state if run is not None else None
+    remembered = _remembered(running.run_dir)
+    # A person's cancellation that came after the decision overrides it.
+    if remembered is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
+        return remembered
+    attempt = running.attempt
+    report = read_exit_report(running.run_dir)
+    settlement = settle(
+        EndFacts(
+            prefect_state_type=state.type.value if state is not None else None,
+            state_message=state.message if state is not None else None,
+            drain_reason=attempt.drain_reason,
+            drain_message=attempt.drain_message,
+            exit_code=report.exit_code if report is not None else None,
+            exit_is_known=report is not None,
+            # A worker that died at the wrong moment did not note the start, but the end is known.
+            was_started=attempt.started_at is not None or report is not None,
+            failures_before=sum(a.is_charged_failure for a in earlier),
+            interruptions_before=sum(a.end_reason is EndReason.INTERRUPTED for a in earlier),
+        ),
+        max_failures=running.limits.max_failures,
+        max_interruptions=running.limits.max_interruptions,
+    )
+    is_estimated = (
+        report is None and attempt.started_at is not None and not _seen_lately(attempt, now)
+    )
+    ending = Ending(
+        settlement=settlement,
+        released_at=_end(
+            running, report.ended_at if report is not None else None, is_estimated, now
+        ),
+        exit_code=report.exit_code if report is not None else None,
+        is_end_estimated=is_estimated,
+    )
+    _remember(running.run_dir, ending)
+    return ending
+
+
+async def publish(
+    client: PrefectClient, running: RunningAttempt, run: FlowRun | None, settlement: Settlement
+) -> None:
+    """Put the flow run into the state that follows the attempt's end."""
+    if run is None:
+        return
+    # The process is gone: with its number still there, cancelling a waiting run would hang.
+    await client.request(
+        "PATCH",
+        "/flow_runs/{id}",
+        path_params={"id": run.id},
+        json={"infrastructure_pid": None},
+    )
+    state = _next_state(settlement, running)
+    if state is not None:
+        await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
+
+
+async def allow_another_attempt(client: PrefectClient, run: FlowRun) -> None:
+    """Keep preemption from eating the flow's own retries, and the server from hiding the run.
+
+    Every Running counts against `retries`, so one more is granted; and a run that retried in its
+    process before is never polled again unless its retry type says `reschedule`.
+    """
+    policy = run.empirical_policy.model_copy(
+        update={"retry_type": "reschedule", "retries": (run.empirical_policy.retries or 0) + 1}
+        if run.empirical_policy.retries is not None
+        else {"retry_type": "reschedule"}
+    )
+    await client.update_flow_run(run.id, empirical_policy=policy)
+
+
+def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] | None:
+    message = settlement.message
+    match settlement.next_state:
+        case None:
+            return None
+        case "AwaitingRetry":
+            return AwaitingRetry(message=message)
+        case "Scheduled":
+            return AwaitingConcurrencySlot(
+                scheduled_time=running.workload.submitted_at, message=message
+            )
+        case "Cancelled":
+            return Cancelled(message=message)
+        case "Failed":
+            return Failed(message=message)
+        case "Crashed":
+            return Crashed(message=message)
+
+
+def _must_force(settlement: Settlement, run: FlowRun) -> bool:
+    """Is this one of the cases in which Prefect's rules would do something else?
+
+    They do not reschedule a run without a deployment, and they turn a failure into a retry of the
+    flow's own, in a process that is gone: no worker would ever see the run again.
+    """
+    if settlement.next_state == "Failed":
+        return True
+    is_rescheduled = settlement.next_state in ("AwaitingRetry", "Scheduled")
+    return is_rescheduled and run.deployment_id is None
+
+
+def _seen_lately(attempt: Attempt, now: datetime) -> bool:
+    """Was the end witnessed: is `now` at most a heartbeat after the last sign of life?"""
+    last = attempt.last_seen_at or attempt.started_at
+    return last is not None and (now - last).total_seconds() <= HEARTBEAT_S * 2
+
+
+def _end(
+    running: RunningAttempt, ended_at: datetime | None, is_estimated: bool, now: datetime
+) -> datetime:
+    attempt = running.attempt
+    if ended_at is not None:
+        return max(ended_at, attempt.admitted_at)
+    if is_estimated:
+        return attempt.last_seen_at or attempt.started_at or attempt.admitted_at
+    return now
+
+
+HEARTBEAT_S = 15
+"""How often the ledger hears that an attempt is alive: what a crash of the machine can hide."""
+
+
+def _remember(run_dir: Path, ending: Ending) -> None:
+    settlement = ending.settlement
+    decided = {
+        "end_reason": settlement.end_reason,
+        "is_charged_failure": settlement.is_charged_failure,
+        "next_state": settlement.next_state,
+        "message": settlement.message,
+        "released_at": ending.released_at.isoformat(),
+        "exit_code": ending.exit_code,
+        "is_end_estimated": ending.is_end_estimated,
+    }
+    run_dir.mkdir(parents=True, exist_ok=True)
+    replace_file(run_dir / _FILE, json.dumps(decided).encode())
+
+
+def _remembered(run_dir: Path) -> Ending | None:
+    try:
+        data = json.loads((run_dir / _FILE).read_text())
+    except FileNotFoundError:
+        return None
+    reason = data["end_reason"]
+    return Ending(
+        settlement=Settlement(
+            end_reason=None if reason is None else EndReason(reason),
+            is_charged_failure=data["is_charged_failure"],
+            next_state=data["next_state"],
+            message=data["message"],
+        ),
+        released_at=datetime.fromisoformat(data["released_at"]),
+        exit_code=data["exit_code"],
+        is_end_estimated=data["is_end_estimated"],
+    )
