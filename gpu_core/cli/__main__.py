@@ -1,0 +1,7 @@
+"""`python -m gpu_core.cli`."""
+
+import sys
+
+from gpu_core.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,265 @@
+"""`prefect-gpu setup`: pool, queues, blocks and deployments, as they should be. Safe to repeat."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.actions import (
+    BlockDocumentCreate,
+    BlockDocumentUpdate,
+    WorkPoolCreate,
+    WorkPoolUpdate,
+)
+from prefect.client.schemas.objects import WorkPool
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.adapters.policy_file import load_policy
+from gpu_core.cli.project_file import check_project_file
+from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
+from gpu_core.worker import GpuProcessWorker
+from gpu_core.worker.settings import GpuWorkerSettings
+
+_DOCUMENT = "default"
+_HAS_BLOCKS = Path("blocks").is_dir()
+_DEPLOYMENT_FIELDS = (
+    "entrypoint",
+    "description",
+    "tags",
+    "parameters",
+    "job_variables",
+    "work_queue_name",
+    "work_pool_name",
+    "path",
+)
+
+
+# In a process of its own, because the library must not import the project's blocks.
+_REGISTER_BLOCKS = """
+from blocks.checkpoint_store import CheckpointStore
+from blocks.mlflow_tracking import MLflowTracking
+from blocks.usage_ledger import UsageLedger
+for block in (CheckpointStore, MLflowTracking, UsageLedger):
+    block.register_type_and_schema()
+"""
+
+
+class SetupError(GpuSchedulingError):
+    """The Prefect server or Prefect's own commands refused a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupOptions:
+    """What to set up. None: leave what there is, create a local default where there is nothing."""
+
+    pool: str
+    policy_path: Path
+    prefect_file: Path
+    ledger_url: str | None = None
+    mlflow_uri: str | None = None
+    checkpoint_uri: str | None = None
+
+
+def setup(options: SetupOptions) -> int:
+    """Make the Prefect server fit this project; print one line for each object.
+
+    Raises:
+        InvalidInput: The policy or the prefect.yaml is wrong; nothing was changed.
+    """
+    policy = load_policy(options.policy_path)
+    has_project = options.prefect_file.is_file()
+    if has_project:
+        check_project_file(options.prefect_file, options.pool, policy)
+    try:
+        asyncio.run(
+            _objects(options, sorted(policy.priorities, key=lambda name: -policy.priorities[name]))
+        )
+    except httpx.ConnectError:
+        raise InvalidInput(
+            "PREFECT_API_URL", "cannot be reached", remedy="start one with `prefect server start`"
+        ) from None
+    if not has_project:
+        print(f"  no deployments: there is no {options.prefect_file}")
+        return 0
+    return asyncio.run(_deployments(options))
+
+
+async def _objects(options: SetupOptions, queues: list[str]) -> None:
+    async with get_client() as client:
+        await _pool(client, options.pool)
+        await _queues(client, options.pool, queues)
+        await _blocks(client, options)
+
+
+async def _pool(client: PrefectClient, name: str) -> None:
+    template = GpuProcessWorker.get_default_base_job_template()
+    try:
+        pool = await client.read_work_pool(name)
+    except ObjectNotFound:
+        await client.create_work_pool(
+            WorkPoolCreate(name=name, type=GpuProcessWorker.type, base_job_template=template)
+        )
+        _say("+", f"work pool {name}", f"created, of type {GpuProcessWorker.type}")
+        return
+    if pool.type != GpuProcessWorker.type:
+        raise InvalidInput(
+            "pool",
+            f"{name!r} exists with another type",
+            got=pool.type,
+            allowed=GpuProcessWorker.type,
+            remedy="choose another name with --pool",
+        )
+    await _add_missing_variables(client, pool, template)
+
+
+async def _add_missing_variables(
+    client: PrefectClient, pool: WorkPool, template: Mapping[str, Any]
+) -> None:
+    """A pool keeps the form it was made with: what is new is put in, edits are kept."""
+    current = pool.base_job_template
+    known = current.get("variables", {}).get("properties", {})
+    new = {
+        name: schema
+        for name, schema in template["variables"]["properties"].items()
+        if name not in known
+    }
+    if not new:
+        _say("=", f"work pool {pool.name}", "unchanged")
+        return
+    variables = {**current.get("variables", {}), "properties": {**known, **new}}
+    await client.update_work_pool(
+        pool.name, WorkPoolUpdate(base_job_template={**current, "variables": variables})
+    )
+    _say("~", f"work pool {pool.name}", f"new job variables: {', '.join(sorted(new))}")
+
+
+async def _queues(client: PrefectClient, pool: str, names: list[str]) -> None:
+    existing = {queue.name: queue for queue in await client.read_work_queues(work_pool_name=pool)}
+    for priority, name in enumerate(names, start=1):
+        queue = existing.get(name)
+        if queue is None:
+            await client.create_work_queue(name=name, work_pool_name=pool, priority=priority)
+            _say("+", f"work queue {name}", f"created, priority {priority}")
+            existing = {q.name: q for q in await client.read_work_queues(work_pool_name=pool)}
+        elif queue.priority != priority:
+            await client.update_work_queue(queue.id, priority=priority)
+            _say("~", f"work queue {name}", f"priority {queue.priority} -> {priority}")
+            existing = {q.name: q for q in await client.read_work_queues(work_pool_name=pool)}
+        else:
+            _say("=", f"work queue {name}", "unchanged")
+
+
+async def _blocks(client: PrefectClient, options: SetupOptions) -> None:
+    if not _HAS_BLOCKS:
+        _say("!", "blocks", "not registered: there is no folder blocks here")
+        return
+    _run("-c", _REGISTER_BLOCKS)
+    home = GpuWorkerSettings().resolved_state_dir()
+    await _block(
+        client,
+        "gpu-usage-ledger",
+        "url",
+        given=options.ledger_url,
+        default=f"sqlite:///{home / 'ledger.db'}",
+    )
+    await _block(
+        client,
+        "gpu-checkpoint-store",
+        "uri",
+        given=options.checkpoint_uri,
+        default=str(home / "checkpoints"),
+    )
+    await _block(
+        client, "gpu-mlflow-tracking", "tracking_uri", given=options.mlflow_uri, default=None
+    )
+
+
+async def _block(
+    client: PrefectClient, slug: str, field: str, *, given: str | None, default: str | None
+) -> None:
+    label = f"block {slug}/{_DOCUMENT}"
+    try:
+        document = await client.read_block_document_by_name(_DOCUMENT, slug, include_secrets=True)
+    except ObjectNotFound:
+        value = given or default
+        if value is None:
+            _say("!", label, "not created: no address given")
+            return
+        block_type = await client.read_block_type_by_slug(slug)
+        schema = await client.get_most_recent_block_schema_for_block_type(block_type.id)
+        if schema is None:
+            raise RuntimeError(f"block type {slug} has no schema") from None
+        await client.create_block_document(
+            BlockDocumentCreate(
+                name=_DOCUMENT,
+                data={field: value},
+                block_type_id=block_type.id,
+                block_schema_id=schema.id,
+            )
+        )
+        _say("+", label, "created")
+        return
+    if given is None or document.data.get(field) == given:
+        _say("=", label, "unchanged")
+        return
+    await client.update_block_document(
+        document.id,
+        BlockDocumentUpdate(data={**document.data, field: given}, merge_existing_data=False),
+    )
+    _say("~", label, f"{field} changed")
+
+
+async def _deployments(options: SetupOptions) -> int:
+    before = await _read_deployments(options.pool)
+    _run(
+        *("-m", "prefect", "--no-prompt", "deploy", "--all"),
+        *("--prefect-file", str(options.prefect_file)),
+    )
+    after = await _read_deployments(options.pool)
+    for name, now in sorted(after.items()):
+        then = before.get(name)
+        if then is None:
+            _say("+", f"deployment {name}", "created")
+            continue
+        changed = [field for field in now if now[field] != then[field]]
+        _say("~" if changed else "=", f"deployment {name}", ", ".join(changed) or "unchanged")
+    return 0
+
+
+async def _read_deployments(pool: str) -> dict[str, dict[str, Any]]:
+    async with get_client() as client:
+        found: dict[str, dict[str, Any]] = {}
+        for deployment in await client.read_deployments():
+            if deployment.work_pool_name != pool:
+                continue
+            flow = await client.read_flow(deployment.flow_id)
+            fields = {field: getattr(deployment, field) for field in _DEPLOYMENT_FIELDS}
+            fields["schedules"] = [
+                (schedule.slug, str(schedule.schedule), schedule.active)
+                for schedule in deployment.schedules
+            ]
+            found[f"{flow.name}/{deployment.name}"] = fields
+        return found
+
+
+def _run(*arguments: str) -> None:
+    """A Python process in the project's folder, quietly; what it says is shown when it fails."""
+    result = subprocess.run(
+        # With -c and -m this folder is on the path, which is where `blocks` and `flows` are.
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        print(result.stdout + result.stderr, file=sys.stderr)
+        raise SetupError("a step of the set-up failed; its own words stand above")
+
+
+def _say(mark: str, what: str, how: str) -> None:
+    print(f"  {mark} {what}: {how}", flush=True)
