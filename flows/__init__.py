@@ -1,0 +1,1 @@
+"""Entry points of the deployments: read, decide with gpu_core, publish."""
