@@ -1,0 +1,37 @@
+"""Prefect servers to measure on: SQLite always, PostgreSQL where it is installed."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from gpu_core.cli.services import Services
+from tests.support.postgresql import find_postgresql, new_database, postgresql_server
+from tests.support.prefect_stack import PrefectServer, clean_environment, start_server
+
+GPUS = 8
+POLICY = f"""
+version: 1
+prices: {{a100-80gb: {{on-demand: 3.6}}}}
+virtual_gpus: {{gpu_type: a100-80gb, count: {GPUS}}}
+"""
+
+
+def databases() -> tuple[str, ...]:
+    """Which databases can Prefect's server use here?"""
+    if find_postgresql() is not None:
+        return ("SQLite", "PostgreSQL")
+    print("No PostgreSQL server is installed: `make system-deps` installs it.")
+    return ("SQLite",)
+
+
+@contextmanager
+def prefect_server(database: str, folder: Path) -> Iterator[PrefectServer]:
+    """A Prefect server of the bench's own, on one of `databases()`."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        url = None
+        if database == "PostgreSQL":
+            address = stack.enter_context(postgresql_server())
+            url = new_database(address).replace("postgresql:", "postgresql+asyncpg:", 1)
+        services = stack.enter_context(Services(folder / "logs", clean_environment(folder)))
+        yield start_server(services, folder, url)

@@ -1,0 +1,68 @@
+"""What holds for every test: no network but this machine's, and repeatable properties."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.support import loopback_only
+
+# A property's example must not fail because the machine was slow; in CI the same examples run
+# each time, so that a red run is about the change and can be repeated.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+# Processes that a test starts are beyond the guard below. These keep them off the network too:
+# Prefect's and MLflow's usage statistics, Prefect's server's, and boto3's search for credentials
+# on a cloud machine. They are set before Prefect is imported, which reads them once.
+os.environ |= {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _network_is_loopback_only():
+    with loopback_only.enforced():
+        yield
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[None]:
+    """A real Prefect server of the tests' own, on SQLite; its clients find it by themselves."""
+    # Prefect takes seconds to import, and most tests do without it.
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The address of a PostgreSQL server of the tests' own, without a database's name."""
+    from tests.support.postgresql import postgresql_server
+
+    with postgresql_server() as address:
+        yield address
+
+
+# Fast ones first; and properties before anything that starts a Prefect client in this process,
+# whose threads draw random numbers that Hypothesis would take for the test's.
+_ORDER = ("gpu_core/decisions", "gpu_core", "support", "layout", "bench", "blocks", "flows")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the pure tests first, then those with a system in this process, then whole stories."""
+    root = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(root).as_posix()
+        places = (n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
+        return next(places, len(_ORDER))
+
+    items.sort(key=place)

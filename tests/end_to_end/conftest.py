@@ -1,0 +1,96 @@
+"""A Prefect server for all end-to-end tests, and a pool of its own for each."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpu_core.cli.services import Services
+from tests.support.postgresql import new_database
+from tests.support.prefect_stack import Pool, PrefectServer, clean_environment, start_server
+
+FLOWS = "tests/end_to_end/flows.py"
+TINY_COMMAND = f"{sys.executable} -I -S {Path(__file__).with_name('tiny_run.py')}"
+
+POLICY = """
+version: 1
+prices: {a100-80gb: {on-demand: 3.6}}
+virtual_gpus: {gpu_type: a100-80gb, count: 8}
+preemption: {grace_period: 20s, min_runtime: 0s}
+checkpoints: {interval: 1s}
+"""
+
+
+@pytest.fixture(scope="session")
+def prefect_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
+    """A Prefect server on SQLite, as a process of its own."""
+    folder = tmp_path_factory.mktemp("prefect-on-sqlite")
+    with Services(folder / "logs", clean_environment(folder)) as services:
+        yield start_server(services, folder)
+
+
+@pytest.fixture(scope="session")
+def prefect_on_postgresql(
+    tmp_path_factory: pytest.TempPathFactory, postgresql: str
+) -> Iterator[PrefectServer]:
+    """A Prefect server on a PostgreSQL database, as a process of its own."""
+    folder = tmp_path_factory.mktemp("prefect-on-postgresql")
+    database_url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
+    with Services(folder / "logs", clean_environment(folder)) as services:
+        yield start_server(services, folder, database_url)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> PrefectServer:
+    """The server whose fixture the test names; without a name, the one on SQLite."""
+    return request.getfixturevalue(getattr(request, "param", "prefect_on_sqlite"))
+
+
+@pytest.fixture
+def new_pool(server: PrefectServer, tmp_path: Path) -> Iterator[Callable[..., Pool]]:
+    """Makes pools; stops their workers and runs afterwards."""
+    pools: list[Pool] = []
+
+    def make(policy: str = POLICY) -> Pool:
+        folder = tmp_path / f"pool-{len(pools)}"
+        folder.mkdir()
+        pools.append(Pool(server, folder, policy))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+@pytest.fixture
+def pool(new_pool: Callable[..., Pool]) -> Pool:
+    """A pool of 8 virtual GPUs."""
+    return new_pool()
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What runs noted about themselves."""
+
+    path: Path
+
+    def variables(self, seconds: float = 0.3, **more: object) -> dict[str, object]:
+        """The job variables that make a run one of the tiny ones."""
+        environment = {"TINY_JOURNAL": str(self.path), "TINY_SECONDS": str(seconds)}
+        return {"command": TINY_COMMAND, "env": environment, **more}
+
+    def entries(self, what: str | None = None) -> list[dict]:
+        """What was noted, in order; `begin` or `end` only, if asked for."""
+        if not self.path.exists():
+            return []
+        entries = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [entry for entry in entries if what in (None, entry["what"])]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """An empty journal."""
+    return Journal(tmp_path / "journal.jsonl")

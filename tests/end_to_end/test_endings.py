@@ -1,0 +1,191 @@
+"""How attempts end: preempted, failed, killed, cancelled, overdue; and what follows."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpu_core.decisions.accounting import EndReason
+from tests.end_to_end.conftest import FLOWS
+from tests.support.prefect_stack import Pool, wait_for
+
+
+@pytest.fixture
+def counting(pool: Pool, tmp_path: Path) -> Path:
+    """The folder of the counting flow."""
+    folder = tmp_path / "counting"
+    folder.mkdir()
+    return folder
+
+
+def closed(pool: Pool, run: str, attempts: int) -> bool:
+    """Has the run this many attempts, all closed?"""
+    found = pool.attempts(run)
+    return len(found) == attempts and all(attempt.released_at for attempt in found)
+
+
+def processes_of(run: str) -> list[psutil.Process]:
+    """The living processes of a run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PREFECT__FLOW_RUN_ID") == run:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(pool, journal, counting):
+    """The same flow run goes on from its checkpoint; nothing counts as a failure."""
+    low = pool.submit(
+        pool.deploy(f"{FLOWS}:count_until_released", "low", max_failures=1),
+        "patient",
+        {"folder": str(counting)},
+        gpu_count=8,
+        checkpoint_interval="10m",
+    )
+    pool.start_worker()
+    wait_for((counting / "began-1").exists, "the first attempt began")
+
+    urgent = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing", "critical", **journal.variables(seconds=1)),
+        "urgent",
+        gpu_count=4,
+    )
+    pool.wait_until(urgent, "Completed")
+    wait_for((counting / "began-2").exists, "the second attempt began")
+    (counting / "release").touch()
+    pool.wait_until(low, "Completed")
+    wait_for(lambda: closed(pool, low, 2), "both attempts are closed")
+
+    first, second = pool.attempts(low)
+    assert first.end_reason is EndReason.PREEMPTED
+    assert first.preempted_by == urgent
+    assert not first.is_charged_failure
+    assert second.end_reason is EndReason.COMPLETED
+    assert second.restored_from == first.checkpoint is not None
+    # The interval never came: it saved because of the notice, and lost at most a few steps.
+    assert int((counting / "began-2").read_text()) > 0
+    # The urgent run began only when the last process of the preempted one was gone.
+    assert pool.attempts(urgent)[0].admitted_at >= first.released_at
+    preempted = [s for s in pool.states(low) if "'urgent' is more urgent" in (s["message"] or "")]
+    assert preempted[0]["name"] == "AwaitingRetry"
+    story = pool.call("POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [low]}}})
+    assert "| 1 | 8 × a100-80gb |" in story[0]["data"]
+    assert "| Preempted |" in story[0]["data"]
+
+
+def test_a_run_that_keeps_failing_is_tried_a_bounded_number_of_times(pool):
+    """Failures of the flow are charged to the run; the last one is final and says so."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:fail"), "failing", max_failures=2)
+    pool.start_worker()
+
+    wait_for(lambda: closed(pool, run, 2), "two attempts", timeout_s=90)
+    pool.wait_until(run, "Failed")
+
+    assert [a.end_reason for a in pool.attempts(run)] == [EndReason.FAILED] * 2
+    assert all(attempt.is_charged_failure for attempt in pool.attempts(run))
+    assert "the data set is empty" in pool.message(run)
+
+
+def test_a_run_whose_processes_are_all_killed_is_charged_and_tried_again(pool, journal):
+    """Kill -9 of the whole run, as out-of-memory does it."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))
+    run = pool.submit(deployment, "killed")
+    pool.start_worker()
+    wait_for(lambda: len(journal.entries("begin")) == 1, "the first attempt began")
+
+    for process in processes_of(run):
+        if "launcher.py" not in " ".join(process.cmdline()):
+            process.kill()
+    wait_for(lambda: len(journal.entries("begin")) == 2, "the second attempt began")
+
+    first = pool.attempts(run)[0]
+    assert first.end_reason is EndReason.CRASHED
+    assert first.exit_code == -signal.SIGKILL
+    assert first.is_charged_failure
+
+
+def test_an_attempt_without_its_launcher_leaves_no_process_behind(pool, journal):
+    """What a killed launcher leaves is ended before the next attempt starts."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))
+    run = pool.submit(deployment, "orphaned")
+    pool.start_worker()
+    wait_for(lambda: len(journal.entries("begin")) == 1, "the first attempt began")
+    wait_for(lambda: pool.attempts(run)[0].pid, "its process is written down")
+    orphans = processes_of(run)
+
+    psutil.Process(pool.attempts(run)[0].pid).kill()
+    wait_for(lambda: len(journal.entries("begin")) == 2, "the second attempt began")
+
+    assert len(orphans) == 2
+    assert not any(orphan.is_running() for orphan in orphans)
+    first = pool.attempts(run)[0]
+    # Nobody saw how it ended, so nobody can say that it was the run's fault.
+    assert first.end_reason is EndReason.INTERRUPTED
+    assert not first.is_charged_failure
+
+
+def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, journal, counting):
+    """A person cancels a running flow in the UI; a run that waits for its GPUs starts."""
+    run = pool.submit(
+        pool.deploy(f"{FLOWS}:count_until_released"),
+        "cancelled",
+        {"folder": str(counting)},
+        gpu_count=8,
+    )
+    pool.start_worker()
+    wait_for((counting / "began-1").exists, "it began")
+    waiting = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=0)), "waiting", gpu_count=8
+    )
+
+    pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+
+    pool.wait_until(run, "Cancelled")
+    pool.wait_until(waiting, "Completed")
+    assert pool.attempts(run)[0].end_reason is EndReason.CANCELLED
+    assert not processes_of(run)
+
+
+def test_a_waiting_run_can_be_cancelled(pool, journal):
+    """No process is there to be ended: it is cancelled at once, after a preemption too."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))
+    busy = pool.submit(deployment, "busy", gpu_count=8, gpu_priority="high")
+    pool.start_worker()
+    pool.wait_until(busy, "Running")
+    urgent = pool.submit(deployment, "urgent", gpu_count=8, gpu_priority="critical")
+    pool.wait_until(urgent, "Running")
+    pool.wait_until(busy, "AwaitingRetry")
+    wait_for(lambda: pool.run(busy)["infrastructure_pid"] is None, "its process is forgotten")
+
+    pool.call("POST", f"/flow_runs/{busy}/set_state", {"state": {"type": "CANCELLING"}})
+
+    pool.wait_until(busy, "Cancelled")
+
+
+def test_a_run_over_its_longest_duration_is_ended_for_good(pool, journal):
+    """`max_duration` ends the run with a message that says so."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))
+    run = pool.submit(deployment, "endless", max_duration="2s")
+    pool.start_worker()
+
+    pool.wait_until(run, "Failed")
+
+    assert "longer than 2s" in pool.message(run)
+    assert pool.attempts(run)[0].end_reason is EndReason.TIMED_OUT
+
+
+def test_an_overdue_run_stays_ended_although_its_flow_has_retries_left(pool, journal):
+    """Prefect would turn the failure into a retry inside a process that is gone, for ever."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))
+    run = pool.submit(deployment, "endless", max_duration="2s")
+    policy = {"retries": 3, "retry_delay": 0}
+    pool.call("PATCH", f"/flow_runs/{run}", {"empirical_policy": policy})
+    pool.start_worker()
+
+    pool.wait_until(run, "Failed")
+
+    assert len(pool.attempts(run)) == 1

@@ -1,0 +1,157 @@
+"""The nightly report, run as people run it: a real server, a real ledger, a real MLflow."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from prefect.artifacts import Artifact
+from pydantic import SecretStr
+
+from blocks.mlflow_tracking import MLflowTracking
+from blocks.usage_ledger import UsageLedger
+from flows.report_cost import report_cost
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.generated_history import ANOMALY_NAME, generated_history
+from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+
+DAY = NOON.date()
+
+
+@pytest.fixture(scope="module")
+def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's database as it is at first; making one takes seconds, copying does not."""
+    database: Path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{database}").search_experiments()
+    return database
+
+
+@pytest.fixture
+def tracking_uri(empty_mlflow: Path, tmp_path: Path) -> str:
+    """A real MLflow on SQLite."""
+    shutil.copy(empty_mlflow, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.fixture
+def ledger(prefect_server: None, tracking_uri: str, tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger that the flow finds by its block, with one run of the test day."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    UsageLedger(url=SecretStr(url)).save("default", overwrite=True)
+    MLflowTracking(tracking_uri=tracking_uri).save("default", overwrite=True)
+    with Ledger.open(url) as opened:
+        opened.record_run(make_run(final_state="Completed"))
+        opened.open_attempt(make_attempt(released_at=at(2), end_reason=EndReason.COMPLETED))
+        yield opened
+
+
+def page(key: str = "gpu-cost-report") -> str:
+    """The newest report as people see it."""
+    return _data(key)
+
+
+def rows(key: str = "gpu-cost-by-team") -> list[dict[str, str]]:
+    """The newest table as people see it."""
+    found: list[dict[str, str]] = json.loads(_data(key))
+    return found
+
+
+def _data(key: str) -> str:
+    artifact = Artifact.get(key)
+    assert artifact is not None
+    return str(artifact.data)
+
+
+def logged(tracking_uri: str) -> list[Run]:
+    """All runs in MLflow."""
+    client = MlflowClient(tracking_uri)
+    ids = [experiment.experiment_id for experiment in client.search_experiments()]
+    return list(client.search_runs(ids))
+
+
+def test_a_past_day_is_reported_in_prefect_and_logged_to_mlflow(
+    ledger: Ledger, tracking_uri: str
+) -> None:
+    report_cost(DAY)
+    assert page().startswith(f"# GPU cost on {DAY}\n\n**$2.00 for 2.00 GPU-hours in 1 run")
+    assert [(row["team"], row["cost"]) for row in rows()] == [
+        ("vision", "$2.00"),
+        ("total", "$2.00"),
+    ]
+    (run,) = logged(tracking_uri)
+    assert run.data.metrics["cost/total_usd"] == 2.0
+    assert run.data.tags["cost.status"] == "final"
+
+
+def test_reporting_twice_says_the_same_and_logs_nothing_twice(
+    ledger: Ledger, tracking_uri: str
+) -> None:
+    report_cost(DAY)
+    first_page, first_rows, first_runs = page(), rows(), logged(tracking_uri)
+    report_cost(DAY)
+    assert (page(), rows()) == (first_page, first_rows)
+    assert [r.to_dictionary() for r in logged(tracking_uri)] == [
+        r.to_dictionary() for r in first_runs
+    ]
+
+
+def test_without_a_day_it_reports_on_yesterday(ledger: Ledger) -> None:
+    before = datetime.now(UTC).date()
+    report_cost()
+    after = datetime.now(UTC).date()
+    allowed = {f"# GPU cost on {day - timedelta(days=1)}" for day in (before, after)}
+    assert page().partition("\n")[0] in allowed
+
+
+def test_generated_runs_are_reported_apart_and_never_logged_to_mlflow(
+    ledger: Ledger, tracking_uri: str
+) -> None:
+    ledger.import_records(generated_history(20, DAY))
+    report_cost(DAY)
+    measured = page()
+    report_cost(DAY, with_generated=True)
+    assert page() == measured
+    assert "enerated" not in measured
+    generated = page("gpu-cost-report-with-generated")
+    assert "**Partly generated data.**" in generated
+    assert "**Generated history.**" in generated
+    assert f"`{ANOMALY_NAME}`" in generated
+    assert all(run.data.tags["cost.provenance"] == "measured" for run in logged(tracking_uri))
+
+
+def test_a_run_over_midnight_is_split_between_days_and_logged_whole(
+    ledger: Ledger, tracking_uri: str
+) -> None:
+    ledger.record_run(make_run("over-midnight"))
+    ledger.open_attempt(
+        make_attempt(
+            "over-midnight", admitted_at=at(6), released_at=at(20), end_reason=EndReason.PREEMPTED
+        )
+    )
+    report_cost(DAY + timedelta(days=1))
+    assert "**$8.00 for 8.00 GPU-hours in 1 run" in page()
+    (run,) = [
+        r for r in logged(tracking_uri) if r.data.tags["prefect.flow_run_id"] == "over-midnight"
+    ]
+    assert run.data.metrics["cost/total_usd"] == 14.0
+    assert run.data.tags["cost.status"] == "estimated"
+
+
+def test_a_day_with_nothing_is_reported_as_such(ledger: Ledger) -> None:
+    report_cost(date(2020, 1, 1))
+    assert "**No run held a GPU.**" in page()
+
+
+def test_without_mlflow_the_day_is_reported_all_the_same(
+    ledger: Ledger, tracking_uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    MLflowTracking.delete("default")
+    report_cost(DAY)
+    assert "**$2.00 for 2.00 GPU-hours in 1 run" in page()
+    assert logged(tracking_uri) == []
+    assert "there is no block gpu-mlflow-tracking/default" in caplog.text

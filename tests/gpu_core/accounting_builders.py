@@ -1,0 +1,52 @@
+"""Runs and attempts for tests: say what matters, the rest is ordinary."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpu_core.decisions.accounting import Attempt, RunRecord
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def at(hours: float) -> datetime:
+    """Noon of the test day, and so many hours."""
+    return NOON + timedelta(hours=hours)
+
+
+def make_run(flow_run_id: str = "run-1", **fields: Any) -> RunRecord:
+    """A run of team vision that was submitted at noon."""
+    ordinary = {
+        "flow_run_id": flow_run_id,
+        "name": f"name-of-{flow_run_id}",
+        "flow_name": "train",
+        "deployment": "train/gpu",
+        "pool": "gpus",
+        "queue": "medium",
+        "team": "vision",
+        "user": "ada",
+        "project": "detector",
+        "experiment": "detector",
+        "model": None,
+        "workload_type": "training",
+        "priority": 1_000,
+        "submitted_at": NOON,
+    }
+    return RunRecord(**(ordinary | fields))
+
+
+def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> Attempt:
+    """An attempt on one A10G at 1 USD an hour, admitted at noon and still running."""
+    ordinary = {
+        "attempt_id": f"{flow_run_id}/{number}",
+        "flow_run_id": flow_run_id,
+        "number": number,
+        "pool": "gpus",
+        "host": "host-1",
+        "node": "node-1",
+        "gpu_type": "a10g",
+        "gpu_ids": ("GPU-0",),
+        "capacity_type": "on-demand",
+        "price_micro_usd_per_gpu_hour": 1_000_000,
+        "admitted_at": NOON,
+    }
+    return Attempt(**(ordinary | fields))

@@ -1,0 +1,158 @@
+"""What every store promises, and which addresses name one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.atomic_file import replace_file
+from gpu_core.adapters.checkpoint_store import (
+    AlreadyCommitted,
+    CheckpointStore,
+    LocalStore,
+    open_store,
+)
+from gpu_core.decisions.errors import InvalidInput
+
+# More than one part of a multipart upload (8 MiB each), with no period that hides a swap.
+LARGE = b"".join(i.to_bytes(4, "big") for i in range(2_300_000))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"state", bytes(range(256)), LARGE], ids=["empty", "small", "binary", "large"]
+)
+def test_content_is_kept_as_it_is(
+    store: CheckpointStore, reopen: Callable[[], CheckpointStore], content: bytes
+) -> None:
+    """What was put is what another process gets, byte for byte."""
+    store.put("run/a.bin", content)
+    assert reopen().get("run/a.bin") == content
+
+
+def test_names_are_those_of_the_folder(store: CheckpointStore) -> None:
+    """A folder has the names that were put in it, and not those of a folder with a longer name."""
+    assert store.names("run") == ()
+    for key in ("run/a.bin", "run/b.json", "run2/c.bin"):
+        store.put(key, b"x")
+    assert sorted(store.names("run")) == ["a.bin", "b.json"]
+
+
+def test_more_names_than_one_answer_holds(s3_uri: str) -> None:
+    """S3 lists a thousand names at a time; all of them are found."""
+    store = open_store(s3_uri)
+    want_names = [f"{number:04d}" for number in range(1001)]
+    for name in want_names:
+        store.put(f"run/{name}", b"")
+    assert sorted(store.names("run")) == want_names
+
+
+def test_a_missing_key_is_told_from_a_failing_store(store: CheckpointStore) -> None:
+    """Only what is certainly not there is reported as missing."""
+    with pytest.raises(FileNotFoundError, match="run/none"):
+        store.get("run/none")
+
+
+def test_put_replaces(store: CheckpointStore) -> None:
+    """The newest content counts."""
+    store.put("run/a", b"old")
+    store.put("run/a", b"new")
+    assert store.get("run/a") == b"new"
+
+
+def test_commit_never_replaces(store: CheckpointStore) -> None:
+    """A second writer of one name is refused, and what the first wrote stays."""
+    store.commit("run/a.json", b"first")
+    with pytest.raises(AlreadyCommitted, match=r"run/a\.json was already committed.*rank 0"):
+        store.commit("run/a.json", b"second")
+    assert store.get("run/a.json") == b"first"
+
+
+def test_a_repeated_commit_to_s3_is_the_same_commit(s3_uri: str) -> None:
+    """boto3 repeats a request whose answer was lost: finding one's own content is success."""
+    store = open_store(s3_uri)
+    store.commit("run/a.json", b"mine")
+    store.commit("run/a.json", b"mine")
+    assert store.get("run/a.json") == b"mine"
+
+
+def test_delete_forgets(store: CheckpointStore) -> None:
+    """What was deleted is gone, and deleting it again is fine."""
+    store.put("run/a", b"x")
+    store.delete("run/a")
+    store.delete("run/a")
+    assert store.names("run") == ()
+
+
+def test_a_missing_bucket_is_an_error(s3_uri: str) -> None:
+    """A bucket that does not exist is not an empty one."""
+    from botocore.exceptions import ClientError
+
+    store = open_store("s3://no-such-bucket/x")
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        store.names("run")
+
+
+@pytest.mark.parametrize(
+    ("address", "want_path"),
+    [
+        pytest.param("{tmp}/a", "{tmp}/a/run/x", id="a path"),
+        pytest.param("file://{tmp}/a", "{tmp}/a/run/x", id="a file address"),
+        pytest.param("file://localhost{tmp}/a", "{tmp}/a/run/x", id="with the local host"),
+        pytest.param("file://{tmp}/a%20b", "{tmp}/a b/run/x", id="with an escaped space"),
+        pytest.param("{tmp}/a%20b", "{tmp}/a%20b/run/x", id="a path has no escapes"),
+    ],
+)
+def test_addresses_of_folders(tmp_path: Path, address: str, want_path: str) -> None:
+    """A folder can be written as a path or as a file address."""
+    store = open_store(address.format(tmp=tmp_path))
+    assert store.uri("run/x") == want_path.format(tmp=tmp_path)
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow that changes its working directory saves where it saved before."""
+    monkeypatch.chdir(tmp_path)
+    store = open_store("ckpt")
+    monkeypatch.chdir("/")
+    assert store.uri("x") == str(tmp_path / "ckpt" / "x")
+
+
+@pytest.mark.parametrize("address", ["s3://checkpoints/a/b", "S3://checkpoints/a/b/"])
+def test_addresses_of_buckets(s3_uri: str, address: str) -> None:
+    """The scheme's case and a closing slash make no difference."""
+    assert open_store(address).uri("run/x") == "s3://checkpoints/a/b/run/x"
+
+
+@pytest.mark.parametrize(
+    ("address", "want_error"),
+    [
+        pytest.param("", "checkpoint_uri names no folder", id="empty"),
+        pytest.param("file://", "checkpoint_uri names no folder", id="a file address without path"),
+        pytest.param("file://host/x", "checkpoint_uri names no folder", id="another host"),
+        pytest.param("s3://", "checkpoint_uri names no bucket", id="no bucket"),
+        pytest.param("s3:///x", "checkpoint_uri names no bucket", id="an empty bucket"),
+        pytest.param("gs://b/x", r"has an unknown scheme \(got 'gs://b/x'\)", id="another cloud"),
+        pytest.param("s3a://b/x", "did you mean 's3'", id="Hadoop's spelling"),
+    ],
+)
+def test_what_is_no_address(address: str, want_error: str) -> None:
+    """A wrong address is refused with the field, what came and what is allowed."""
+    with pytest.raises(InvalidInput, match=want_error) as caught:
+        open_store(address)
+    assert "s3://bucket/prefix" in str(caught.value)
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
+    """When the disk refuses, the old content stays and no temporary file is left."""
+    path = tmp_path / "a"
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        replace_file(path, b"new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_new_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
+    """The first save of all makes the whole path."""
+    LocalStore(tmp_path / "a" / "b").put("run/x", b"1")
+    assert (tmp_path / "a" / "b" / "run" / "x").read_bytes() == b"1"

@@ -1,0 +1,171 @@
+"""Which GPUs this machine has: the real adapter and nvidia-ml-py over a mock driver library."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus, select_visible
+from tests.support.tools import require
+
+MOCK_SOURCE = Path(__file__).parents[2] / "support" / "nvml_mock" / "nvml_mock.c"
+A100_BYTES = 85_899_345_920
+
+# The library is loaded once for a whole process, so that each case gets a process of its own.
+DISCOVER = """
+import dataclasses, json, logging
+from gpu_core.adapters.nvml import discover_gpus
+logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
+print(json.dumps([dataclasses.asdict(gpu) for gpu in discover_gpus()]))
+"""
+
+
+@pytest.fixture(scope="session")
+def mock_driver(tmp_path_factory):
+    """The folder of a `libnvidia-ml.so.1` whose GPUs come from the file in NVML_MOCK_FILE."""
+    if sys.platform != "linux":
+        pytest.skip("the NVML library is for Linux")
+    compiler = require(shutil.which("cc"), "a C compiler")
+    folder = tmp_path_factory.mktemp("nvml")
+    library = folder / "libnvidia-ml.so.1"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, MOCK_SOURCE], check=True
+    )
+    return folder
+
+
+@pytest.fixture
+def discover(mock_driver, tmp_path):
+    """Run the adapter in a new process on GPUs given as lines of the mock's file."""
+
+    def run(*lines, **variables):
+        machine = tmp_path / "machine.txt"
+        machine.write_text("".join(f"{line}\n" for line in lines))
+        environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+        environment |= {"LD_LIBRARY_PATH": str(mock_driver), "NVML_MOCK_FILE": str(machine)}
+        environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(
+            [sys.executable, "-c", DISCOVER],
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def gpu(index, uuid=None, **changes):
+    values = {
+        "uuid": uuid or f"GPU-{index}{index}{index}{index}",
+        "index": index,
+        "product_name": "NVIDIA A100-SXM4-80GB",
+        "memory_total_bytes": A100_BYTES,
+        "is_mig_enabled": False,
+    }
+    return DiscoveredGpu(**values | changes)
+
+
+def test_every_gpu_is_found_with_what_nvml_says_of_it(discover):
+    done = discover(
+        f"gpu GPU-aaaa {A100_BYTES} 0 NVIDIA A100-SXM4-80GB",
+        f"gpu GPU-bbbb {A100_BYTES} 1 NVIDIA A100-SXM4-80GB",
+        "gpu GPU-cccc 15843721216 - Tesla T4",
+        "gpu GPU-dddd - - NVIDIA GB10",
+    )
+    assert [DiscoveredGpu(**found) for found in json.loads(done.stdout)] == [
+        gpu(0, "GPU-aaaa"),
+        gpu(1, "GPU-bbbb", is_mig_enabled=True),
+        gpu(2, "GPU-cccc", product_name="Tesla T4", memory_total_bytes=15_843_721_216),
+        gpu(3, "GPU-dddd", product_name="NVIDIA GB10", memory_total_bytes=None),
+    ]
+    assert done.stderr == ""
+
+
+def test_a_machine_without_gpus_has_none(discover):
+    assert json.loads(discover("").stdout) == []
+
+
+def test_a_driver_that_is_not_loaded_means_no_gpus(discover):
+    done = discover("init 9", f"gpu GPU-aaaa {A100_BYTES} 0 NVIDIA A100-SXM4-80GB")
+    assert (json.loads(done.stdout), done.stderr) == ([], "")
+
+
+def test_without_the_driver_library_there_are_no_gpus(discover, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    if shutil.which("nvidia-smi"):
+        pytest.skip("this machine has the real driver library")
+    done = discover("", LD_LIBRARY_PATH=str(empty))
+    assert (json.loads(done.stdout), done.stderr) == ([], "")
+
+
+def test_a_driver_that_fails_is_an_error_and_not_a_machine_without_gpus(discover):
+    done = discover("init 18")  # the library is newer than the kernel module
+    assert done.returncode == 1
+    assert "GpuDiscoveryError: the NVIDIA driver is installed and does not answer" in done.stderr
+    assert "nvidia-smi" in done.stderr
+
+
+def test_a_gpu_that_fell_off_the_bus_is_left_out_with_a_warning(discover):
+    done = discover(
+        "broken 15",  # NVML_ERROR_GPU_IS_LOST
+        f"gpu GPU-bbbb {A100_BYTES} 0 NVIDIA A100-SXM4-80GB",
+    )
+    assert [found["uuid"] for found in json.loads(done.stdout)] == ["GPU-bbbb"]
+    assert done.stderr.startswith("WARNING GPU 0 is left out: NVML says ")
+
+
+def test_the_workers_own_selection_is_respected_and_logged(discover):
+    done = discover(
+        f"gpu GPU-aaaa {A100_BYTES} 0 NVIDIA A100-SXM4-80GB",
+        f"gpu GPU-bbbb {A100_BYTES} 0 NVIDIA A100-SXM4-80GB",
+        CUDA_VISIBLE_DEVICES="1",
+    )
+    assert [found["uuid"] for found in json.loads(done.stdout)] == ["GPU-bbbb"]
+    assert done.stderr == "INFO CUDA_VISIBLE_DEVICES=1 leaves 1 of 2 GPUs\n"
+
+
+@pytest.mark.parametrize(
+    ("cuda_visible_devices", "want_indices"),
+    [
+        pytest.param(None, [0, 1, 2], id="not set: all"),
+        pytest.param("", [], id="empty: none"),
+        pytest.param("-1", [], id="minus one: none"),
+        pytest.param("NoDevFiles", [], id="NoDevFiles: none"),
+        pytest.param("1", [1], id="one index"),
+        pytest.param("2,0", [2, 0], id="indices keep their order"),
+        pytest.param(" 2 , 0 ", [2, 0], id="spaces mean nothing"),
+        pytest.param("GPU-2222", [2], id="a whole id"),
+        pytest.param("GPU-1", [1], id="the unique beginning of an id"),
+        pytest.param("GPU-", [], id="a beginning that several ids share"),
+        pytest.param("GPU-2222,0", [2, 0], id="ids and indices mixed"),
+        pytest.param("1,1,0", [1, 0], id="a GPU named twice counts once"),
+        pytest.param("0,7,1", [0], id="an unknown index hides all that follow"),
+        pytest.param("0,-1,1", [0], id="minus one hides all that follow"),
+        pytest.param("GPU-9999", [], id="an unknown id"),
+        pytest.param("MIG-1111", [], id="a MIG instance is no whole GPU"),
+        pytest.param("0,", [0], id="a comma at the end"),
+    ],
+)
+def test_which_gpus_a_value_of_cuda_visible_devices_leaves(cuda_visible_devices, want_indices):
+    gpus = (gpu(0), gpu(1), gpu(2))
+    visible = select_visible(gpus, cuda_visible_devices)
+    assert [visible_gpu.index for visible_gpu in visible] == want_indices
+
+
+@pytest.mark.gpu
+def test_the_real_driver_names_its_gpus():
+    """On a machine with a GPU, every GPU has an id, a name and a size, without the mock."""
+    if shutil.which("nvidia-smi") is None:
+        pytest.skip("needs an NVIDIA GPU with its driver")
+    gpus = discover_gpus({})
+    assert gpus
+    for found in gpus:
+        assert found.uuid.startswith("GPU-")
+        assert found.product_name
+        assert found.memory_total_bytes is None or found.memory_total_bytes > 2**30

@@ -1,0 +1,41 @@
+"""The command line: exit codes, and one clear line where the input is wrong."""
+
+import pytest
+
+from gpu_core.cli.main import main
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    """`prefect-gpu --version` names the installed version."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("prefect-gpu 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["quickstrat"], ["setup", "--pol"]], ids=["none", "misspelt", "no value"]
+)
+def test_wrong_arguments_exit_with_2(arguments: list[str]) -> None:
+    """Wrong input is 2, whoever notices it."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def test_a_malformed_policy_stops_setup_before_it_changes_anything(
+    tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one line on stderr names the file, the line, the key and the nearest known key."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\npreemptoin: {enabled: true}\n")
+    # Nothing listens there: had anything been asked of the server, the error would be another one.
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+
+    code = main(["setup", "--policy", str(policy)])
+
+    assert code == 2
+    error = capsys.readouterr().err
+    assert f"{policy}:2: preemptoin" in error
+    assert "'preemption'" in error
+    assert error.count("\n") == 1

@@ -1,0 +1,285 @@
+"""What follows from an attempt's end."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.lifecycle import PREFECT_STATE_TYPES, EndFacts, settle
+
+MAX_FAILURES = 3
+
+
+def facts(state, **changes):
+    values = {"was_started": True, "exit_is_known": True, "exit_code": 0}
+    return EndFacts(prefect_state_type=state, **(values | changes))
+
+
+def settled(state, max_interruptions=None, **changes):
+    return settle(
+        facts(state, **changes), max_failures=MAX_FAILURES, max_interruptions=max_interruptions
+    )
+
+
+PREEMPTED = {"drain_reason": EndReason.PREEMPTED, "drain_message": "for 'urgent'"}
+TIMED_OUT = {"drain_reason": EndReason.TIMED_OUT, "drain_message": "12h 00m were over."}
+CANCELLED = {"drain_reason": EndReason.CANCELLED}
+INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node goes down"}
+UNSEEN = {"exit_is_known": False, "exit_code": None}
+NEVER_STARTED = {"was_started": False, **UNSEEN}
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "want_reason", "want_state", "want_message"),
+    [
+        pytest.param("COMPLETED", {}, "Completed", None, "Completed.", id="done"),
+        pytest.param("COMPLETED", PREEMPTED, "Completed", None, "Completed.", id="done in time"),
+        pytest.param(
+            "PENDING",
+            NEVER_STARTED,
+            None,
+            "Scheduled",
+            "The attempt did not start; its GPUs are free again.",
+            id="admitted, but no process came",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            NEVER_STARTED | PREEMPTED,
+            None,
+            None,
+            "The attempt did not start; its GPUs are free again.",
+            id="back in line before it started",
+        ),
+        pytest.param(
+            "PENDING",
+            NEVER_STARTED | CANCELLED,
+            "Cancelled",
+            "Cancelled",
+            "Cancelled.",
+            id="cancelled before it started",
+        ),
+        pytest.param(
+            None,
+            NEVER_STARTED,
+            None,
+            None,
+            "The attempt did not start; its GPUs are free again.",
+            id="deleted before it started",
+        ),
+        pytest.param(None, {}, "Cancelled", None, "Cancelled: the run was deleted.", id="deleted"),
+        pytest.param("CANCELLED", {}, "Cancelled", None, "Cancelled.", id="cancelled"),
+        pytest.param("CANCELLING", {}, "Cancelled", "Cancelled", "Cancelled.", id="cancelling"),
+        pytest.param(
+            "PAUSED", {}, "Suspended", None, "Suspended; it waits to be resumed.", id="suspended"
+        ),
+        pytest.param(
+            "PAUSED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled in a pause"
+        ),
+        pytest.param(
+            "FAILED",
+            {"state_message": "ValueError: nan\nTraceback"},
+            "Failed",
+            "AwaitingRetry",
+            "Failure 1 of 3: ValueError: nan; trying again.",
+            id="the first failure",
+        ),
+        pytest.param(
+            "FAILED",
+            {"failures_before": 2, "state_message": "ValueError."},
+            "Failed",
+            None,
+            "Failure 3 of 3: ValueError; it is not tried again.",
+            id="the last failure",
+        ),
+        pytest.param(
+            "CRASHED",
+            {"state_message": "Could not import flow", "exit_code": 1},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: Could not import flow; trying again.",
+            id="a crash that Prefect saw",
+        ),
+        pytest.param(
+            "RUNNING",
+            {"exit_code": -9},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: its process was killed by SIGKILL, most likely out of memory; "
+            "trying again.",
+            id="killed",
+        ),
+        pytest.param(
+            "RUNNING",
+            {"exit_code": 137, "failures_before": 1},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 2 of 3: its process was killed by SIGKILL, most likely out of memory; "
+            "trying again.",
+            id="killed, as a shell says it",
+        ),
+        pytest.param(
+            "RUNNING",
+            {"exit_code": -11, "failures_before": 2},
+            "Crashed",
+            "Crashed",
+            "Failure 3 of 3: its process was killed by SIGSEGV; it is not tried again.",
+            id="the last crash",
+        ),
+        pytest.param(
+            "PENDING",
+            {"exit_code": 1},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: its process ended with exit code 1; trying again.",
+            id="died before the flow began",
+        ),
+        pytest.param(
+            "RUNNING",
+            {"exit_code": 0},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: its process ended with exit code 0 and left the run unfinished; "
+            "trying again.",
+            id="ended without a word",
+        ),
+        pytest.param(
+            "RUNNING",
+            {"exit_code": -1000},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: its process was killed by signal 1000; trying again.",
+            id="a signal nobody knows",
+        ),
+        pytest.param(
+            "RUNNING",
+            UNSEEN,
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: the machine or the worker was gone when its process ended; trying again.",
+            id="nobody saw the end",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            {},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: a signal from outside ended its process; trying again.",
+            id="a signal from outside",
+        ),
+        pytest.param(
+            "RUNNING",
+            INTERRUPTED,
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: the node goes down; trying again.",
+            id="the provider's notice",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            PREEMPTED,
+            "Preempted",
+            "AwaitingRetry",
+            "Preempted: for 'urgent'; it waits in line again.",
+            id="preempted, saved and left",
+        ),
+        pytest.param(
+            "RUNNING",
+            PREEMPTED | {"exit_code": -9},
+            "Preempted",
+            "AwaitingRetry",
+            "Preempted: for 'urgent'; it waits in line again.",
+            id="preempted and killed after the grace period",
+        ),
+        pytest.param(
+            "CRASHED",
+            PREEMPTED | {"failures_before": 2},
+            "Preempted",
+            "AwaitingRetry",
+            "Preempted: for 'urgent'; it waits in line again.",
+            id="died badly while it was preempted",
+        ),
+        pytest.param(
+            "RUNNING",
+            TIMED_OUT,
+            "TimedOut",
+            "Failed",
+            "Timed out: 12h 00m were over.",
+            id="longest duration over",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            TIMED_OUT,
+            "TimedOut",
+            "Failed",
+            "Timed out: 12h 00m were over.",
+            id="longest duration over, and Prefect would try again",
+        ),
+        pytest.param(
+            "CRASHED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled hard"
+        ),
+    ],
+)
+def test_settlement(state, changes, want_reason, want_state, want_message):
+    """State, drain and exit decide the reason, the next state and what the page says."""
+    got = settled(state, **changes)
+    assert (got.end_reason, got.next_state, got.message) == (want_reason, want_state, want_message)
+    assert got.is_charged_failure == (want_reason in ("Failed", "Crashed"))
+
+
+@pytest.mark.parametrize(
+    ("before", "want_state", "want_message"),
+    [
+        pytest.param(0, "AwaitingRetry", "Interrupted: ", id="the first of two"),
+        pytest.param(1, "Crashed", "Interruption 2 of 2: ", id="the second of two"),
+    ],
+)
+def test_interruptions_end_at_their_bound(before, want_state, want_message):
+    """A run may ask not to be tried again for ever."""
+    got = settled("RUNNING", max_interruptions=2, interruptions_before=before, **UNSEEN)
+    assert (got.end_reason, got.next_state) == (EndReason.INTERRUPTED, want_state)
+    assert got.message.startswith(want_message)
+
+
+def test_a_state_that_prefect_does_not_have():
+    """A misspelt state is our mistake, and loud."""
+    with pytest.raises(InvalidInput, match=r"got 'RUNING'\); did you mean 'RUNNING'\?"):
+        settled("RUNING")
+
+
+@given(
+    max_interruptions=st.one_of(st.none(), st.integers(1, 3)),
+    exit_code=st.one_of(st.none(), st.integers(-70, 260)),
+    failures_before=st.integers(0, 5),
+    interruptions_before=st.integers(0, 5),
+)
+def test_every_combination_is_settled(
+    max_interruptions, exit_code, failures_before, interruptions_before
+):
+    """Whatever is known: one settlement, no charge for what others did, and bounded tries."""
+    for state, drain, was_started, known in itertools.product(
+        [None, *sorted(PREFECT_STATE_TYPES)], [None, *EndReason], [True, False], [True, False]
+    ):
+        got = settled(
+            state,
+            max_interruptions,
+            drain_reason=drain,
+            was_started=was_started,
+            exit_is_known=known,
+            exit_code=exit_code if known else None,
+            failures_before=failures_before,
+            interruptions_before=interruptions_before,
+        )
+        assert got.message.endswith(".")
+        assert got.is_charged_failure == (got.end_reason in (EndReason.FAILED, EndReason.CRASHED))
+        if got.is_charged_failure:
+            assert (got.next_state == "AwaitingRetry") == (failures_before + 1 < MAX_FAILURES)
+        if got.end_reason is EndReason.INTERRUPTED and max_interruptions is not None:
+            is_tried = interruptions_before + 1 < max_interruptions
+            assert (got.next_state == "AwaitingRetry") == is_tried
+        if drain is EndReason.PREEMPTED:
+            assert not got.is_charged_failure
+        if state in ("COMPLETED", "CANCELLED", None):
+            assert got.next_state is None

@@ -1,0 +1,221 @@
+"""Where workloads go, and what is said about those that fit nowhere."""
+
+import pytest
+from hypothesis import given
+
+from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.placement import NotPlaced, fits_ever, place
+from tests import strategies
+from tests.strategies import make_node, make_workload
+
+
+def everything(nodes):
+    return {node.name: node.gpu_ids for node in nodes}
+
+
+def shares(result):
+    assert isinstance(result, Placement)
+    return [(share.node, " ".join(share.gpu_ids)) for share in result.shares]
+
+
+TWO_TYPES = (make_node("a", 2), make_node("t", 4, gpu_type="t4", gpu_memory_gib=16))
+
+
+@pytest.mark.parametrize(
+    ("workload", "nodes", "free", "want_shares"),
+    [
+        pytest.param(
+            make_workload(gpus=2),
+            (make_node("big", 8), make_node("small", 4)),
+            {"big": ("0", "1", "2"), "small": ("1", "3")},
+            [("small", "1 3")],
+            id="on the node that is left with the fewest GPUs",
+        ),
+        pytest.param(
+            make_workload(gpus=1),
+            (make_node("b"), make_node("a")),
+            None,
+            [("a", "0")],
+            id="among equals the first by name, lowest GPU first",
+        ),
+        pytest.param(
+            make_workload(gpus=2, gpu_types=("t4", "a100-80gb")),
+            TWO_TYPES,
+            None,
+            [("t", "0 1")],
+            id="preference goes before a better fit",
+        ),
+        pytest.param(
+            make_workload(gpus=2, gpu_types=("t4", "a100-80gb")),
+            TWO_TYPES,
+            {"a": ("0", "1"), "t": ("0",)},
+            [("a", "0 1")],
+            id="the second choice when the first is taken",
+        ),
+        pytest.param(
+            make_workload(gpus=2), TWO_TYPES, None, [("a", "0 1")], id="any type: the best fit"
+        ),
+        pytest.param(
+            make_workload(gpu_memory_gib=24),
+            (make_node("a", gpu_memory_gib=None), make_node("b", gpu_memory_gib=24)),
+            None,
+            [("b", "0")],
+            id="unknown memory does not satisfy a need",
+        ),
+        pytest.param(
+            make_workload(gpus=2),
+            (make_node("a", 3, unhealthy_gpu_ids=frozenset("0")),),
+            None,
+            [("a", "1 2")],
+            id="unhealthy GPUs are left out",
+        ),
+        pytest.param(
+            make_workload(capacity_type="spot"),
+            (make_node("a"), make_node("b", capacity_type="spot")),
+            None,
+            [("b", "0")],
+            id="only the capacity that was asked for",
+        ),
+        pytest.param(
+            make_workload(gpus=2, nodes=2),
+            (make_node("a", 8), make_node("b", 4), make_node("c", 2)),
+            None,
+            [("c", "0 1"), ("b", "0 1")],
+            id="a gang on different nodes, those with the fewest left over",
+        ),
+        pytest.param(
+            make_workload(gpus=2, nodes=2),
+            (make_node("a", 2), make_node("b", 2, gpu_type="t4"), make_node("c", 8), TWO_TYPES[1]),
+            {"a": ("0", "1"), "b": ("0", "1"), "c": ("0",), "t": ("0", "1", "2", "3")},
+            [("b", "0 1"), ("t", "0 1")],
+            id="a gang stays within one GPU type",
+        ),
+    ],
+)
+def test_place(workload, nodes, free, want_shares):
+    """Best fit, within what was asked for."""
+    assert shares(place(workload, nodes, free or everything(nodes))) == want_shares
+
+
+def test_no_gpu_needs_no_node():
+    """A run without GPUs has a place in an empty cluster."""
+    want = Placement(gpu_type=None, capacity_type="on-demand", shares=())
+    assert place(make_workload(gpus=0), (), {}) == want
+
+
+def test_a_gang_gets_all_or_nothing():
+    """Three nodes have room, four are needed: the numbers say how far it is."""
+    nodes = (*(make_node(f"n{i}", 2) for i in range(4)), make_node("sick", 2))
+    free = everything(nodes) | {"n3": ("0",), "sick": ()}
+    want = NotPlaced(usable_gpus=10, free_gpus=7, most_free_on_one_node=2, unhealthy_gpus=0)
+    assert place(make_workload(gpus=2, nodes=4), nodes, free) == want
+
+
+@pytest.mark.parametrize(
+    ("workload", "nodes", "want_summary", "want_resolution"),
+    [
+        pytest.param(
+            make_workload(), (), "This pool has no GPU at all.", "Add a node", id="no node"
+        ),
+        pytest.param(
+            make_workload(), (make_node(gpus=0),), "This pool has no GPU", "Add a node", id="no GPU"
+        ),
+        pytest.param(
+            make_workload(gpu_types=("a100-40gb",)),
+            TWO_TYPES,
+            "No GPU of this pool is a100-40gb: it has a100-80gb, t4.",
+            "Set gpu_type to 'a100-80gb' or 'auto', or add such a node.",
+            id="no such type, but a near one",
+        ),
+        pytest.param(
+            make_workload(gpu_types=("b200", "x")),
+            TWO_TYPES,
+            "No GPU of this pool is b200 or x: it has a100-80gb, t4.",
+            "Set gpu_type to 'auto', or",
+            id="no such type",
+        ),
+        pytest.param(
+            make_workload(capacity_type="spot"),
+            TWO_TYPES,
+            "No such GPU here is spot capacity: there is on-demand.",
+            "Set capacity_type to 'auto'",
+            id="no such capacity",
+        ),
+        pytest.param(
+            make_workload(gpu_memory_gib=141),
+            TWO_TYPES,
+            "Needs GPUs with 141 GiB: the memory of those here is 80 GiB at most.",
+            "Ask for less gpu_memory_gib",
+            id="memory",
+        ),
+        pytest.param(
+            make_workload(gpu_memory_gib=1),
+            (make_node(gpu_memory_gib=None),),
+            "Needs GPUs with 1 GiB: the memory of those here is not known.",
+            "Ask for less gpu_memory_gib",
+            id="memory that nobody knows",
+        ),
+        pytest.param(
+            make_workload(gpus=5),
+            TWO_TYPES,
+            "Needs 5 GPUs on one node: the largest such node has 4.",
+            "Set gpu_count to 4 or less",
+            id="more than the largest node has",
+        ),
+        pytest.param(
+            make_workload(gpus=2, nodes=2),
+            TWO_TYPES,
+            "Needs 2 nodes of one GPU type and capacity type with 2 GPUs each: "
+            "there are 1 at most.",
+            "Set nodes to 1 or less",
+            id="two nodes, but of two types",
+        ),
+    ],
+)
+def test_what_can_never_fit(workload, nodes, want_summary, want_resolution):
+    """The first filter that leaves nothing is named, with what there is and a remedy."""
+    never = fits_ever(workload, nodes)
+    assert never is not None
+    assert never.summary.startswith(want_summary)
+    assert never.resolution.startswith(want_resolution)
+    assert never.numbers
+
+
+def test_an_unhealthy_gpu_may_be_mended():
+    """It can run again some day, so it is not told that it never can."""
+    node = make_node(gpus=2, unhealthy_gpu_ids=frozenset("1"))
+    assert fits_ever(make_workload(gpus=2), (node,)) is None
+
+
+@given(strategies.snapshots(), strategies.workloads("w"))
+def test_a_place_satisfies_every_wish(snapshot, workload):
+    """Different nodes of one kind, healthy free GPUs, the right number of each."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    result = place(workload, snapshot.nodes, everything(snapshot.nodes))
+    if isinstance(result, NotPlaced):
+        return
+    assert fits_ever(workload, snapshot.nodes) is None
+    assert len({share.node for share in result.shares}) == len(result.shares)
+    assert len(result.shares) == (workload.nodes if workload.gpu_count else 0)
+    for share in result.shares:
+        assert_share_is_right(workload, nodes[share.node], share, result)
+
+
+def assert_share_is_right(workload, node, share: NodeShare, placement: Placement):
+    assert len(set(share.gpu_ids)) == len(share.gpu_ids) == workload.gpu_count
+    assert set(share.gpu_ids) <= set(node.gpu_ids) - node.unhealthy_gpu_ids
+    assert (node.gpu_type, node.capacity_type) == (placement.gpu_type, placement.capacity_type)
+    assert not workload.gpu_types or node.gpu_type in workload.gpu_types
+    assert workload.capacity_type in (None, node.capacity_type)
+    if workload.gpu_memory_gib is not None:
+        assert node.gpu_memory_gib is not None
+        assert node.gpu_memory_gib >= workload.gpu_memory_gib
+
+
+@given(strategies.snapshots(), strategies.workloads("w"))
+def test_more_free_gpus_never_take_a_place_away(snapshot, workload):
+    """What fits on some GPUs fits on more of them."""
+    some = {node.name: node.gpu_ids[::2] for node in snapshot.nodes}
+    if isinstance(place(workload, snapshot.nodes, some), Placement):
+        more = place(workload, snapshot.nodes, everything(snapshot.nodes))
+        assert isinstance(more, Placement)

@@ -1,0 +1,276 @@
+"""What job variables may say, what a person reads who wrote something else, and the workload."""
+
+import re
+
+import pytest
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.request import (
+    GpuRequest,
+    RunLimits,
+    parse_request,
+    run_limits,
+    workload_from_request,
+)
+from gpu_core.decisions.validation import InvalidInputs
+from gpu_core.decisions.workload import Hold, Workload
+from tests.strategies import NOW, make_policy
+
+WORKER_VARIABLES = ("env", "command", "name", "labels", "working_dir")
+
+
+def request(**variables):
+    return parse_request(variables, WORKER_VARIABLES)
+
+
+def workload(request, queue="medium", policy=None, hold=None):
+    return workload_from_request(
+        request,
+        workload_id="id",
+        name="train",
+        queue=queue,
+        submitted_at=NOW,
+        policy=policy or make_policy(),
+        hold=hold,
+    )
+
+
+def test_nothing_given_is_one_gpu_of_any_type():
+    """None and the parent worker's own variables mean that nothing was asked."""
+    given = {"gpu_count": None, "team": None, "env": {"A": "b"}, "env.FOO": "x", "command": "c"}
+    assert parse_request(given, WORKER_VARIABLES) == GpuRequest()
+    assert (GpuRequest().gpu_count, GpuRequest().nodes, GpuRequest().gpu_type) == (1, 1, ())
+
+
+def test_everything_given():
+    """Durations become seconds, types an ordered list in lower case, auto no wish."""
+    parsed = request(
+        team="vision",
+        workload_type="fine-tuning",
+        gpu_type=["H100-80GB", "a100-80gb"],
+        gpu_count=4,
+        nodes=2,
+        gpu_memory_gib=80,
+        capacity_type="spot",
+        expected_duration="90m",
+        max_duration="12h",
+        min_runtime=0,
+        checkpoint_uri="s3://bucket/x",
+        checkpoint_interval="auto",
+        max_failures=5,
+        max_interruptions=7,
+        preemptible=False,
+        gpu_priority="high",
+    )
+    assert parsed.gpu_type == ("h100-80gb", "a100-80gb")
+    assert (parsed.expected_duration_s, parsed.max_duration_s) == (5_400, 43_200)
+    assert parsed.checkpoint_interval_s is None
+    assert workload(parsed) == Workload(
+        workload_id="id",
+        name="train",
+        priority=10_000,
+        submitted_at=NOW,
+        gpu_count=4,
+        nodes=2,
+        gpu_types=("h100-80gb", "a100-80gb"),
+        gpu_memory_gib=80,
+        capacity_type="spot",
+        is_preemptible=False,
+        min_runtime_s=0,
+        expected_duration_s=5_400,
+        team="vision",
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "want_message"),
+    [
+        pytest.param(
+            {"gpu_cuont": 4},
+            "gpu_cuont is not a known name; did you mean 'gpu_count'?; allowed: capacity_type, ",
+            id="a misspelt variable",
+        ),
+        pytest.param(
+            {"comand": "x"},
+            "comand is not a known name; did you mean 'command'?",
+            id="a misspelt variable of the worker",
+        ),
+        pytest.param(
+            {"gpu_count": "4"},
+            "gpu_count is not a whole number (got '4'); allowed: a whole number; "
+            "write 4 without quotes",
+            id="a number in quotes",
+        ),
+        pytest.param(
+            {"gpu_count": 1.5}, "gpu_count is not a whole number (got 1.5)", id="half a GPU"
+        ),
+        pytest.param(
+            {"gpu_count": -1}, "gpu_count is too small (got -1); allowed: 0 or more", id="less"
+        ),
+        pytest.param(
+            {"gpu_count": 65}, "gpu_count is too large (got 65); allowed: at most 64", id="more"
+        ),
+        pytest.param(
+            {"gpu_count": 0, "nodes": 2},
+            "nodes needs GPUs on each node (got 2); set gpu_count too",
+            id="nodes without GPUs",
+        ),
+        pytest.param(
+            {"gpu_type": 100}, "gpu_type is not a GPU type (got 100); allowed: 'auto'", id="number"
+        ),
+        pytest.param(
+            {"gpu_type": []}, "gpu_type is not a GPU type (got []); allowed: 'auto'", id="no type"
+        ),
+        pytest.param(
+            {"gpu_type": ["t4", "auto"]},
+            "gpu_type is not a list of GPU types (got ['t4', 'auto'])",
+            id="auto in a list",
+        ),
+        pytest.param(
+            {"gpu_type": "a100 80gb"},
+            "gpu_type is not a list of GPU types (got 'a100 80gb')",
+            id="a type with a space",
+        ),
+        pytest.param(
+            {"gpu_type": ["t4", "T4"]}, "gpu_type names a GPU type twice", id="a type twice"
+        ),
+        pytest.param(
+            {"capacity_type": "sopt"},
+            "capacity_type is not one of the choices (got 'sopt'); did you mean 'spot'?; "
+            "allowed: auto, spot, on-demand, reserved",
+            id="a misspelt choice",
+        ),
+        pytest.param(
+            {"expected_duration": "an hour"},
+            "expected_duration is not a duration (got 'an hour'); allowed: whole seconds",
+            id="a duration in words",
+        ),
+        pytest.param(
+            {"max_duration": 0}, "max_duration is too small (got 0); allowed: 1 or more", id="0s"
+        ),
+        pytest.param(
+            {"preemptible": "no"},
+            "preemptible is not true or false (got 'no'); allowed: true or false",
+            id="text for a switch",
+        ),
+        pytest.param({"team": ""}, "team is empty", id="an empty name"),
+    ],
+)
+def test_one_mistake(variables, want_message):
+    """A mistake is named with its field, what came, what is allowed and the nearest name."""
+    with pytest.raises(InvalidInput) as error:
+        request(**variables)
+    assert str(error.value).startswith(want_message)
+
+
+def test_several_mistakes_are_listed_at_once():
+    """An unknown name and a wrong value are told together."""
+    with pytest.raises(InvalidInputs) as error:
+        request(gpus=2, nodes=0)
+    assert [e.field for e in error.value.errors] == ["gpus", "nodes"]
+
+
+def test_env_variables_need_a_worker_that_has_them():
+    """`env.NAME` is only known where `env` is."""
+    with pytest.raises(InvalidInput, match=r"^env\.FOO is not a known name"):
+        parse_request({"env.FOO": "x"}, other_known=())
+
+
+@pytest.mark.parametrize(
+    ("queue", "gpu_priority", "want_priority"),
+    [
+        pytest.param("critical", None, 1_000_000, id="by queue"),
+        pytest.param("default", None, 1_000, id="Prefect's own queue"),
+        pytest.param(None, None, 1_000, id="no queue counts as Prefect's own"),
+        pytest.param("low", "high", 10_000, id="the run's own wish wins"),
+        pytest.param("urgent", "high", 10_000, id="the run's own wish mends an unknown queue"),
+    ],
+)
+def test_priority(queue, gpu_priority, want_priority):
+    """A run has its queue's points, or those it was moved to."""
+    made = workload(request(gpu_priority=gpu_priority), queue)
+    assert (made.priority, made.hold) == (want_priority, None)
+
+
+def test_an_unknown_queue_holds_the_run():
+    """The hold says which queue, what was meant, and both remedies."""
+    hold = workload(request(), queue="hihg").hold
+    assert hold == Hold(
+        reason=Reason.UNKNOWN_QUEUE,
+        summary="Held: the policy has no priority for the queue 'hihg'; did you mean 'high'?",
+        resolution="Add 'hihg' to the policy's priorities, or set the job variable gpu_priority "
+        "to one of critical, high, low, medium.",
+    )
+
+
+def test_the_graver_hold_wins():
+    """What a person must mend comes before what passes by itself."""
+    ending = Hold(reason=Reason.PREVIOUS_ATTEMPT_ENDING, summary="s", resolution="r")
+    assert workload(request(), hold=ending).hold == ending
+    unknown = workload(request(), queue="urgent", hold=ending).hold
+    assert unknown is not None
+    assert unknown.reason == Reason.UNKNOWN_QUEUE
+
+
+def test_an_unknown_priority_is_refused():
+    """A wish that means nothing is the person's mistake, not the queue's."""
+    message = (
+        "gpu_priority is not a queue of the policy (got 'hihg'); did you mean 'high'?; "
+        "allowed: critical, high, low, medium"
+    )
+    with pytest.raises(InvalidInput, match=f"^{re.escape(message)}$"):
+        workload(request(gpu_priority="hihg"))
+
+
+def test_too_many_gpus_for_the_policy():
+    """The limit counts GPUs over all nodes."""
+    policy = make_policy(limits={"max_gpus_per_run": 8})
+    assert workload(request(gpu_count=4, nodes=2), policy=policy).total_gpus == 8
+    with pytest.raises(InvalidInput, match=r"^gpu_count × nodes is over .*\(got 9\).*at most 8"):
+        workload(request(gpu_count=3, nodes=3), policy=policy)
+
+
+def test_the_policy_fills_what_the_run_leaves_open():
+    """Minimum run time and limits come from the policy, the run's own wishes win."""
+    policy = make_policy(
+        preemption={"min_runtime": "5m"}, limits={"max_duration": "2h", "max_failures": 4}
+    )
+    assert workload(request(), policy=policy).min_runtime_s == 300
+    assert run_limits(request(), policy) == RunLimits(
+        max_duration_s=7_200, max_failures=4, max_interruptions=None
+    )
+    own = request(max_duration="1h", max_failures=1, max_interruptions=2)
+    assert run_limits(own, policy) == RunLimits(
+        max_duration_s=3_600, max_failures=1, max_interruptions=2
+    )
+
+
+def test_a_longer_duration_than_the_policy_allows():
+    """The policy's bound is a bound for everybody."""
+    policy = make_policy(limits={"max_duration": "2h"})
+    with pytest.raises(InvalidInput, match=r"^max_duration is over .*'3h 00m'.*at most 2h 00m"):
+        run_limits(request(max_duration="3h"), policy)
+
+
+def test_every_variable_is_described():
+    """The UI shows each description: one sentence with a full stop."""
+    properties = GpuRequest.model_json_schema()["properties"]
+    assert {"expected_duration", "checkpoint_interval", "gpu_type"} < set(properties)
+    for name, schema in properties.items():
+        assert schema["description"].endswith("."), name
+        assert ". " not in schema["description"], name
+
+
+@pytest.mark.parametrize("name", ["expected_duration", "max_duration", "checkpoint_interval"])
+def test_the_schema_lets_durations_be_numbers_or_text(name):
+    """Prefect checks values by this schema before we see them."""
+    kinds = [k["type"] for k in GpuRequest.model_json_schema()["properties"][name]["anyOf"]]
+    assert kinds[:2] == ["integer", "string"]
+
+
+def test_schema_defaults_parse_to_the_defaults():
+    """What the UI fills in means the same as nothing."""
+    properties = GpuRequest.model_json_schema()["properties"]
+    filled = {name: schema["default"] for name, schema in properties.items()}
+    assert parse_request(filled, ()) == GpuRequest()

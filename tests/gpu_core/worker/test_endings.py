@@ -1,0 +1,128 @@
+"""When an attempt's GPUs are free again, against a ledger and processes that are real."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from prefect.client.orchestration import PrefectClient
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.services import free_port
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.cost_log import CostLog
+from gpu_core.worker.endings import Endings
+from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.running import RunningAttempt
+from tests.gpu_core.accounting_builders import make_attempt, make_run
+
+RUN = "11111111-1111-1111-1111-111111111111"
+# A run id no other test machine process carries; the launcher's number is one that nobody has.
+NO_PID = 2**22 + 1
+
+
+@pytest.fixture
+def running(tmp_path):
+    """An attempt whose launcher is gone."""
+    attempt = make_attempt(
+        RUN,
+        attempt_id=f"attempt-{os.getpid()}",
+        admitted_at=datetime.now(UTC) - timedelta(hours=1),
+        started_at=datetime.now(UTC) - timedelta(hours=1),
+        pid=NO_PID,
+        pid_created_at=1.0,
+    )
+    return RunningAttempt(
+        attempt=attempt,
+        record=make_run(RUN),
+        workload=Workload(
+            workload_id=RUN, name="run", priority=1, submitted_at=attempt.admitted_at, gpu_count=1
+        ),
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=60, max_failures=3, max_interruptions=None),
+        run_dir=tmp_path / "run",
+        is_claimed=True,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path, running):
+    """A ledger with that attempt open."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        ledger.record_run(running.record)
+        ledger.open_attempt(running.attempt)
+        yield ledger
+
+
+@pytest.fixture
+def orphan(running):
+    """A process that the launcher left behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        env={**os.environ, ATTEMPT_ID_VARIABLE: running.attempt.attempt_id},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def while_the_api_is_away(tmp_path, ledger, running, act):
+    """Let `act(endings, woken)` work in a world in which Prefect cannot be reached."""
+
+    async def main():
+        url = f"http://127.0.0.1:{free_port()}/api"
+        woken = anyio.Event()
+        async with PrefectClient(url) as client, anyio.create_task_group() as tasks:
+            attempts = OpenAttempts("gpus", tmp_path, ledger)
+            attempts._open[running.attempt.attempt_id] = running
+            endings = Endings(
+                client=client,
+                ledger=ledger,
+                attempts=attempts,
+                processes=LocalProcesses(),
+                publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot"),
+                tasks=tasks,
+                wake=woken.set,
+                cost_log=CostLog(None, ledger),
+            )
+            await act(endings, woken)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, running, orphan):
+    """An orphan of the launcher holds its GPUs; nobody else may get them before it is killed."""
+
+    async def act(endings, woken):
+        endings.find_ended(set())
+        assert orphan.poll() is None
+        assert not running.is_gone
+        with anyio.fail_after(20):
+            await woken.wait()
+        assert orphan.poll() is not None
+        assert running.is_gone
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_api(
+    tmp_path, ledger, running
+):
+    """Its end cannot be written down yet, and another reason must not replace the true one."""
+
+    async def act(endings, woken):
+        endings.find_ended(set())
+        with anyio.fail_after(20):
+            await woken.wait()
+        await endings.end_overdue(Policy(version=1), datetime.now(UTC))
+        assert running.drain_reason is None
+
+    while_the_api_is_away(tmp_path, ledger, running, act)

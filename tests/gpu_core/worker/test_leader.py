@@ -1,0 +1,47 @@
+"""One acting worker for each pool: the lock that says which."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gpu_core.worker.leader import Leadership
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from gpu_core.worker.leader import Leadership
+print(Leadership(Path(sys.argv[1])).acquire(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_only_one_acts_and_another_takes_over_when_it_lets_go(tmp_path: Path) -> None:
+    """Acquiring never blocks, and asking again costs nothing."""
+    first, second = Leadership(tmp_path / "pool.lock"), Leadership(tmp_path / "pool.lock")
+
+    assert first.acquire()
+    assert first.acquire()
+    assert not second.acquire()
+    first.release()
+    assert second.acquire()
+    second.release()
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    """The operating system gives the lock back, however its holder died."""
+    path = tmp_path / "pool.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        waiting = Leadership(path)
+        assert not waiting.acquire()
+
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+
+        assert waiting.acquire()
+        waiting.release()

@@ -1,0 +1,37 @@
+"""Which process is an attempt's, for a worker that did not start it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.worker.processes import LocalProcesses
+from tests.gpu_core.accounting_builders import make_attempt
+
+
+@pytest.fixture
+def launcher():
+    """A process that an earlier worker started for the attempt `mine`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        env={**os.environ, ATTEMPT_ID_VARIABLE: "mine"},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("attempt_id", "want"),
+    [
+        pytest.param("mine", True, id="the clock was set since it started: alive"),
+        pytest.param("other", False, id="the number went to another attempt's process: gone"),
+    ],
+)
+def test_a_process_is_known_by_its_mark_whatever_the_clock_says(launcher, attempt_id, want):
+    """A start time that is off by a day neither hides a living process nor makes up one."""
+    attempt = make_attempt(attempt_id=attempt_id, pid=launcher.pid, pid_created_at=86_400.0)
+
+    assert LocalProcesses().lives(attempt) is want

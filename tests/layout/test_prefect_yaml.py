@@ -1,0 +1,91 @@
+"""prefect.yaml means what it says: Prefect itself drops misspelt keys and makes up queues."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from prefect.cli.deploy._models import (
+    ConcurrencyLimitSpec,
+    DeploymentConfig,
+    PrefectYamlModel,
+    RawScheduleConfig,
+    WorkPoolConfig,
+)
+
+ROOT = Path(__file__).parents[2]
+
+PREFECT_YAML = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
+POLICY = yaml.safe_load((ROOT / "deployments" / "policy.yaml").read_text(encoding="utf-8"))
+DEPLOYMENTS = [
+    pytest.param(deployment, id=deployment.get("name", "without a name"))
+    for deployment in PREFECT_YAML["deployments"]
+]
+ENTRYPOINTS = sorted({deployment["entrypoint"] for deployment in PREFECT_YAML["deployments"]})
+
+# The loading of a run: as in `prefect flow-run execute`, the checkout is the working directory
+# and not on the path (-P), and a flow that cannot be imported is an error, not a placeholder.
+LOAD = """
+import sys
+from pathlib import Path
+from prefect.flows import load_flow_from_entrypoint
+flow = load_flow_from_entrypoint(sys.argv[1], use_placeholder_flow=False)
+ours = [m for n, m in sys.modules.items() if n.split(".")[0] in ("gpu_core", "blocks", "flows")]
+strays = [m.__file__ for m in ours if not Path(m.__file__).is_relative_to(Path.cwd())]
+assert ours and not strays, f"loaded from elsewhere: {strays}"
+print(flow.name)
+"""
+
+
+def known_keys(model, *more):
+    """The keys that Prefect's own model of this part reads; it ignores all others."""
+    return {field.alias or name for name, field in model.model_fields.items()} | set(more)
+
+
+def test_prefect_knows_every_key_of_the_file():
+    assert set(PREFECT_YAML) - known_keys(PrefectYamlModel, "definitions") == set()
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_prefect_knows_every_key_of_the_deployment(deployment):
+    pool = deployment.get("work_pool", {})
+    limit = deployment.get("concurrency_limit")
+    schedules = deployment.get("schedules", [])
+    assert set(deployment) - known_keys(DeploymentConfig) == set()
+    assert set(pool) - known_keys(WorkPoolConfig) == set()
+    assert set(limit if isinstance(limit, dict) else {}) - known_keys(ConcurrencyLimitSpec) == set()
+    for schedule in schedules:
+        assert set(schedule) - known_keys(RawScheduleConfig) == set()
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_a_deployment_names_what_people_look_for(deployment):
+    """Its name, what it does, where it runs: these are read in the UI and by `prefect deploy`."""
+    assert {"name", "description", "entrypoint", "work_pool"} <= set(deployment)
+    assert deployment["work_pool"]["name"]
+
+
+def test_deployment_names_are_unique():
+    names = [deployment["name"] for deployment in PREFECT_YAML["deployments"]]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_the_queue_is_one_of_the_policy(deployment):
+    """A misspelt queue would be created by Prefect, with the lowest priority."""
+    queue = deployment["work_pool"].get("work_queue_name", "default")
+    assert queue in {*POLICY["priorities"], "default"}
+
+
+@pytest.mark.parametrize("entrypoint", ENTRYPOINTS)
+def test_the_flow_loads_from_a_fresh_clone(entrypoint, clean_export):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LOAD, entrypoint],
+        cwd=clean_export,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

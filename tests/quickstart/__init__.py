@@ -1,0 +1,1 @@
+"""The quickstart, run as a newcomer runs it."""

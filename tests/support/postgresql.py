@@ -1,0 +1,106 @@
+"""A real PostgreSQL server that lives as long as the tests, or the bench, that asked for it."""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+
+from gpu_core.cli.services import free_port
+from tests.support.tools import require
+
+_PASSWORD = "do-not-show-me"  # noqa: S105 - of a server that lives as long as the tests
+_UP_S = 60
+
+
+def find_postgresql() -> Path | None:
+    """Where are the server's programs? None where this user could not run them."""
+    on_path = shutil.which("initdb")
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    found = (f for f in folders if (f / "initdb").exists() and (f / "postgres").exists())
+    return next(found, None) if _can_run() else None
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run an empty server on a free loopback port; its address without a database's name.
+
+    Without its programs the test is skipped, or fails where everything is required.
+    """
+    binaries = require(find_postgresql(), "a PostgreSQL server")
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    owner = _unprivileged(folder)
+    try:
+        _initialise(binaries, folder, owner)
+        port = free_port()
+        with (folder / "log").open("w") as log:
+            server = subprocess.Popen(
+                [binaries / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder,
+                 "-c", "listen_addresses=127.0.0.1"],
+                stdout=log, stderr=log, **owner,
+            )  # fmt: skip
+        address = f"postgresql://postgres:{_PASSWORD}@127.0.0.1:{port}"
+        try:
+            _wait_until_up(server, address, folder / "log")
+            yield address
+        finally:
+            # Does not wait for its clients, some of which were killed.
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+    finally:
+        shutil.rmtree(folder)
+
+
+def new_database(address: str) -> str:
+    """Create an empty database on the server at this address; the database's own address."""
+    name = f"test_{secrets.token_hex(6)}"
+    with closing(psycopg.connect(f"{address}/postgres", autocommit=True)) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"{address}/{name}"
+
+
+def _can_run() -> bool:
+    """PostgreSQL refuses to run as root; it then runs as the user that its package made."""
+    if os.geteuid() != 0:
+        return True
+    return any(entry.pw_name == "postgres" for entry in pwd.getpwall())
+
+
+def _unprivileged(folder: Path) -> dict[str, str]:
+    if os.geteuid() != 0:
+        return {}
+    shutil.chown(folder, "postgres", "postgres")
+    return {"user": "postgres", "group": "postgres"}
+
+
+def _initialise(binaries: Path, folder: Path, owner: dict[str, str]) -> None:
+    password_file = folder / "password"
+    password_file.write_text(_PASSWORD)
+    password_file.chmod(0o644)
+    subprocess.run(
+        [binaries / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "scram-sha-256",
+         "--pwfile", password_file, "-E", "UTF8", "--locale=C", "--no-sync"],
+        check=True, capture_output=True, cwd=folder, **owner,
+    )  # fmt: skip
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    deadline = time.monotonic() + _UP_S
+    while True:
+        try:
+            psycopg.connect(f"{address}/postgres").close()
+        except psycopg.OperationalError:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        else:
+            return

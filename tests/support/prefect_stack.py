@@ -1,0 +1,306 @@
+"""A real Prefect server, and GPU workers on it as processes that tests may kill."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import psutil
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.services import Service, Services, free_port
+from gpu_core.decisions.accounting import Attempt
+
+_UP_S = 120.0
+
+# Prefect's server on SQLite may stand still for its busy timeout of 60 s when a client went away in
+# the middle of a request, as stopped and killed workers do.
+_ANSWER_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class PrefectServer:
+    """A started server and the world that its clients live in."""
+
+    api_url: str
+    environment: Mapping[str, str]
+    services: Services
+    folder: Path
+
+    def client(self) -> httpx.Client:
+        """A plain HTTP client: tests look at the server from outside."""
+        return httpx.Client(
+            base_url=self.api_url, timeout=_ANSWER_S, transport=_AgainWhereUnavailable()
+        )
+
+
+class _AgainWhereUnavailable(httpx.HTTPTransport):
+    """Repeats what the server refused because SQLite was locked; nothing of it was done."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            response = super().handle_request(request)
+            is_refused = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            if not is_refused or time.monotonic() > deadline:
+                return response
+            response.close()
+            time.sleep(0.2)
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
+    """This process's environment without anybody's Prefect or MLflow settings."""
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "MLFLOW_", "GPU_"))
+    }
+    return ours | {
+        "PREFECT_HOME": str(folder / "home"),
+        "PREFECT_PROFILES_PATH": str(folder / "home" / "profiles.toml"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_LOGGING_LEVEL": "INFO",
+        "DO_NOT_TRACK": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def start_server(
+    services: Services, folder: Path, database_url: str | None = None, name: str = "prefect-server"
+) -> PrefectServer:
+    """Start a Prefect server on a free loopback port; on SQLite without a database's address."""
+    port = free_port()
+    api_url = f"http://127.0.0.1:{port}/api"
+    # The server's pages call the API at this address too.
+    environment = clean_environment(folder) | {"PREFECT_API_URL": api_url}
+    if database_url is not None:
+        environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
+    services.use(environment)
+    server = services.start(
+        name,
+        [
+            *(sys.executable, "-m", "prefect", "server", "start"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+        ],
+    )
+    services.wait_until_up(server, f"{api_url}/health", _UP_S)
+    return PrefectServer(api_url, environment, services, folder)
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Look until the condition holds.
+
+    Raises:
+        AssertionError: It did not hold in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
+        time.sleep(0.1)
+
+
+class Pool:
+    """One GPU work pool of a server, with its policy, ledger, worker and runs.
+
+    Args:
+        server: The Prefect server.
+        folder: Where the pool's state is kept.
+        policy: The policy, as YAML.
+        worker_type: The type of the pool and its workers, as Prefect knows it.
+        poll_s: How often its workers ask the server for runs.
+    """
+
+    def __init__(
+        self,
+        server: PrefectServer,
+        folder: Path,
+        policy: str,
+        *,
+        worker_type: str = "gpu-process",
+        poll_s: int = 2,
+    ) -> None:
+        self.name = f"gpu-{uuid4().hex[:8]}"
+        self.folder = folder
+        self.ledger_url = f"sqlite:///{folder / 'ledger.db'}"
+        self.policy_path = folder / "policy.yaml"
+        self.policy_path.write_text(policy)
+        self._server = server
+        self._worker_type = worker_type
+        self._workers: list[Service] = []
+        self.ui_url = server.api_url.removesuffix("/api")
+        self._http = server.client()
+        self._deployments: dict[str, str] = {}
+        self.environment = {
+            **server.environment,
+            "PREFECT_INTEGRATIONS_GPU_POLICY_PATH": str(self.policy_path),
+            "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(folder / "gpu"),
+            "PREFECT_INTEGRATIONS_GPU_LEDGER_URL": self.ledger_url,
+            "PREFECT_INTEGRATIONS_GPU_CHECKPOINT_URI": str(folder / "checkpoints"),
+            "PREFECT_WORKER_QUERY_SECONDS": str(poll_s),
+        }
+        try:
+            self._create()
+        except BaseException:
+            self._http.close()
+            raise
+
+    def _create(self) -> None:
+        # Prefect takes seconds to import, and only tests that run need it.
+        from prefect.workers.base import BaseWorker
+
+        worker_class = BaseWorker.get_worker_class_from_type(self._worker_type)
+        assert worker_class is not None, f"no worker of type {self._worker_type}"
+        self.call(
+            "POST",
+            "/work_pools/",
+            {
+                "name": self.name,
+                "type": self._worker_type,
+                "base_job_template": worker_class.get_default_base_job_template(),
+            },
+        )
+        for priority, queue in enumerate(("critical", "high", "medium", "low"), start=1):
+            self.call(
+                "POST",
+                f"/work_pools/{self.name}/queues",
+                {"name": queue, "priority": priority},
+            )
+
+    # -- Prefect's API ---------------------------------------------------------------------------
+
+    def call(self, method: str, path: str, body: object = None) -> object:
+        """One call of Prefect's API.
+
+        Raises:
+            AssertionError: The server refused; with its words.
+        """
+        response = self._http.request(method, path, json=body)
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+    def deploy(self, entrypoint: str, queue: str | None = "medium", **variables: object) -> str:
+        """A deployment of a flow of `tests/end_to_end/flows.py` on this pool; its id."""
+        flow = self.call("POST", "/flows/", {"name": entrypoint.rsplit(":", 1)[1]})
+        deployment = self.call(
+            "POST",
+            "/deployments/",
+            {
+                "name": f"{self.name}-{uuid4().hex[:6]}",
+                "flow_id": flow["id"],
+                "work_pool_name": self.name,
+                "work_queue_name": queue,
+                "entrypoint": entrypoint,
+                # With a path and no step Prefect copies the whole folder for every run.
+                "pull_steps": [
+                    {
+                        "prefect.deployments.steps.set_working_directory": {
+                            "directory": str(Path.cwd())
+                        }
+                    }
+                ],
+                "job_variables": variables,
+                "parameter_openapi_schema": {},
+                "enforce_parameter_schema": False,
+                "concurrency_options": None,
+            },
+        )
+        return str(deployment["id"])
+
+    def submit(
+        self, deployment: str, name: str, parameters: dict[str, object] | None = None, **variables
+    ) -> str:
+        """Create a flow run; its id."""
+        run = self.call(
+            "POST",
+            f"/deployments/{deployment}/create_flow_run",
+            {"name": name, "parameters": parameters or {}, "job_variables": variables},
+        )
+        return str(run["id"])
+
+    def run(self, flow_run_id: str) -> dict:
+        """The flow run as Prefect has it."""
+        return self.call("GET", f"/flow_runs/{flow_run_id}")
+
+    def state(self, flow_run_id: str) -> str:
+        """The name of the run's state."""
+        return self.run(flow_run_id)["state"]["name"]
+
+    def count(self, flow_run_ids: Sequence[str], state: str) -> int:
+        """How many of these runs are in the state of this name?"""
+        body = {
+            "flow_runs": {"id": {"any_": list(flow_run_ids)}, "state": {"name": {"any_": [state]}}}
+        }
+        return self.call("POST", "/flow_runs/count", body)
+
+    def message(self, flow_run_id: str) -> str:
+        """The message of the run's state."""
+        return self.run(flow_run_id)["state"]["message"] or ""
+
+    def states(self, flow_run_id: str) -> list[dict]:
+        """All states that the run went through, the first one first."""
+        found = self.call("GET", f"/flow_run_states/?flow_run_id={flow_run_id}")
+        return sorted(found, key=lambda state: state["timestamp"])
+
+    def wait_until(self, flow_run_id: str, *names: str, timeout_s: float = 60.0) -> None:
+        """Wait until the run is in one of these states."""
+        wait_for(
+            lambda: self.state(flow_run_id) in names,
+            f"run {flow_run_id} is {' or '.join(names)}, not {self.run(flow_run_id)['state']}",
+            timeout_s,
+        )
+
+    # -- the worker ------------------------------------------------------------------------------
+
+    def start_worker(self) -> Service:
+        """Start a worker as a process of its own."""
+        number = len(self._workers) + 1
+        self._server.services.use(self.environment)
+        service = self._server.services.start(
+            f"{self.name}-worker-{number}",
+            [
+                *(sys.executable, "-m", "prefect", "worker", "start"),
+                *("--pool", self.name, "--type", self._worker_type),
+                *("--name", f"{self.name}-{number}"),
+            ],
+        )
+        self._workers.append(service)
+        return service
+
+    def kill_worker(self) -> None:
+        """Kill -9 the newest worker: no line of it runs any more."""
+        os.killpg(self._workers[-1].process.pid, signal.SIGKILL)
+        self._workers[-1].process.wait()
+
+    def worker_log(self) -> str:
+        """What all workers printed."""
+        return "".join(worker.log.read_text() for worker in self._workers)
+
+    # -- the ledger ------------------------------------------------------------------------------
+
+    def attempts(self, flow_run_id: str) -> tuple[Attempt, ...]:
+        """The run's attempts, from the ledger."""
+        with Ledger.open(self.ledger_url) as ledger:
+            return ledger.attempts_of([flow_run_id]).get(flow_run_id, ())
+
+    def close(self) -> None:
+        """Stop the worker and every process of this pool's runs."""
+        for worker in self._workers:
+            self._server.services.stop(worker)
+        mine = [process for process in psutil.process_iter() if self._owns(process)]
+        for process in mine:
+            process.kill()
+        psutil.wait_procs(mine, timeout=5)
+        self._http.close()
+
+    def _owns(self, process: psutil.Process) -> bool:
+        try:
+            run_dir = process.environ().get("PREFECT_GPU_RUN_DIR", "")
+        except (psutil.Error, OSError):
+            return False
+        return run_dir.startswith(str(self.folder))
