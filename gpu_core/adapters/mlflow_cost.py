@@ -9,9 +9,8 @@ from enum import StrEnum
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
-from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
 
+from gpu_core.adapters.mlflow_experiment import experiment_id
 from gpu_core.adapters.mlflow_tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
 from gpu_core.decisions.accounting import RunRecord
 from gpu_core.decisions.cost import RunCost, Usage
@@ -23,7 +22,6 @@ _STATUS_TAG = "cost.status"
 _PARENT_TAG = "mlflow.parentRunId"
 _METRIC_PREFIX = "cost/"
 _RUNS_PER_PAGE = 200
-_ALREADY_EXISTS = ErrorCode.Name(RESOURCE_ALREADY_EXISTS)
 
 
 class CostStatus(StrEnum):
@@ -115,9 +113,8 @@ def _own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
 
 
 def _create_run(client: MlflowClient, record: RunRecord) -> Run:
-    experiment_id = _experiment_id(client, record.experiment or DEFAULT_EXPERIMENT)
     run = client.create_run(
-        experiment_id,
+        experiment_id(client, record.experiment or DEFAULT_EXPERIMENT),
         start_time=int(record.submitted_at.timestamp() * 1000),
         run_name=record.name,
         # A flow that begins to track later goes on in this very run.
@@ -126,19 +123,6 @@ def _create_run(client: MlflowClient, record: RunRecord) -> Run:
     # Nothing runs in it: it only holds the cost.
     client.set_terminated(run.info.run_id)
     return run
-
-
-def _experiment_id(client: MlflowClient, name: str) -> str:
-    known = client.get_experiment_by_name(name)
-    if known is not None:
-        return str(known.experiment_id)
-    try:
-        return str(client.create_experiment(name))
-    except MlflowException as error:
-        created_meanwhile = client.get_experiment_by_name(name)
-        if error.error_code != _ALREADY_EXISTS or created_meanwhile is None:
-            raise
-        return str(created_meanwhile.experiment_id)
 
 
 def _supersede(client: MlflowClient, older: Run) -> None:

@@ -47,6 +47,7 @@ def tracked_run(run_name: str | None = None) -> Iterator["ActiveRun"]:
         with mlflow.start_run(run_name=run_name) as active:
             yield active
         return
+    _ensure_experiment()
     tags = {**run_tags(run), TRACKED_RUN_TAG: "true"}
     run_id = _tracked_run_id(run.flow_run_id)
     if run_id is None:
@@ -56,6 +57,18 @@ def tracked_run(run_name: str | None = None) -> Iterator["ActiveRun"]:
     with mlflow.start_run(run_id=run_id) as active:
         mlflow.set_tags(tags)
         yield active
+
+
+def _ensure_experiment() -> None:
+    # The runs of a new experiment often start together, and MLflow would let one of them create it
+    # and fail the others.
+    from mlflow import MlflowClient
+
+    from gpu_core.adapters.mlflow_experiment import experiment_id
+
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if name:
+        experiment_id(MlflowClient(), name)
 
 
 def _tracked_run_id(flow_run_id: str) -> str | None:
