@@ -1,9 +1,18 @@
 """What there is and who holds it: the frozen input of one planning cycle."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
+
+
+class Flavor(NamedTuple):
+    """A kind of GPU that quota and prices are given for."""
+
+    gpu_type: str
+    capacity_type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +26,22 @@ class Node:
     """Nominal memory of each GPU (24 for an A10G); None: unknown."""
     capacity_type: str = "on-demand"
     unhealthy_gpu_ids: frozenset[str] = frozenset()
+    cpu_milli: int | None = None
+    """Thousandths of CPU cores for workloads; None: not counted."""
+    memory_mib: int | None = None
+    """Main memory for workloads; None: not counted."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: frozenset[str] = frozenset()
+    """Only workloads that tolerate all of them may use the node."""
+    is_shareable: bool = False
+    """Several workloads may share one of its GPUs, by time-slicing or MPS."""
+    is_mig: bool = False
+    """Its GPUs are partitioned into MIG instances on demand."""
+
+    @property
+    def flavor(self) -> Flavor:
+        """Which kind of GPU it has."""
+        return Flavor(self.gpu_type, self.capacity_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +50,10 @@ class NodeShare:
 
     node: str
     gpu_ids: tuple[str, ...]
+    share_milli: int = WHOLE_GPU_MILLI
+    """Thousandths of each of these GPUs."""
+    mig_starts: tuple[int, ...] = ()
+    """Where its MIG instance begins on each of these GPUs, in memory slices; empty: no MIG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +68,11 @@ class Placement:
     def gpu_ids(self) -> tuple[str, ...]:
         """All GPUs of the placement, in order."""
         return tuple(gpu_id for share in self.shares for gpu_id in share.gpu_ids)
+
+    @property
+    def flavor(self) -> Flavor | None:
+        """Which kind of GPU it is; None: it needs none."""
+        return None if self.gpu_type is None else Flavor(self.gpu_type, self.capacity_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +94,26 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was used before now, as far as decisions about shares and budgets need it."""
+
+    gpu_s_by_user: Mapping[tuple[str | None, str | None], float] = field(default_factory=dict)
+    """Decayed GPU-seconds (or what the policy measures) by team and user, up to this moment and
+    with what runs now. Only their proportions count."""
+    gpu_s_by_budget: Mapping[str, int] = field(default_factory=dict)
+    """GPU-seconds used in the current period, by the name of the budget."""
+    micro_usd_by_budget: Mapping[str, int] = field(default_factory=dict)
+    """Money spent in the current period, by the name of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything that one planning cycle looks at. A what-if is another snapshot."""
 
     nodes: tuple[Node, ...]
     allocations: tuple[Allocation, ...]
     pending: tuple[Workload, ...]
+    usage: Usage = Usage()
+    preemptors: frozenset[str] = frozenset()
+    """Pending workloads that others were preempted for: they come first until they start, so that
+    nobody takes what was freed for them."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -148,14 +148,22 @@ def _unquote(kind: str, got: object) -> str | None:
 
 
 def _model_at(model: type[BaseModel], location: Sequence[Any]) -> type[BaseModel]:
+    annotation: Any = model
     for part in location:
-        info = next(f for n, f in model.model_fields.items() if part in (n, f.alias))
-        model = _model_in(info.annotation)
-    return model
+        annotation = _without_none(_annotation_of(annotation, part))
+    return cast("type[BaseModel]", annotation)
 
 
-def _model_in(annotation: Any) -> type[BaseModel]:
+def _annotation_of(annotation: Any, part: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
+        fields = annotation.model_fields.items()
+        return next(info.annotation for name, info in fields if part in (name, info.alias))
+    # A mapping's value by its key, or a list's item by its place.
+    return next(a for a in reversed(annotation.__args__) if a is not Ellipsis)
+
+
+def _without_none(annotation: Any) -> Any:
     # Optional sections: the one model among the members of the union.
-    return next(_model_in(m) for m in annotation.__args__ if m is not type(None))
+    if type(None) in get_args(annotation):
+        return next(member for member in get_args(annotation) if member is not type(None))
+    return annotation

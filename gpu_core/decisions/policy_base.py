@@ -1,0 +1,31 @@
+"""What every section of the policy is made of: strict pydantic models and their common types."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.units import micro_usd, parse_duration_s
+from gpu_core.decisions.validation import parsed_by
+
+CapacityType = Literal["on-demand", "spot", "reserved"]
+
+
+def _price(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not a price", allowed="USD per GPU-hour, 0 or more, or null")
+    return micro_usd(value, field)
+
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+Points = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Duration = Annotated[int, parsed_by(parse_duration_s)]
+PositiveDuration = Annotated[int, parsed_by(parse_duration_s), Field(ge=1)]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PriceMicroUsd = Annotated[int, parsed_by(_price)]
+
+
+class Section(BaseModel):
+    """A part of the policy: frozen, no unknown keys, no conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
