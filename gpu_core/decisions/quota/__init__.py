@@ -1,0 +1,1 @@
+"""Quotas: who is entitled to how many GPUs, who may borrow, and who has to give back."""

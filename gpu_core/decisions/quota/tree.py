@@ -1,0 +1,251 @@
+"""The tree of quotas: who can have how many GPUs now, by borrowing or alone.
+
+The model is Kueue's (pkg/cache/scheduler/resource_node.go): a part of each node's quota is never
+lent; what a node uses beyond that part counts at its parent too, and so on to the root.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpu_core.decisions.cluster import Flavor
+from gpu_core.decisions.quota.entitlement import nominal_quota_of_teams
+from gpu_core.decisions.quota.flavors import bucket_of
+from gpu_core.decisions.quota.policy import Quota, QuotaPolicy
+
+_ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaNode:
+    """The quota of a team, a cohort or the root in one bucket, in thousandths of GPUs."""
+
+    name: str
+    quota_milli: int
+    """Its nominal quota, and for a cohort what its members may lend it."""
+    unlent_milli: int = 0
+    """The part of that which only it and those below it may use."""
+    borrowing_limit_milli: int | None = None
+    """How much it may have beyond its quota; None: as much as is idle."""
+
+    @property
+    def lendable_milli(self) -> int:
+        """The part that its parent may hand to others while it is idle."""
+        return self.quota_milli - self.unlent_milli
+
+    @property
+    def most_milli(self) -> int | None:
+        """What it may use at most, its own quota and what it borrows; None: no limit."""
+        if self.borrowing_limit_milli is None:
+            return None
+        return self.quota_milli + self.borrowing_limit_milli
+
+
+Path = tuple[QuotaNode, ...]
+"""From a team to the root."""
+
+
+class QuotaTree:
+    """What each team may have, by bucket. Never changes: a tree for a policy and a cluster.
+
+    The root has whatever the cluster has beyond everybody's nominal quota. Where quotas promise
+    more than there is, because a node is gone, the promises stay and the root has nothing.
+
+    Args:
+        policy: The quotas, without contradictions.
+        capacity_milli: What the cluster has of each flavor, in thousandths of GPUs.
+    """
+
+    def __init__(self, policy: QuotaPolicy, capacity_milli: Mapping[Flavor, int]) -> None:
+        self._policy = policy
+        self._buckets = policy.buckets()
+        capacity = dict.fromkeys(sorted(self._buckets), 0)
+        for flavor, milli in capacity_milli.items():
+            capacity[self.bucket(flavor)] += milli
+        self._roots: dict[str, QuotaNode] = {}
+        self._paths: dict[tuple[str, str], Path] = {}
+        for bucket, milli in capacity.items():
+            nodes = _nodes(policy, bucket, milli)
+            self._roots[bucket] = nodes[_ROOT]
+            for name, team in policy.teams.items():
+                names = [_team(name), *_above(team.cohort, policy)]
+                self._paths[name, bucket] = tuple(nodes[n] for n in names)
+
+    def bucket(self, flavor: Flavor) -> str:
+        """Under which key is a GPU of this flavor counted?"""
+        return bucket_of(flavor, self._buckets)
+
+    def has_quota(self, team: str | None) -> bool:
+        """May runs of this team start at all, now or later?"""
+        return team in self._policy.teams or self._policy.unlisted == "shared"
+
+    def path(self, team: str | None, bucket: str) -> Path:
+        """The nodes whose quota this team uses: itself, its cohorts, the root."""
+        known = None if team is None else self._paths.get((team, bucket))
+        return known or (_unlisted(team), self._roots[bucket])
+
+    def most_ever(self, team: str | None, bucket: str) -> int:
+        """How much could the team have if nobody else had any, in thousandths of GPUs?"""
+        return QuotaUsage(self).available(team, bucket)
+
+
+class QuotaUsage:
+    """What each team holds, and with that what each could still take.
+
+    It records what is so, also what is more than a quota allows: a policy may change while runs
+    run. Every question and every change costs O(depth of the tree).
+
+    Args:
+        tree: The quotas.
+    """
+
+    def __init__(self, tree: QuotaTree) -> None:
+        self._tree = tree
+        # What counts at each node: of its own usage, and of its members' beyond their unlent
+        # parts.
+        self._used: dict[tuple[str, str], int] = {}
+        self._holders: dict[tuple[str | None, str], int] = {}
+
+    def copy(self) -> "QuotaUsage":
+        """The same usage, to be changed without changing this one."""
+        other = QuotaUsage(self._tree)
+        other._used = self._used.copy()
+        other._holders = self._holders.copy()
+        return other
+
+    def take(self, team: str | None, bucket: str, milli: int) -> None:
+        """The team holds so many thousandths of GPUs more."""
+        self._change_holding(team, bucket, milli)
+        for node in self._tree.path(team, bucket):
+            used = self._used.get((node.name, bucket), 0)
+            self._used[node.name, bucket] = used + milli
+            milli -= min(milli, max(0, node.unlent_milli - used))
+            if not milli:
+                return
+
+    def give(self, team: str | None, bucket: str, milli: int) -> None:
+        """The team holds so many thousandths of GPUs less: the inverse of `take`."""
+        self._change_holding(team, bucket, -milli)
+        for node in self._tree.path(team, bucket):
+            used = self._used.get((node.name, bucket), 0)
+            self._used[node.name, bucket] = used - milli
+            milli = min(milli, max(0, used - node.unlent_milli))
+            if not milli:
+                return
+
+    def held(self, team: str | None, bucket: str) -> int:
+        """How much does the team hold, in thousandths of GPUs?"""
+        return self._holders.get((team, bucket), 0)
+
+    def available(self, team: str | None, bucket: str) -> int:
+        """How much more could the team take now, with borrowing, in thousandths of GPUs?"""
+        if not self._tree.has_quota(team):
+            return 0
+        *below, root = self._tree.path(team, bucket)
+        available = root.quota_milli - self._used.get((root.name, bucket), 0)
+        for node in reversed(below):
+            used = self._used.get((node.name, bucket), 0)
+            if node.most_milli is not None:
+                available = min(available, node.most_milli - max(used, node.unlent_milli))
+            available += max(0, node.unlent_milli - used)
+        return max(0, available)
+
+    def nominal_left(self, team: str | None, bucket: str) -> int:
+        """How much of its nominal quota does the team not use, in thousandths of GPUs?"""
+        return max(0, self._nominal(team, bucket) - self.held(team, bucket))
+
+    def borrowed(self, team: str | None, bucket: str) -> int:
+        """How much does the team hold beyond its nominal quota, in thousandths of GPUs?"""
+        return max(0, self.held(team, bucket) - self._nominal(team, bucket))
+
+    def would_borrow(self, team: str | None, bucket: str, milli: int) -> bool:
+        """Would the team be beyond its nominal quota with so much more?"""
+        return milli > self.nominal_left(team, bucket)
+
+    def most_ever(self, team: str | None, bucket: str) -> int:
+        """How much could the team have if nobody else had any, in thousandths of GPUs?"""
+        return self._tree.most_ever(team, bucket)
+
+    def borrowers(self, team: str | None, bucket: str) -> tuple[str | None, ...]:
+        """From whom could the team reclaim its nominal quota? Sorted by name.
+
+        From teams that borrow, if their cohorts below the one that they have in common with the
+        team borrow too: a cohort within its quota holds nothing of anybody else's.
+        """
+        ours = {node.name for node in self._tree.path(team, bucket)}
+        found = [
+            other
+            for (other, held_in), held in self._holders.items()
+            if held_in == bucket and held and other != team and self._holds_of(other, bucket, ours)
+        ]
+        return tuple(sorted(found, key=lambda name: name or ""))
+
+    def _holds_of(self, other: str | None, bucket: str, ours: set[str]) -> bool:
+        path = self._tree.path(other, bucket)
+        apart = [node for node in path if node.name not in ours]
+        return all(self._used.get((n.name, bucket), 0) > n.quota_milli for n in apart)
+
+    def _nominal(self, team: str | None, bucket: str) -> int:
+        return self._tree.path(team, bucket)[0].quota_milli
+
+    def _change_holding(self, team: str | None, bucket: str, milli: int) -> None:
+        self._holders[team, bucket] = self._holders.get((team, bucket), 0) + milli
+
+
+def _nodes(policy: QuotaPolicy, bucket: str, capacity_milli: int) -> dict[str, QuotaNode]:
+    """All nodes by name, folded from the teams to the root."""
+    teams_milli = nominal_quota_of_teams(policy, bucket, capacity_milli)
+    nodes: dict[str, QuotaNode] = {}
+    lent_to: dict[str, int] = {}
+
+    def add(name: str, parent: str, quota: Quota, nominal_milli: int) -> None:
+        node = _node(name, quota, policy.strategy, bucket, nominal_milli + lent_to.get(name, 0))
+        nodes[name] = node
+        lent_to[parent] = lent_to.get(parent, 0) + node.lendable_milli
+
+    promised_milli = 0
+    for name, team in policy.teams.items():
+        promised_milli += teams_milli[name]
+        add(_team(name), _cohort(team.cohort), team, teams_milli[name])
+    for name in sorted(policy.cohorts, key=lambda name: -len(_above(name, policy))):
+        cohort = policy.cohorts[name]
+        nominal_milli = (cohort.nominal_quota_milli or {}).get(bucket, 0)
+        promised_milli += nominal_milli
+        add(_cohort(name), _cohort(cohort.parent), cohort, nominal_milli)
+    shared_milli = max(0, capacity_milli - promised_milli)
+    nodes[_ROOT] = QuotaNode(name=_ROOT, quota_milli=shared_milli + lent_to.get(_ROOT, 0))
+    return nodes
+
+
+def _node(name: str, quota: Quota, strategy: str, bucket: str, quota_milli: int) -> QuotaNode:
+    if strategy == "static":
+        return QuotaNode(
+            name=name, quota_milli=quota_milli, unlent_milli=quota_milli, borrowing_limit_milli=0
+        )
+    lending_limit_milli = quota.lending_limit_milli.get(bucket, quota_milli)
+    return QuotaNode(
+        name=name,
+        quota_milli=quota_milli,
+        unlent_milli=max(0, quota_milli - lending_limit_milli),
+        borrowing_limit_milli=quota.borrowing_limit_milli.get(bucket),
+    )
+
+
+def _unlisted(team: str | None) -> QuotaNode:
+    return QuotaNode(name=_team(team), quota_milli=0)
+
+
+def _team(name: str | None) -> str:
+    return f"team/{name or ''}"
+
+
+def _cohort(name: str | None) -> str:
+    return _ROOT if name is None else f"cohort/{name}"
+
+
+def _above(cohort: str | None, policy: QuotaPolicy) -> list[str]:
+    """The node names from this cohort to the root."""
+    names = [_cohort(cohort)]
+    while cohort is not None:
+        cohort = policy.cohorts[cohort].parent
+        names.append(_cohort(cohort))
+    return names
