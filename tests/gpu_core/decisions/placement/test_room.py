@@ -4,13 +4,27 @@ import pytest
 from hypothesis import given
 
 from gpu_core.decisions.cluster import NodeShare, Placement
-from gpu_core.decisions.placement import NotPlaced, fits_ever, place
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.feasibility import never_fits
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.shortage import NotPlaced
+from gpu_core.decisions.workload import Shape
 from tests import strategies
 from tests.strategies import make_node, make_workload
 
 
-def everything(nodes):
-    return {node.name: node.gpu_ids for node in nodes}
+def room_with(nodes, free=None):
+    """All GPUs are free, or only these."""
+    room = Room(nodes)
+    for node in nodes:
+        taken = tuple(g for g in node.gpu_ids if free is not None and g not in free[node.name])
+        room.take(Shape(), placed(node, taken))
+    return room
+
+
+def placed(node, gpu_ids):
+    share = NodeShare(node=node.name, gpu_ids=gpu_ids)
+    return Placement(gpu_type=node.gpu_type, capacity_type=node.capacity_type, shares=(share,))
 
 
 def shares(result):
@@ -94,21 +108,23 @@ TWO_TYPES = (make_node("a", 2), make_node("t", 4, gpu_type="t4", gpu_memory_gib=
 )
 def test_place(workload, nodes, free, want_shares):
     """Best fit, within what was asked for."""
-    assert shares(place(workload, nodes, free or everything(nodes))) == want_shares
+    assert shares(room_with(nodes, free).find(workload.shape)) == want_shares
 
 
 def test_no_gpu_needs_no_node():
     """A run without GPUs has a place in an empty cluster."""
     want = Placement(gpu_type=None, capacity_type="on-demand", shares=())
-    assert place(make_workload(gpus=0), (), {}) == want
+    assert Room(()).find(Shape(gpu_count=0)) == want
 
 
 def test_a_gang_gets_all_or_nothing():
     """Three nodes have room, four are needed: the numbers say how far it is."""
     nodes = (*(make_node(f"n{i}", 2) for i in range(4)), make_node("sick", 2))
-    free = everything(nodes) | {"n3": ("0",), "sick": ()}
+    room = room_with(nodes, {n.name: n.gpu_ids for n in nodes} | {"n3": ("0",), "sick": ()})
+    shape = Shape(gpu_count=2, nodes=4)
     want = NotPlaced(usable_gpus=10, free_gpus=7, most_free_on_one_node=2, unhealthy_gpus=0)
-    assert place(make_workload(gpus=2, nodes=4), nodes, free) == want
+    assert room.find(shape) is None
+    assert room.shortage(shape) == want
 
 
 @pytest.mark.parametrize(
@@ -174,7 +190,7 @@ def test_a_gang_gets_all_or_nothing():
 )
 def test_what_can_never_fit(workload, nodes, want_summary, want_resolution):
     """The first filter that leaves nothing is named, with what there is and a remedy."""
-    never = fits_ever(workload, nodes)
+    never = never_fits(workload.shape, nodes)
     assert never is not None
     assert never.summary.startswith(want_summary)
     assert never.resolution.startswith(want_resolution)
@@ -184,17 +200,17 @@ def test_what_can_never_fit(workload, nodes, want_summary, want_resolution):
 def test_an_unhealthy_gpu_may_be_mended():
     """It can run again some day, so it is not told that it never can."""
     node = make_node(gpus=2, unhealthy_gpu_ids=frozenset("1"))
-    assert fits_ever(make_workload(gpus=2), (node,)) is None
+    assert never_fits(Shape(gpu_count=2), (node,)) is None
 
 
 @given(strategies.snapshots(), strategies.workloads("w"))
 def test_a_place_satisfies_every_wish(snapshot, workload):
     """Different nodes of one kind, healthy free GPUs, the right number of each."""
     nodes = {node.name: node for node in snapshot.nodes}
-    result = place(workload, snapshot.nodes, everything(snapshot.nodes))
-    if isinstance(result, NotPlaced):
+    result = Room(snapshot.nodes).find(workload.shape)
+    if result is None:
         return
-    assert fits_ever(workload, snapshot.nodes) is None
+    assert never_fits(workload.shape, snapshot.nodes) is None
     assert len({share.node for share in result.shares}) == len(result.shares)
     assert len(result.shares) == (workload.nodes if workload.gpu_count else 0)
     for share in result.shares:
@@ -216,6 +232,26 @@ def assert_share_is_right(workload, node, share: NodeShare, placement: Placement
 def test_more_free_gpus_never_take_a_place_away(snapshot, workload):
     """What fits on some GPUs fits on more of them."""
     some = {node.name: node.gpu_ids[::2] for node in snapshot.nodes}
-    if isinstance(place(workload, snapshot.nodes, some), Placement):
-        more = place(workload, snapshot.nodes, everything(snapshot.nodes))
-        assert isinstance(more, Placement)
+    if room_with(snapshot.nodes, some).find(workload.shape) is not None:
+        assert Room(snapshot.nodes).find(workload.shape) is not None
+
+
+def test_a_gang_is_taken_whole_or_not_at_all():
+    """The second node is in use: the first stays free."""
+    nodes = (make_node("a", 1), make_node("b", 1))
+    room = Room(nodes)
+    gang = room.find(Shape(nodes=2))
+    room.take(Shape(), placed(nodes[1], ("0",)))
+    with pytest.raises(InvalidInput):
+        room.take(Shape(nodes=2), gang)
+    assert room["a"].free_gpus == 1
+    assert shares(room.find(Shape())) == [("a", "0")]
+
+
+def test_a_gang_on_parts_of_gpus_gets_different_nodes():
+    """Though one node has two GPUs with enough left."""
+    room = Room([make_node(name, 2, is_shareable=True) for name in "ab"])
+    for milli in (500, 700):
+        shape = Shape(gpu_share_milli=milli)
+        room.take(shape, room.find(shape))
+    assert shares(room.find(Shape(nodes=2, gpu_share_milli=300))) == [("a", "1"), ("b", "0")]

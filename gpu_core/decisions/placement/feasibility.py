@@ -1,0 +1,181 @@
+"""What keeps a shape from ever fitting into a cluster, and what would help."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.errors import listed, nearest_name
+from gpu_core.decisions.placement import suitability
+from gpu_core.decisions.placement.groups import grouped
+from gpu_core.decisions.placement.mig import MIG_PROFILES
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeverFits:
+    """No state of this cluster could hold it: what is missing, and what would help."""
+
+    summary: str
+    resolution: str
+    numbers: Mapping[str, int | str | None] = field(default_factory=dict)
+
+
+def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
+    """What keeps the shape from ever fitting here? None: it could.
+
+    The first requirement that no node meets, of those that met all before it. Unhealthy GPUs count
+    as GPUs: they may be mended.
+    """
+    if suitability.needs_no_node(shape):
+        return None
+    left = [node for node in nodes if node.gpu_ids or not shape.gpu_count]
+    if not left:
+        return _no_nodes(shape)
+    for meets, refusal in _REQUIREMENTS:
+        meeting = [node for node in left if meets(shape, node)]
+        if not meeting:
+            return refusal(shape, left)
+        left = meeting
+    most = max(len(group) for group in grouped(shape, left))
+    return None if most >= shape.nodes else _too_few_nodes(shape, most)
+
+
+def _no_nodes(shape: Shape) -> NeverFits:
+    if not shape.gpu_count:
+        return NeverFits(summary="This pool has no node.", resolution="Add a node.")
+    return NeverFits(
+        summary="This pool has no GPU at all.",
+        resolution="Add a node with GPUs, or set gpu_count to 0.",
+        numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "gpus": 0},
+    )
+
+
+def _no_such_type(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    there = sorted({node.gpu_type for node in nodes})
+    nearest = nearest_name(shape.gpu_types[0], there)
+    remedy = f"Set gpu_type to {nearest!r} or 'auto'" if nearest else "Set gpu_type to 'auto'"
+    return NeverFits(
+        summary=f"No GPU of this pool is {' or '.join(shape.gpu_types)}: it has {listed(there)}.",
+        resolution=f"{remedy}, or add such a node.",
+        numbers={"wanted_gpu_types": ", ".join(shape.gpu_types), "gpu_types": ", ".join(there)},
+    )
+
+
+def _no_such_capacity(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    there = listed({node.capacity_type for node in nodes})
+    return NeverFits(
+        summary=f"No such GPU here is {shape.capacity_type} capacity: there is {there}.",
+        resolution="Set capacity_type to 'auto', or add such a node.",
+        numbers={"wanted_capacity_type": shape.capacity_type, "capacity_types": there},
+    )
+
+
+def _gpus_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    largest = max((n.gpu_memory_gib for n in nodes if n.gpu_memory_gib is not None), default=None)
+    known = "is not known" if largest is None else f"is {largest} GiB at most"
+    return NeverFits(
+        summary=f"Needs GPUs with {shape.gpu_memory_gib} GiB: the memory of those here {known}.",
+        resolution="Ask for less gpu_memory_gib, or add a node with larger GPUs.",
+        numbers={"wanted_memory_gib": shape.gpu_memory_gib, "largest_memory_gib": largest},
+    )
+
+
+def _no_such_labels(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    wanted = [f"{name}={value}" for name, value in shape.node_labels]
+    if shape.same_label is not None:
+        wanted.append(f"any {shape.same_label}")
+    return NeverFits(
+        summary=f"No such node here has the labels {listed(wanted)}.",
+        resolution="Ask for other node_labels, or label a node.",
+        numbers={"wanted_labels": ", ".join(wanted), "nodes": len(nodes)},
+    )
+
+
+def _not_tolerated(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    taints = listed(set().union(*(node.taints for node in nodes)) - shape.tolerations)
+    return NeverFits(
+        summary=f"Each such node here has a taint that the run does not tolerate: {taints}.",
+        resolution="Add the taints of one node to tolerations, or take them off a node.",
+        numbers={"taints": taints, "nodes": len(nodes)},
+    )
+
+
+def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    if shape.mig_profile is not None:
+        there = listed(
+            {name for n in nodes if n.is_mig for name in MIG_PROFILES.get(n.gpu_type, ())}
+        )
+        return NeverFits(
+            summary=f"No such GPU here has MIG instances {shape.mig_profile}: there is {there}.",
+            resolution="Ask for another mig_profile, or add a node that has it.",
+            numbers={"wanted_mig_profile": shape.mig_profile, "mig_profiles": there},
+        )
+    if shape.is_whole:
+        return NeverFits(
+            summary="Needs whole GPUs: all such GPUs here are partitioned with MIG.",
+            resolution="Ask for a mig_profile, or add a node without MIG.",
+            numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "nodes": len(nodes)},
+        )
+    return NeverFits(
+        summary=f"Needs {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU: "
+        "no such node here shares its GPUs.",
+        resolution="Ask for a whole GPU, or allow sharing on a node.",
+        numbers={"wanted_gpu_share_milli": shape.gpu_share_milli, "nodes": len(nodes)},
+    )
+
+
+def _nodes_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    largest = max(len(node.gpu_ids) for node in nodes)
+    return NeverFits(
+        summary=f"Needs {shape.gpu_count} GPUs on one node: the largest such node has {largest}.",
+        resolution=f"Set gpu_count to {largest} or less, or add a larger node.",
+        numbers={"wanted_gpus_per_node": shape.gpu_count, "largest_node_gpus": largest},
+    )
+
+
+def _cpu_or_memory_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
+    sizes = sorted({(n.cpu_milli or 0, n.memory_mib or 0) for n in nodes}, reverse=True)
+    most_cpu, most_memory = sizes[0][0], max(memory for _, memory in sizes)
+    return NeverFits(
+        summary=f"Needs {shape.cpu_milli} milli-CPU and {shape.memory_mib} MiB on one node: no "
+        f"such node has both; the largest have {most_cpu} milli-CPU and {most_memory} MiB.",
+        resolution="Ask for less cpu or memory, or add a larger node.",
+        numbers={
+            "wanted_cpu_milli": shape.cpu_milli,
+            "wanted_memory_mib": shape.memory_mib,
+            "most_cpu_milli": most_cpu,
+            "most_memory_mib": most_memory,
+        },
+    )
+
+
+def _too_few_nodes(shape: Shape, most: int) -> NeverFits:
+    label = "" if shape.same_label is None else f", of one {shape.same_label},"
+    return NeverFits(
+        summary=f"Needs {shape.nodes} nodes of one GPU type and capacity type{label} with "
+        f"{shape.gpu_count} GPUs each: there are {most} at most.",
+        resolution=f"Set nodes to {most} or less, or add nodes.",
+        numbers={"wanted_nodes": shape.nodes, "most_nodes": most},
+    )
+
+
+def _has_gpus(shape: Shape, node: Node) -> bool:
+    return len(node.gpu_ids) >= shape.gpu_count
+
+
+def _has_cpu_and_memory(shape: Shape, node: Node) -> bool:
+    return suitability.is_large_enough(shape, node, len(node.gpu_ids))
+
+
+_REQUIREMENTS: tuple[
+    tuple[Callable[[Shape, Node], bool], Callable[[Shape, Sequence[Node]], NeverFits]], ...
+] = (
+    (suitability.has_gpu_type, _no_such_type),
+    (suitability.has_capacity_type, _no_such_capacity),
+    (suitability.has_gpu_memory, _gpus_too_small),
+    (suitability.has_labels, _no_such_labels),
+    (suitability.is_tolerated, _not_tolerated),
+    (suitability.can_divide, _not_divisible),
+    (_has_gpus, _nodes_too_small),
+    (_has_cpu_and_memory, _cpu_or_memory_too_small),
+)

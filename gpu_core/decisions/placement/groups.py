@@ -1,0 +1,37 @@
+"""Among which nodes a workload may choose its own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpu_core.decisions.cluster import Flavor, Node
+from gpu_core.decisions.workload import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that a gang may be spread over: one flavor, and one value of its `same_label`."""
+
+    preference: int
+    """0 for the GPU type that is wanted most."""
+    flavor: Flavor
+    nodes: tuple[str, ...]
+    """By name."""
+
+
+def grouped(shape: Shape, nodes: Iterable[Node]) -> list[list[Node]]:
+    """The nodes of each group, the groups by flavor and label.
+
+    Args:
+        shape: What wants to choose.
+        nodes: Of the right kind for it; the groups keep their order.
+    """
+    groups: dict[tuple[Flavor, str], list[Node]] = {}
+    for node in nodes:
+        value = "" if shape.same_label is None else node.labels[shape.same_label]
+        groups.setdefault((node.flavor, value), []).append(node)
+    return [groups[key] for key in sorted(groups)]
+
+
+def preference(shape: Shape, gpu_type: str) -> int:
+    """How much is this type wanted, of those that the shape accepts? 0: most."""
+    return shape.gpu_types.index(gpu_type) if shape.gpu_types else 0

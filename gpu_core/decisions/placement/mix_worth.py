@@ -1,0 +1,112 @@
+"""What free GPUs are worth to the mix of requests that is expected."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+Milli = tuple[int, ...]
+"""What is free of each GPU of a node, in thousandths, ascending; as many for all nodes, so that a
+smaller node has more GPUs with nothing free."""
+
+_COPIES = 16
+"""More copies of one shape on a node add nothing that tells nodes apart."""
+_SCALE = 2**32
+"""Worths are whole numbers of this, so that their sums are exact in whatever order."""
+
+
+class CpuLevels:
+    """CPU left in equal steps, rounded down.
+
+    Column 0 of every table stands for less than nothing, column 1 for less than one step.
+
+    Args:
+        most_milli: The most CPU that any node has, in thousandths of cores.
+    """
+
+    _STEPS = 128
+
+    def __init__(self, most_milli: int) -> None:
+        self._step_milli = max(1, -(-most_milli // self._STEPS))
+        self.columns = self._STEPS + 2
+
+    def columns_of(self, cpu_milli: NDArray[np.int64]) -> NDArray[np.int64]:
+        """In which column does each of these amounts fall?"""
+        columns = cpu_milli // self._step_milli
+        columns += 1
+        np.maximum(columns, 0, out=columns)
+        return np.minimum(columns, self.columns - 1, out=columns)
+
+    def column_of(self, cpu_milli: int) -> int:
+        """In which column does this amount fall?"""
+        return min(max(cpu_milli // self._step_milli + 1, 0), self.columns - 1)
+
+    def least_milli(self) -> NDArray[np.int64]:
+        """The least CPU of each column but the first."""
+        return np.arange(self.columns - 1, dtype=np.int64) * self._step_milli
+
+
+class MixWorth:
+    """What is the room left on a node worth to a mix of requests?
+
+    The sum over the shapes of the mix of p s H(n): p is the shape's part of the requests, s its
+    size, n how many of it fit on the node, by GPUs and by CPU, if no other shape came, and
+    H(n) = 1 + 1/2 + ... + 1/n. The n-th place for the same shape is worth 1/n of the first, so
+    that it is better to stay open to many shapes than to one.
+
+    The size is g^1.5 times the share of each of the g GPUs: a place for many GPUs at once is
+    harder to come by than as many places for one. The exponent, of 1, 1.5, 2 and 3, allocated
+    most on the OpenB orders default 43 and 44 and cpu250 42 together, and on shuffled multigpu50.
+
+    FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23) counts all of a GPU's rest as
+    usable for a shape that fits on it once; here a rest of 1000 is worth 810 to a shape of 810,
+    and nothing without CPU. Main memory is left out: it seldom decides.
+
+    Args:
+        mixes: For each class of nodes, how often each shape that it suits is asked for, in any
+            unit.
+        total: How often any shape is asked for, in the same unit.
+        levels: The steps of CPU.
+    """
+
+    def __init__(
+        self, mixes: Sequence[Mapping[Shape, float]], total: float, levels: CpuLevels
+    ) -> None:
+        asks = sorted({_ask(shape) for mix in mixes for shape in mix if shape.gpu_count})
+        at = {ask: number for number, ask in enumerate(asks)}
+        self._counts = np.array([count for count, _ in asks], dtype=np.int64)
+        self._milli = np.array([milli for _, milli in asks], dtype=np.int64)
+        self._asks = np.arange(len(asks))
+        self._worths = np.zeros((len(mixes), len(asks), _COPIES + 1, levels.columns))
+        copies = np.arange(1, _COPIES + 1)[:, None]
+        for table, mix in zip(self._worths, mixes, strict=True):
+            for shape, weight in mix.items():
+                if shape.gpu_count:
+                    size = shape.gpu_count**1.5 * shape.gpu_share_milli / WHOLE_GPU_MILLI
+                    worth = _SCALE * weight / total * size
+                    has_cpu = copies * shape.cpu_milli <= levels.least_milli()
+                    table[at[_ask(shape)], 1:, 1:] += has_cpu * np.rint(worth / copies)
+        self._worths = self._worths.cumsum(axis=2)
+
+    def rows(self, classes: Sequence[int], free: Sequence[Milli]) -> NDArray[np.float64]:
+        """What are these GPUs worth, with each level of CPU beside them?
+
+        Args:
+            classes: Of the nodes that they are on.
+            free: Of each node.
+
+        Returns:
+            A row for each node, a column for each level.
+        """
+        gpus = np.array(free, dtype=np.int64)[:, :, None]
+        fitting = (gpus // self._milli).sum(axis=1) // self._counts
+        fitting = np.minimum(fitting, _COPIES)
+        at_class = np.array(classes, dtype=np.int64)[:, None]
+        worths: NDArray[np.float64] = self._worths[at_class, self._asks, fitting].sum(axis=1)
+        return worths
+
+
+def _ask(shape: Shape) -> tuple[int, int]:
+    return shape.gpu_count, shape.gpu_share_milli

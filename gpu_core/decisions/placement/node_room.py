@@ -1,0 +1,223 @@
+"""What one node has left."""
+
+from collections.abc import Set
+from itertools import islice
+from math import inf
+
+from gpu_core.decisions.cluster import Node, NodeShare
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.placement.division import division_of
+from gpu_core.decisions.placement.suitability import suits
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+
+class NodeRoom:
+    """What one node has left: whole GPUs, parts of GPUs, CPU and memory.
+
+    GPUs that the node does not list, or that are unhealthy, are not counted: whoever holds one
+    takes nothing here and gives nothing back.
+
+    Args:
+        node: The node, with nobody on it.
+    """
+
+    __slots__ = (
+        "_division",
+        "_free",
+        "_in_use",
+        "_position_of",
+        "cpu_milli_left",
+        "free_gpus",
+        "holders",
+        "memory_mib_left",
+        "node",
+        "usable_gpus",
+    )
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._division = division_of(node)
+        self._position_of = {
+            gpu_id: position
+            for position, gpu_id in enumerate(node.gpu_ids)
+            if gpu_id not in node.unhealthy_gpu_ids
+        }
+        self._free = bits_of(self._position_of.values())
+        """Untouched GPUs, by their position in `node.gpu_ids`."""
+        self._in_use: dict[int, int] = {}
+        """What is in use of each GPU that is divided, as its division counts."""
+        self.free_gpus = self.usable_gpus = len(self._position_of)
+        self.cpu_milli_left = inf if node.cpu_milli is None else node.cpu_milli
+        self.memory_mib_left = inf if node.memory_mib is None else node.memory_mib
+        self.holders = 0
+        """How many have something of it."""
+
+    def copy(self) -> "NodeRoom":
+        """Another one with the same left, for a what-if."""
+        other = object.__new__(NodeRoom)
+        other.node = self.node
+        other._division = self._division
+        other._position_of = self._position_of
+        other._free = self._free
+        other._in_use = self._in_use.copy()
+        other.free_gpus = self.free_gpus
+        other.usable_gpus = self.usable_gpus
+        other.cpu_milli_left = self.cpu_milli_left
+        other.memory_mib_left = self.memory_mib_left
+        other.holders = self.holders
+        return other
+
+    @property
+    def usable_ids(self) -> Set[str]:
+        """The GPUs that the node lists and that are healthy."""
+        return self._position_of.keys()
+
+    @property
+    def free_ids(self) -> tuple[str, ...]:
+        """The untouched GPUs, in the node's order."""
+        return tuple(self.node.gpu_ids[position] for position in numbers_in(self._free))
+
+    @property
+    def parts_left_milli(self) -> frozenset[int]:
+        """How much is left of each GPU that is divided and not used up?"""
+        left = map(self._division.left_milli, self._in_use.values())
+        return frozenset(milli for milli in left if milli)
+
+    def fits(self, shape: Shape) -> bool:
+        """Would one node's part of the shape fit here now?"""
+        return suits(shape, self.node) and self.has_left(shape)
+
+    def has_left(self, shape: Shape) -> bool:
+        """Is so much left, if it is the right kind of node?"""
+        if self.cpu_milli_left < shape.cpu_milli or self.memory_mib_left < shape.memory_mib:
+            return False
+        if self.free_gpus >= shape.gpu_count:
+            return True
+        return not shape.is_whole and len(self._divided(shape)) + self.free_gpus >= shape.gpu_count
+
+    def choose(self, shape: Shape) -> NodeShare | None:
+        """Which GPUs would it get? None: it does not fit."""
+        return self.share(shape) if self.fits(shape) else None
+
+    def share(self, shape: Shape) -> NodeShare:
+        """Which GPUs would it get, if it fits?
+
+        Of GPUs that are divided already those with the least left that is enough, then untouched
+        ones in the node's order.
+        """
+        positions = [] if shape.is_whole else self._divided(shape)[: shape.gpu_count]
+        positions += islice(numbers_in(self._free), shape.gpu_count - len(positions))
+        gpu_ids = tuple([self.node.gpu_ids[position] for position in positions])
+        if shape.is_whole:
+            return NodeShare(node=self.node.name, gpu_ids=gpu_ids)
+        return NodeShare(
+            node=self.node.name,
+            gpu_ids=gpu_ids,
+            share_milli=shape.gpu_share_milli,
+            mig_starts=self._division.starts(shape, [self._in_use.get(p, 0) for p in positions]),
+        )
+
+    def take(self, shape: Shape, share: NodeShare) -> None:
+        """Somebody has this share of the node.
+
+        Raises:
+            InvalidInput: Not all of it is free; nothing was changed.
+        """
+        if self.cpu_milli_left < shape.cpu_milli:
+            raise self._error("has not enough CPU left", shape.cpu_milli)
+        if self.memory_mib_left < shape.memory_mib:
+            raise self._error("has not enough memory left", shape.memory_mib)
+        if _is_whole(share):
+            self._take_whole(share)
+        else:
+            self._take_parts(shape, share)
+        self.cpu_milli_left -= shape.cpu_milli
+        self.memory_mib_left -= shape.memory_mib
+        self.holders += 1
+
+    def give(self, shape: Shape, share: NodeShare) -> None:
+        """Whoever had this share has it no more.
+
+        Raises:
+            InvalidInput: Nobody had some part of it; nothing was changed.
+        """
+        if _is_whole(share):
+            self._give_whole(share)
+        else:
+            self._give_parts(shape, share)
+        self.cpu_milli_left += shape.cpu_milli
+        self.memory_mib_left += shape.memory_mib
+        self.holders -= 1
+
+    def _divided(self, shape: Shape) -> list[int]:
+        """The divided GPUs that it fits on, those with the least left first."""
+        left_milli, has_room = self._division.left_milli, self._division.has_room
+        enough = [
+            (left_milli(in_use), position)
+            for position, in_use in self._in_use.items()
+            if has_room(shape, in_use)
+        ]
+        return [position for _, position in sorted(enough)]
+
+    def _take_whole(self, share: NodeShare) -> None:
+        taken, count = self._bits(share)
+        if taken & ~self._free:
+            raise self._error("has not all of these GPUs free", share.gpu_ids)
+        self._free ^= taken
+        self.free_gpus -= count
+
+    def _give_whole(self, share: NodeShare) -> None:
+        given, count = self._bits(share)
+        if given & self._free or any(given >> position & 1 for position in self._in_use):
+            raise self._error("has not all of these GPUs in use", share.gpu_ids)
+        self._free |= given
+        self.free_gpus += count
+
+    def _bits(self, share: NodeShare) -> tuple[int, int]:
+        """The GPUs of a share that are usable here, as bits, and how many they are."""
+        positions = [self._position_of[g] for g in share.gpu_ids if g in self._position_of]
+        bits = bits_of(positions)
+        if bits.bit_count() < len(positions):
+            raise self._error("is to give the same GPU twice", share.gpu_ids)
+        return bits, len(positions)
+
+    def _take_parts(self, shape: Shape, share: NodeShare) -> None:
+        parts = self._parts(shape, share)
+        for position, part in parts.items():
+            is_held_whole = not self._free >> position & 1 and position not in self._in_use
+            if is_held_whole or not self._division.fits(part, self._in_use.get(position, 0)):
+                raise self._error("has not enough of these GPUs left", share.gpu_ids)
+        for position, part in parts.items():
+            self._set_in_use(position, self._in_use.get(position, 0) + part)
+
+    def _give_parts(self, shape: Shape, share: NodeShare) -> None:
+        parts = self._parts(shape, share)
+        for position, part in parts.items():
+            if not self._division.contains(self._in_use.get(position, 0), part):
+                raise self._error("has not so much of these GPUs in use", share.gpu_ids)
+        for position, part in parts.items():
+            self._set_in_use(position, self._in_use[position] - part)
+
+    def _parts(self, shape: Shape, share: NodeShare) -> dict[int, int]:
+        """What the share takes of each GPU that is usable here."""
+        self._bits(share)
+        parts = zip(share.gpu_ids, self._division.parts(shape, share), strict=True)
+        return {self._position_of[g]: part for g, part in parts if g in self._position_of}
+
+    def _set_in_use(self, position: int, in_use: int) -> None:
+        was_free = bool(self._free >> position & 1)
+        if was_free == bool(in_use):
+            self._free ^= 1 << position
+            self.free_gpus += -1 if was_free else 1
+        if in_use:
+            self._in_use[position] = in_use
+        else:
+            del self._in_use[position]
+
+    def _error(self, problem: str, got: object) -> InvalidInput:
+        return InvalidInput(f"nodes.{self.node.name}", problem, got=got)
+
+
+def _is_whole(share: NodeShare) -> bool:
+    return share.share_milli == WHOLE_GPU_MILLI and not share.mig_starts

@@ -1,0 +1,123 @@
+"""In which order nodes are tried, kept up to date so that nobody sorts or searches them."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf
+
+from gpu_core.decisions.placement.levels import Levels
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+
+class NodeOrder:
+    """The nodes in the order of a strategy, whatever has been taken.
+
+    Whoever changes what a node has left says so; nothing else is ever looked at again.
+
+    Args:
+        strategy: Which node comes first.
+        rooms: The nodes; a node is known by its position among them.
+    """
+
+    def __init__(self, strategy: Strategy, rooms: Sequence[NodeRoom]) -> None:
+        self._rank = _RANKS.get(strategy)
+        self._free = _Index(rooms, _free_gpus)
+        self._parts = _Index(rooms, _parts_left_milli)
+        self._ranked = None if self._rank is None else _Index(rooms, self._rank)
+
+    def changed(self, node: int, room: NodeRoom) -> None:
+        """The node has something else left than before."""
+        self._free.update(node, room)
+        self._parts.update(node, room)
+        if self._ranked is not None:
+            self._ranked.update(node, room)
+
+    def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
+        """The nodes that may have room, best first, equals by position.
+
+        No node that has room is missing; some of them may have none.
+
+        Args:
+            shape: What is to be placed.
+            among: The nodes that are the right kind for it, as bits.
+
+        Yields:
+            What the strategy compares, less is better, and the node.
+        """
+        if self._ranked is not None:
+            return self._ranked.levels.from_level(-inf, among & self._roomy(shape))
+        if shape.is_whole or not shape.gpu_count:
+            return self._free.levels.from_level(shape.gpu_count, among)
+        return self._tightest(shape, among)
+
+    def _roomy(self, shape: Shape) -> int:
+        if shape.is_whole or not shape.gpu_count:
+            return self._free.levels.at_least(shape.gpu_count)
+        return self._free.levels.at_least(1) | self._parts.levels.at_least(_least_part(shape))
+
+    def _tightest(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
+        """By what is left of the GPU that it would share, then by untouched GPUs."""
+        free = self._free.levels
+        if shape.gpu_count > 1:
+            return free.from_level(0, among & self._roomy(shape))
+        shared = self._parts.levels.from_level(_least_part(shape), among)
+        return chain(
+            shared, ((gpus * WHOLE_GPU_MILLI, node) for gpus, node in free.from_level(1, among))
+        )
+
+
+class _Index:
+    """The nodes by some of their numbers, with the numbers they were last seen with."""
+
+    def __init__(
+        self, rooms: Sequence[NodeRoom], levels_of: Callable[[NodeRoom], Collection[float]]
+    ) -> None:
+        self.levels = Levels()
+        self._levels_of = levels_of
+        self._seen = [levels_of(room) for room in rooms]
+        for node, seen in enumerate(self._seen):
+            for level in seen:
+                self.levels.add(level, node)
+
+    def update(self, node: int, room: NodeRoom) -> None:
+        before, now = self._seen[node], self._levels_of(room)
+        if now == before:
+            return
+        self._seen[node] = now
+        for level in before:
+            self.levels.remove(level, node)
+        for level in now:
+            self.levels.add(level, node)
+
+
+def _least_part(shape: Shape) -> int:
+    # Whether a MIG instance fits is a question of which slices are left, not of how many.
+    return 1 if shape.mig_profile is not None else shape.gpu_share_milli
+
+
+def _free_gpus(room: NodeRoom) -> Collection[float]:
+    return (room.free_gpus,)
+
+
+def _parts_left_milli(room: NodeRoom) -> Collection[float]:
+    return room.parts_left_milli
+
+
+def _load(room: NodeRoom) -> Collection[float]:
+    return (1 - room.free_gpus / room.usable_gpus if room.usable_gpus else 1.0,)
+
+
+def _holders(room: NodeRoom) -> Collection[float]:
+    return (room.holders,)
+
+
+def _fewest_in_use(room: NodeRoom) -> Collection[float]:
+    return (-room.free_gpus,)
+
+
+_RANKS: Mapping[Strategy, Callable[[NodeRoom], Collection[float]]] = {
+    Strategy.LEAST_LOADED: _load,
+    Strategy.ROUND_ROBIN: _holders,
+    Strategy.SPREAD: _fewest_in_use,
+}

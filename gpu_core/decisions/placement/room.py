@@ -1,0 +1,234 @@
+"""What all nodes have left, and where there is room for what."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import or_
+
+from gpu_core.decisions.cluster import Flavor, Node, Placement
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
+from gpu_core.decisions.placement.groups import Group, grouped, preference
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.order import NodeOrder
+from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.placement.shortage import NotPlaced, shortage
+from gpu_core.decisions.placement.suitability import is_large_enough, needs_no_node, suits
+from gpu_core.decisions.workload import Shape
+
+Allows = Callable[[str], bool]
+"""May the node of this name be used?"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tier:
+    """The groups that are wanted equally."""
+
+    groups: tuple[tuple[Flavor, int], ...]
+    """Each with its nodes, as bits."""
+    nodes: int
+    """All of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What is so for a shape whatever is taken."""
+
+    groups: tuple[Group, ...]
+    tiers: tuple[_Tier, ...]
+    """The most wanted first."""
+    eligible: int
+    """The nodes of all groups, as bits."""
+    names: tuple[str, ...]
+    """The same nodes, by name."""
+
+
+class Room:
+    """What all nodes have left.
+
+    Read one node's room by its name, or copy it for a what-if; take and give through this class
+    only, which keeps the nodes in the order of the strategy.
+
+    Args:
+        nodes: The cluster with nobody on it; the order does not matter.
+        strategy: Which node comes first among those that fit.
+    """
+
+    def __init__(self, nodes: Sequence[Node], strategy: Strategy = Strategy.BEST_FIT) -> None:
+        self._nodes = tuple(sorted(nodes, key=lambda node: node.name))
+        # A node is known by its position here, so that the least of several is the first by name.
+        self._rooms = [NodeRoom(node) for node in self._nodes]
+        self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
+        self._order = NodeOrder(strategy, self._rooms)
+        self._fits: dict[Shape, _Fit] = {}
+        self._never: dict[Shape, NeverFits | None] = {}
+
+    def __getitem__(self, node: str) -> NodeRoom:
+        return self._rooms[self._position_of[node]]
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._position_of
+
+    def find(
+        self,
+        shape: Shape,
+        *,
+        flavors: Collection[Flavor] | None = None,
+        allows: Allows | None = None,
+    ) -> Placement | None:
+        """Where does the shape go now? None: it does not fit.
+
+        On the GPU type that is wanted most, then on the nodes that the strategy puts first, then
+        by name. A gang gets that many different nodes of one group, or nothing.
+
+        Args:
+            shape: What is to be placed.
+            flavors: The only kinds of GPUs that it may use; None: all.
+            allows: Which nodes it may use; None: all.
+        """
+        if needs_no_node(shape):
+            return Placement(gpu_type=None, capacity_type="on-demand", shares=())
+        if not shape.gpu_count:
+            flavors = None
+        for tier in self._fit(shape).tiers:
+            choices = [
+                choice
+                for nodes in _choices(shape, tier, flavors)
+                if (choice := self._choose(shape, nodes, allows)) is not None
+            ]
+            if choices:
+                return self._placement(shape, min(choices)[1])
+        return None
+
+    def take(self, shape: Shape, placement: Placement) -> None:
+        """Somebody has these GPUs. What is on nodes that are not there counts for nothing.
+
+        Raises:
+            InvalidInput: Not all of it is free; nothing was changed.
+        """
+        done = 0
+        try:
+            for share in placement.shares:
+                position = self._position_of.get(share.node)
+                if position is not None:
+                    self._rooms[position].take(shape, share)
+                    self._order.changed(position, self._rooms[position])
+                done += 1
+        except InvalidInput:
+            self._give(shape, placement, done)
+            raise
+
+    def give(self, shape: Shape, placement: Placement) -> None:
+        """Whoever had these GPUs has them no more.
+
+        Raises:
+            InvalidInput: Nobody had some of it.
+        """
+        self._give(shape, placement, len(placement.shares))
+
+    def groups(self, shape: Shape) -> tuple[Group, ...]:
+        """Among which nodes may it choose its own, if they were empty?"""
+        return self._fit(shape).groups
+
+    def eligible(self, shape: Shape) -> tuple[str, ...]:
+        """Which nodes could take part in holding it, if they were empty? By name."""
+        return self._fit(shape).names
+
+    def overlaps(self, one: Shape, other: Shape) -> bool:
+        """Could both want the same node, or are they the same?"""
+        return one == other or bool(self._fit(one).eligible & self._fit(other).eligible)
+
+    def never_fits(self, shape: Shape) -> NeverFits | None:
+        """What keeps it from ever fitting here? None: it could."""
+        if shape not in self._never:
+            self._never[shape] = never_fits(shape, self._nodes)
+        return self._never[shape]
+
+    def shortage(self, shape: Shape) -> NotPlaced:
+        """How much is there, and free, of what a shape without a place wants?"""
+        return shortage(shape, self._rooms)
+
+    def _choose(
+        self, shape: Shape, among: int, allows: Allows | None
+    ) -> tuple[float, list[int]] | None:
+        """The best nodes among these, and the sum of what the strategy compares."""
+        total = 0.0
+        chosen: list[int] = []
+        for badness, position in self._order.candidates(shape, among):
+            room = self._rooms[position]
+            if not room.has_left(shape) or position in chosen:
+                continue
+            if allows is not None and not allows(room.node.name):
+                continue
+            total += badness
+            chosen.append(position)
+            if len(chosen) == shape.nodes:
+                return total, chosen
+        return None
+
+    def _placement(self, shape: Shape, positions: list[int]) -> Placement:
+        node = self._nodes[positions[0]]
+        return Placement(
+            gpu_type=node.gpu_type if shape.gpu_count else None,
+            capacity_type=node.capacity_type,
+            shares=tuple(self._rooms[position].share(shape) for position in positions),
+        )
+
+    def _give(self, shape: Shape, placement: Placement, count: int) -> None:
+        for share in placement.shares[:count]:
+            position = self._position_of.get(share.node)
+            if position is not None:
+                self._rooms[position].give(shape, share)
+                self._order.changed(position, self._rooms[position])
+
+    def _fit(self, shape: Shape) -> _Fit:
+        fit = self._fits.get(shape)
+        if fit is None:
+            fit = self._fits[shape] = self._new_fit(shape)
+        return fit
+
+    def _new_fit(self, shape: Shape) -> _Fit:
+        suitable = [
+            room.node
+            for room in self._rooms
+            if suits(shape, room.node) and is_large_enough(shape, room.node, room.usable_gpus)
+        ]
+        groups = tuple(
+            Group(
+                preference(shape, members[0].gpu_type),
+                members[0].flavor,
+                tuple(node.name for node in members),
+            )
+            for members in grouped(shape, suitable)
+            if len(members) >= shape.nodes
+        )
+        tiers = tuple(
+            self._tier(list(equals))
+            for _, equals in groupby(
+                sorted(groups, key=lambda group: group.preference), lambda group: group.preference
+            )
+        )
+        eligible = _union(tier.nodes for tier in tiers)
+        names = tuple(self._nodes[position].name for position in numbers_in(eligible))
+        return _Fit(groups, tiers, eligible, names)
+
+    def _tier(self, groups: Sequence[Group]) -> _Tier:
+        sets = tuple(
+            (group.flavor, bits_of(self._position_of[node] for node in group.nodes))
+            for group in groups
+        )
+        return _Tier(sets, _union(nodes for _, nodes in sets))
+
+
+def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> list[int]:
+    """The sets of nodes, as bits, one of which the whole shape must go to."""
+    if flavors is None and shape.nodes == 1:
+        return [tier.nodes]
+    sets = [nodes for flavor, nodes in tier.groups if flavors is None or flavor in flavors]
+    return sets if shape.nodes > 1 else [_union(sets)]
+
+
+def _union(sets: Iterable[int]) -> int:
+    return reduce(or_, sets, 0)

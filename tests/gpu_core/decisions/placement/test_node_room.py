@@ -1,0 +1,179 @@
+"""What one node has left: whole GPUs, parts of GPUs, CPU and memory."""
+
+import pytest
+
+from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.workload import Shape
+from tests.strategies import make_node
+
+
+def part(milli, gpus=1):
+    return Shape(gpu_count=gpus, gpu_share_milli=milli)
+
+
+def shared_room(gpus=2, **changes):
+    return NodeRoom(make_node("n", gpus, is_shareable=True, **changes))
+
+
+def take(room, shape):
+    share = room.choose(shape)
+    assert share is not None
+    room.take(shape, share)
+    return share
+
+
+@pytest.mark.parametrize(
+    ("shapes", "want_gpus"),
+    [
+        pytest.param([part(300), part(700)], ["0", "0"], id="parts fill one GPU"),
+        pytest.param([part(300), part(800)], ["0", "1"], id="what does not fit begins another"),
+        pytest.param(
+            [part(300), part(800), part(200)], ["0", "1", "1"], id="on the fullest that fits"
+        ),
+        pytest.param([part(300), Shape()], ["0", "1"], id="a whole GPU is an untouched one"),
+        pytest.param([part(300), part(300, 2)], ["0", "0 1"], id="two parts on different GPUs"),
+    ],
+)
+def test_parts_of_gpus(shapes, want_gpus):
+    """Best fit inside the node."""
+    room = shared_room()
+    assert [" ".join(take(room, shape).gpu_ids) for shape in shapes] == want_gpus
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "fits"),
+    [
+        pytest.param({}, part(500), False, id="a node that does not share"),
+        pytest.param({"is_shareable": True}, part(500), True, id="one that does"),
+        pytest.param({}, Shape(cpu_milli=10**9), True, id="CPU that is not counted"),
+        pytest.param({"cpu_milli": 999}, Shape(cpu_milli=1000), False, id="too little CPU"),
+        pytest.param({"memory_mib": 10}, Shape(memory_mib=10), True, id="just enough memory"),
+        pytest.param({"memory_mib": 9}, Shape(memory_mib=10), False, id="too little memory"),
+        pytest.param({"taints": frozenset({"a"})}, Shape(), False, id="a taint"),
+        pytest.param(
+            {"taints": frozenset({"a"})},
+            Shape(tolerations=frozenset({"a", "b"})),
+            True,
+            id="a taint that is tolerated",
+        ),
+        pytest.param(
+            {"labels": {"rack": "a"}},
+            Shape(node_labels=(("rack", "b"),)),
+            False,
+            id="another value of the label",
+        ),
+    ],
+)
+def test_which_nodes_hold_what(node, shape, fits):
+    """Both now, and for ever."""
+    room = Room([make_node("n", 1, **node)])
+    assert room["n"].fits(shape) == fits
+    assert (room.find(shape) is not None) == fits
+    never = room.never_fits(shape)
+    assert (never is None) == fits
+    if never is not None:
+        assert never.summary.endswith(".")
+        assert never.resolution.endswith(".")
+
+
+def test_what_needs_no_gpu_goes_where_no_gpu_is_free():
+    """CPU beside free GPUs is kept for who wants both."""
+    shape = Shape(gpu_count=0, cpu_milli=3000)
+    room = Room([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
+    first = room.find(shape)
+    assert [(s.node, s.gpu_ids) for s in first.shares] == [("b", ())]
+    assert first.flavor is None
+    room.take(shape, first)
+    second = room.find(shape)
+    assert second.shares[0].node == "a"
+    room.take(shape, second)
+    assert room.find(shape) is None
+
+
+def test_a_gang_stays_in_one_rack():
+    """The rack with two free nodes, though a node of the other fits better."""
+    nodes = [
+        make_node("a", 1, labels={"rack": "x"}),
+        make_node("b", 2, labels={"rack": "y"}),
+        make_node("c", 2, labels={"rack": "y"}),
+        make_node("d", 1),
+    ]
+    placement = Room(nodes).find(Shape(nodes=2, same_label="rack"))
+    assert [share.node for share in placement.shares] == ["b", "c"]
+    never = Room(nodes).never_fits(Shape(nodes=3, same_label="rack"))
+    assert "of one rack" in never.summary
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [
+        pytest.param(Shape(), NodeShare(node="n", gpu_ids=("0",)), id="whole, and it is shared"),
+        pytest.param(
+            part(800), NodeShare(node="n", gpu_ids=("0",), share_milli=800), id="more than is left"
+        ),
+        pytest.param(
+            part(100, 2), NodeShare(node="n", gpu_ids=("1", "1"), share_milli=100), id="one twice"
+        ),
+        pytest.param(
+            Shape(gpu_count=2), NodeShare(node="n", gpu_ids=("1", "1")), id="a whole one twice"
+        ),
+        pytest.param(
+            Shape(cpu_milli=2000), NodeShare(node="n", gpu_ids=("1",)), id="more CPU than is left"
+        ),
+        pytest.param(
+            Shape(memory_mib=20), NodeShare(node="n", gpu_ids=("1",)), id="more memory than is left"
+        ),
+    ],
+)
+def test_what_is_not_free_is_refused(shape, share):
+    """And nothing is taken."""
+    room = shared_room(cpu_milli=1000, memory_mib=10)
+    take(room, part(300))
+    before = (room.free_ids, room.parts_left_milli, room.cpu_milli_left, room.memory_mib_left)
+    with pytest.raises(InvalidInput):
+        room.take(shape, share)
+    assert before == (
+        room.free_ids,
+        room.parts_left_milli,
+        room.cpu_milli_left,
+        room.memory_mib_left,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [
+        pytest.param(Shape(), NodeShare(node="n", gpu_ids=("1",)), id="a free GPU"),
+        pytest.param(Shape(), NodeShare(node="n", gpu_ids=("0",)), id="a shared one as a whole"),
+        pytest.param(
+            part(400), NodeShare(node="n", gpu_ids=("0",), share_milli=400), id="too large a part"
+        ),
+    ],
+)
+def test_what_nobody_has_cannot_be_given_back(shape, share):
+    """It would make room that is not there."""
+    room = shared_room()
+    take(room, part(300))
+    with pytest.raises(InvalidInput):
+        room.give(shape, share)
+    assert (room.free_ids, room.parts_left_milli) == (("1",), {700})
+
+
+def test_unknown_and_unhealthy_gpus_count_for_nothing():
+    """Their holder takes and gives back only the rest."""
+    room = NodeRoom(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
+    share = NodeShare(node="n", gpu_ids=("0", "1", "gone"))
+    room.take(Shape(gpu_count=3), share)
+    assert room.free_gpus == 0
+    room.give(Shape(gpu_count=3), share)
+    assert room.free_ids == ("1",)
+
+
+def test_a_copy_is_another_room():
+    """A what-if changes nothing."""
+    room = shared_room()
+    take(room.copy(), part(300))
+    assert room.free_gpus == 2

@@ -1,0 +1,66 @@
+"""Which node comes first, by the policy's strategy."""
+
+import pytest
+
+from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.workload import Shape
+from tests.strategies import make_node, make_policy
+
+NODES = [make_node("a", 4), make_node("b", 8), make_node("c", 2)]
+
+
+def held(node, ids):
+    gpu_ids = tuple(ids.split())
+    share = NodeShare(node=node, gpu_ids=gpu_ids)
+    placement = Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(share,))
+    return Shape(gpu_count=len(gpu_ids)), placement
+
+
+@pytest.mark.parametrize(
+    ("strategy", "holders", "want"),
+    [
+        pytest.param("best-fit", [], ["c", "c", "a", "a"], id="the smallest rest first"),
+        pytest.param("spread", [], ["b", "b", "b", "b"], id="the most free GPUs"),
+        pytest.param(
+            "least-loaded", [("b", "0 1 2 3 4 5")], ["a", "c", "a", "a"], id="the least part in use"
+        ),
+        pytest.param("round-robin", [], ["a", "b", "c", "a"], id="one after the other"),
+        pytest.param(
+            "round-robin",
+            [("a", "0"), ("a", "1"), ("c", "0 1")],
+            ["b", "b", "a", "b"],
+            id="one after the other, from what is so",
+        ),
+    ],
+)
+def test_where_four_workloads_go(strategy, holders, want):
+    """One GPU each, in turn."""
+    room = Room(NODES, Strategy(strategy))
+    for holder in holders:
+        room.take(*held(*holder))
+    got = []
+    for _ in range(4):
+        placement = room.find(Shape())
+        room.take(Shape(), placement)
+        got.append(placement.shares[0].node)
+    assert got == want
+
+
+def test_round_robin_forgets_who_has_left():
+    """It is a function of who is there, not of who was."""
+    room = Room(NODES, Strategy.ROUND_ROBIN)
+    first = room.find(Shape())
+    room.take(Shape(), first)
+    room.give(Shape(), first)
+    assert room.find(Shape()) == first
+
+
+def test_the_policy_names_the_strategy():
+    """Best fit unless it says otherwise; other names are refused."""
+    assert make_policy().placement.strategy is Strategy.BEST_FIT
+    assert make_policy(placement={"strategy": "spread"}).placement.strategy is Strategy.SPREAD
+    with pytest.raises(InvalidInput, match=r"placement\.strategy"):
+        make_policy(placement={"strategy": "worst-fit"})
