@@ -19,11 +19,25 @@ class Reason(StrEnum):
     """As many runs of its deployment run as Prefect lets run at once."""
     EXCEEDS_CLUSTER = "ExceedsCluster"
     """No state of this cluster could ever hold it; waiting is in vain."""
+    EXCEEDS_QUOTA = "ExceedsQuota"
+    """Its team could not have so many GPUs if nobody else ran anything."""
+    HELD = "Held"
+    """A person holds it back."""
+    BUDGET_EXCEEDED = "BudgetExceeded"
+    """It would cost more than is left of a budget."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""
     MIN_RUNTIME_PROTECTS = "MinRuntimeProtects"
     """Runs that it may preempt have not had their minimum run time yet."""
+    USER_LIMIT = "UserLimit"
+    """Its user has as many GPUs as one user may have at once."""
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    """Its team has used up what it may have now."""
+    CAPACITY_CLOSED = "CapacityClosed"
+    """A maintenance window or an advance reservation takes the GPUs before it would have ended."""
+    RESERVED_AHEAD = "ReservedAhead"
+    """There are free GPUs, and a run ahead will need them before this one would have ended."""
     WAITING_FOR_GPUS = "WaitingForGpus"
     """It is next for these GPUs, and they are in use."""
     BEHIND_OTHERS = "BehindOthers"
@@ -69,6 +83,9 @@ class Explanation:
     """1 is the head of the whole line; 0: not in the line (held, starting)."""
     expected_start_at: datetime | None = None
     """None: nothing that is known allows an estimate."""
+    expected_start_from: datetime | None = None
+    expected_start_until: datetime | None = None
+    """It starts between these two with a probability of 80 %; None: unknown."""
     numbers: Mapping[str, int | str | None] = field(default_factory=dict)
 
 

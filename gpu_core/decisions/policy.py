@@ -1,77 +1,67 @@
 """The policy: priorities, prices, preemption and limits, as one strictly checked value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, ValidationError
 
+from gpu_core.decisions.budget import BudgetPolicy, budget_contradictions
+from gpu_core.decisions.calendar import CalendarPolicy, calendar_contradictions
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.units import micro_usd, parse_duration_s
-from gpu_core.decisions.validation import input_errors, parsed_by, refuse
-
-CapacityType = Literal["on-demand", "spot", "reserved"]
+from gpu_core.decisions.fair_share import FairSharePolicy
+from gpu_core.decisions.placement.policy import PlacementPolicy
+from gpu_core.decisions.policy_base import (
+    CapacityType,
+    Name,
+    Points,
+    PositiveDuration,
+    PriceMicroUsd,
+    Section,
+)
+from gpu_core.decisions.quota.policy import QuotaPolicy, quota_contradictions
+from gpu_core.decisions.run_times import RunTimePolicy
+from gpu_core.decisions.scale import ScalePolicy
+from gpu_core.decisions.scheduling.backfill import BackfillPolicy
+from gpu_core.decisions.scheduling.ordering import OrderingPolicy
+from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy
+from gpu_core.decisions.validation import input_errors, refuse
 
 PREFECT_DEFAULT_QUEUE = "default"
 """The queue that Prefect itself makes in every work pool."""
 
 
-def _price(value: object, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not a price", allowed="USD per GPU-hour, 0 or more, or null")
-    return micro_usd(value, field)
-
-
-Name = Annotated[str, StringConstraints(min_length=1)]
-Points = Annotated[int, Field(ge=0, le=1_000_000_000)]
-Duration = Annotated[int, parsed_by(parse_duration_s)]
-PositiveDuration = Annotated[int, parsed_by(parse_duration_s), Field(ge=1)]
-PriceMicroUsd = Annotated[int, parsed_by(_price)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class VirtualGpus(_Section):
+class VirtualGpus(Section):
     """What a process worker offers on a machine without GPUs, to try everything there."""
 
     gpu_type: Name
     count: Annotated[int, Field(ge=1, le=64)]
 
 
-class PreemptionPolicy(_Section):
-    """Whether and how urgent runs take GPUs from less urgent ones."""
-
-    enabled: bool = True
-    grace_period_s: Duration = Field(default=30, alias="grace_period")
-    """From the notice until the run's processes are killed."""
-    min_runtime_s: Duration = Field(default=60, alias="min_runtime")
-    """How long an attempt is left alone first, unless its run says otherwise."""
-
-
-class CheckpointPolicy(_Section):
+class CheckpointPolicy(Section):
     """How often runs make their progress safe, and how many checkpoints are kept."""
 
     interval_s: PositiveDuration = Field(default=600, alias="interval")
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
 
 
-class Limits(_Section):
+class Limits(Section):
     """What one run may take at most. None: no limit."""
 
     max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
     max_duration_s: PositiveDuration | None = Field(default=None, alias="max_duration")
+    max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    """What one user may hold at once; a team's own limit comes before this one."""
     max_failures: Annotated[int, Field(ge=1)] = 3
     """The failure with this number is the last: the run is not tried again."""
 
 
-class WaitingPolicy(_Section):
+class WaitingPolicy(Section):
     """How much is published about runs that wait."""
 
     publish_per_cycle: Annotated[int, Field(ge=0)] = 20
 
 
-class Policy(_Section):
+class Policy(Section):
     """The rules of one pool. Made by `parse_policy`; durations are seconds, money micro-USD."""
 
     version: Literal[1]
@@ -84,6 +74,15 @@ class Policy(_Section):
     prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
     """Micro-USD per GPU-hour by GPU type and capacity type."""
     virtual_gpus: VirtualGpus | None = None
+    ordering: OrderingPolicy = OrderingPolicy()
+    fair_share: FairSharePolicy = FairSharePolicy()
+    quotas: QuotaPolicy | None = None
+    budgets: Sequence[BudgetPolicy] = ()
+    calendar: CalendarPolicy = CalendarPolicy()
+    run_times: RunTimePolicy = RunTimePolicy()
+    scale: ScalePolicy = ScalePolicy()
+    backfill: BackfillPolicy = BackfillPolicy()
+    placement: PlacementPolicy = PlacementPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     limits: Limits = Limits()
@@ -95,6 +94,11 @@ class Policy(_Section):
             if known == capacity_type:
                 return price
         return None
+
+    def max_gpus_per_user(self, team: str | None) -> int | None:
+        """How many GPUs may a user of this team hold at once? None: any number."""
+        of_team = None if self.quotas is None else self.quotas.max_gpus_per_user(team)
+        return self.limits.max_gpus_per_user if of_team is None else of_team
 
     def priority_of_queue(self, queue_name: str) -> int | None:
         """How many points does a run of this queue have? None: the policy knows no such queue."""
@@ -126,7 +130,9 @@ def parse_policy(
 
 
 def _contradictions(policy: Policy) -> list[InvalidInput]:
-    errors = []
+    errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
+    errors += budget_contradictions(policy.budgets)
+    errors += calendar_contradictions(policy.calendar)
     if PREFECT_DEFAULT_QUEUE in policy.priorities:
         errors.append(
             InvalidInput(

@@ -1,64 +1,143 @@
-"""The line of those who wait, and the nodes that are kept for them."""
+"""Who waits, grouped by what decides about them, each group in the policy's order."""
 
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
 
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.workload import Workload
-
-_NAMES_KEPT = 3
+from gpu_core.decisions.scheduling.ordering import Key, Order, epoch_s
+from gpu_core.decisions.workload import Shape, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """Who waits, further ahead, for GPUs of the same nodes."""
+class Kind(NamedTuple):
+    """What workloads have in common that start, or cannot start, for the same reasons.
 
-    names: tuple[str, ...]
-    """The first few, in the order of the line."""
-    count: int
+    When one of a kind has no place, those behind it have none either: a cycle looks at kinds, of
+    which there are few, and not at workloads, of which there are many.
+    """
+
+    team: str | None
+    user: str | None
+    group: str | None
+    priority: int
+    shape: Shape
+    is_held: bool
+
+
+class Entry(NamedTuple):
+    """One waiting workload at its place."""
+
+    key: Key
+    workload: Workload
+    planned_s: float | None
+    """How long it would hold its GPUs; None: unknown."""
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """Those who wait for one and the same set of nodes."""
+class Queue:
+    """The workloads of one kind in order."""
 
-    count: int = 0
-    first: list[tuple[int, str]] = field(default_factory=list)
-    """Position and name of the first few."""
+    kind: Kind
+    entries: list[Entry] = field(default_factory=list)
+
+
+def planned_s(workload: Workload) -> float | None:
+    """How long would the workload hold its GPUs, as far as plans may rely on it? None: unknown."""
+    if workload.remaining_s is not None:
+        return workload.remaining_s
+    if workload.run_time is not None:
+        return workload.run_time.upper_s
+    return workload.expected_duration_s
 
 
 class Line:
-    """Who waits for which nodes, in the order in which they joined. Lives for one cycle."""
+    """All who wait. What it costs to join or leave does not grow with the length of the line.
 
-    def __init__(self) -> None:
-        self._length = 0
-        # By set of nodes rather than by workload: a thousand waiting runs want few different sets.
-        self._waiting: dict[frozenset[str], _Waiting] = {}
-        self._kept: set[str] = set()
+    Args:
+        order: Makes the keys.
+    """
 
-    def join(self, workload: Workload, nodes: Sequence[Node]) -> int:
-        """Who waits stands at the end of the line: at which position? 1 is the head."""
-        self._length += 1
-        waiting = self._waiting.setdefault(frozenset(n.name for n in nodes), _Waiting())
-        waiting.count += 1
-        if len(waiting.first) < _NAMES_KEPT:
-            waiting.first.append((self._length, workload.name))
-        return self._length
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._queues: dict[Kind, Queue] = {}
+        self._entries: dict[str, tuple[Kind, Entry]] = {}
+        self._starving_from: list[tuple[float, str]] = []
 
-    def ahead_on(self, nodes: Sequence[Node]) -> Ahead:
-        """Who in the line so far waits for GPUs of any of these nodes?"""
-        names = {node.name for node in nodes}
-        same = [w for wanted, w in self._waiting.items() if not wanted.isdisjoint(names)]
-        first = sorted(entry for waiting in same for entry in waiting.first)
-        return Ahead(
-            names=tuple(name for _, name in first[:_NAMES_KEPT]),
-            count=sum(waiting.count for waiting in same),
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, workload_id: str) -> bool:
+        return workload_id in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Everybody, in no order."""
+        return (entry for _, entry in self._entries.values())
+
+    @property
+    def queues(self) -> Iterator[Queue]:
+        """The kinds that somebody of waits."""
+        return iter(self._queues.values())
+
+    def entry(self, workload_id: str) -> Entry:
+        """The place of this workload."""
+        return self._entries[workload_id][1]
+
+    def kind(self, workload_id: str) -> Kind:
+        """The kind of this workload."""
+        return self._entries[workload_id][0]
+
+    def join(self, workload: Workload) -> None:
+        """A workload waits from now on, or waits on with other facts."""
+        if workload.workload_id in self._entries:
+            self.leave(workload.workload_id)
+        submitted_s = epoch_s(workload.submitted_at)
+        self._insert(workload, self._order.key(workload, submitted_s))
+        starves_from_s = self._order.starves_from_s(workload, submitted_s)
+        if starves_from_s is not None:
+            heappush(self._starving_from, (starves_from_s, workload.workload_id))
+
+    def leave(self, workload_id: str) -> None:
+        """A workload waits no longer."""
+        kind, entry = self._entries.pop(workload_id)
+        queue = self._queues[kind]
+        del queue.entries[bisect_left(queue.entries, entry.key, key=_key)]
+        if not queue.entries:
+            del self._queues[kind]
+
+    def pass_time(self, now_s: float) -> None:
+        """Move those forward who have waited too long by now."""
+        while self._starving_from and self._starving_from[0][0] <= now_s:
+            _, workload_id = heappop(self._starving_from)
+            if workload_id not in self._entries:
+                continue
+            workload = self.entry(workload_id).workload
+            submitted_s = epoch_s(workload.submitted_at)
+            starves_from_s = self._order.starves_from_s(workload, submitted_s)
+            if starves_from_s is None or starves_from_s > now_s:
+                continue
+            self.leave(workload_id)
+            self._insert(workload, self._order.key(workload, submitted_s, is_starving=True))
+
+    def _insert(self, workload: Workload, key: Key) -> None:
+        kind = Kind(
+            workload.team,
+            workload.user,
+            workload.group,
+            workload.priority,
+            workload.shape,
+            workload.hold is not None,
         )
+        entry = Entry(key, workload, planned_s(workload))
+        queue = self._queues.get(kind)
+        if queue is None:
+            queue = self._queues[kind] = Queue(kind)
+        if not queue.entries or queue.entries[-1].key < key:
+            queue.entries.append(entry)
+        else:
+            insort(queue.entries, entry, key=_key)
+        self._entries[workload.workload_id] = kind, entry
 
-    def keep(self, nodes: Sequence[Node]) -> None:
-        """Keep these nodes for someone in the line: nobody who comes later may use them."""
-        self._kept.update(node.name for node in nodes)
 
-    def open_among(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """Which of these nodes are kept for nobody?"""
-        return tuple(node for node in nodes if node.name not in self._kept)
+def _key(entry: Entry) -> Key:
+    return entry.key

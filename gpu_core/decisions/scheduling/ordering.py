@@ -1,15 +1,254 @@
-"""Who comes before whom."""
+"""Who comes before whom: the keys of the policy, compared one after the other."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
 
+from pydantic import Field, field_validator
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy_base import PositiveDuration, Section
+from gpu_core.decisions.units import SECONDS_PER_HOUR
 from gpu_core.decisions.workload import Workload
 
-
-def in_order(workloads: Iterable[Workload]) -> list[Workload]:
-    """In which order are the workloads considered? The id makes the order total."""
-    return sorted(workloads, key=_place_in_line)
+Key = tuple[Any, ...]
+"""What is compared; less comes first. It ends with the id, so that no two are equal."""
 
 
-def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
-    return (-workload.priority, workload.submitted_at, workload.workload_id)
+class OrderKey(StrEnum):
+    """By what workloads are compared. The first key in which two differ decides."""
+
+    PRIORITY = "priority"
+    """More points first; with `aging_points_per_hour` the points grow while a workload waits."""
+    FAIR_SHARE = "fair-share"
+    """Whose team, and inside it whose user, has had the least of its share."""
+    DEADLINE_SLACK = "deadline-slack"
+    """Whoever can wait the shortest and still finish by its deadline; without one, last."""
+    SHORTEST_JOB = "shortest-job"
+    """The shortest run time; unknown ones last."""
+    SHORTEST_REMAINING_TIME = "shortest-remaining-time"
+    """The least run time left; unknown ones last."""
+    SHORTEST_REMAINING_SERVICE = "shortest-remaining-service"
+    """The least GPU-seconds left (run time × GPUs); unknown ones last."""
+    LEAST_ATTAINED_SERVICE = "least-attained-service"
+    """The least GPU-seconds had so far, by doubling levels: needs no run times (Tiresias, Gu et
+    al., NSDI 2019, whose two-dimensional attained service and discrete queues it takes)."""
+    SUBMITTED = "submitted"
+    """First come, first served."""
+
+
+class OrderingPolicy(Section):
+    """In which order workloads are considered."""
+
+    keys: tuple[OrderKey, ...] = (OrderKey.PRIORITY, OrderKey.SUBMITTED)
+    """The most important first. Submission and id come last by themselves."""
+    aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+    """Points of priority that a workload gains for each hour in line. They move it forward and
+    let it preempt nobody."""
+    starvation_after_s: PositiveDuration | None = Field(default=None, alias="starvation_after")
+    """Whoever has waited this long comes before all others, oldest first; None: nobody does."""
+    service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
+    """The first level of attained service ends here; each further one is twice as long."""
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _from_names(cls, value: object) -> object:
+        return (
+            tuple(OrderKey(v) if v in set(OrderKey) else v for v in value)
+            if (isinstance(value, list | tuple))
+            else value
+        )
+
+    @field_validator("keys")
+    @classmethod
+    def _no_key_twice(cls, value: tuple[OrderKey, ...]) -> tuple[OrderKey, ...]:
+        if len(set(value)) < len(value):
+            raise InvalidInput("keys", "names a key twice", got=", ".join(value))
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a running workload has had and has left; a pending one keeps what it had before."""
+
+    attained_gpu_s: float
+    remaining_s: float | None
+
+
+_NORMAL, _STARVING = 1, 0
+_OWN_KEYS = ("moved up", "waiting too long")
+
+
+class Order:
+    """The policy's order, ready to make keys.
+
+    A key is `(-moved_up, is not starving, *policy's keys, submitted, id)`. All of it but the fair
+    share stands still while a workload waits: aging and slack change for all at the same rate, so
+    that comparing the moments instead of the amounts gives the same order.
+
+    Args:
+        policy: The keys.
+    """
+
+    def __init__(self, policy: OrderingPolicy) -> None:
+        self._policy = policy
+        self._makers = [self._maker(key) for key in policy.keys if key is not OrderKey.FAIR_SHARE]
+        self.fair_share_at: int | None = (
+            len(_OWN_KEYS) + policy.keys.index(OrderKey.FAIR_SHARE)
+            if OrderKey.FAIR_SHARE in policy.keys
+            else None
+        )
+        """Where in a key the fair share belongs; None: it does not count."""
+        self.names: tuple[str, ...] = (*_OWN_KEYS, *policy.keys, "submitted", "id")
+        """What the parts of a key are called."""
+
+    def starves_from_s(self, workload: Workload, submitted_s: float) -> float | None:
+        """From when on does the workload come before all others? None: never.
+
+        Only who has had nothing yet starves. Who is preempted again and again gets ahead slowly,
+        and would otherwise soon be one of many that nobody comes before.
+        """
+        limit = self._policy.starvation_after_s
+        return None if limit is None or workload.attained_gpu_s else submitted_s + limit
+
+    def key(self, workload: Workload, submitted_s: float, *, is_starving: bool = False) -> Key:
+        """The workload's key, without its fair share."""
+        if is_starving:
+            return (-workload.moved_up, _STARVING, submitted_s, workload.workload_id)
+        progress = Progress(workload.attained_gpu_s, _run_time_left_s(workload))
+        return (
+            -workload.moved_up,
+            _NORMAL,
+            *[make(workload, submitted_s, progress) for make in self._makers],
+            submitted_s,
+            workload.workload_id,
+        )
+
+    def running_key(
+        self, workload: Workload, submitted_s: float, held_gpu_s: float, held_s: float
+    ) -> Key:
+        """The key that a running workload would have if it stood in line now."""
+        left_s = _run_time_left_s(workload)
+        progress = Progress(
+            workload.attained_gpu_s + held_gpu_s,
+            None if left_s is None else max(0.0, left_s - held_s),
+        )
+        return (
+            -workload.moved_up,
+            _NORMAL,
+            *[make(workload, submitted_s, progress) for make in self._makers],
+            submitted_s,
+            workload.workload_id,
+        )
+
+    def with_share(self, key: Key, share: tuple[float, ...]) -> Key:
+        """The key with the fair share in its place."""
+        at = self.fair_share_at
+        # Starving workloads stand in order of age, whatever their share.
+        if at is None or key[1] == _STARVING:
+            return key
+        return (*key[:at], share, *key[at:])
+
+    def policy_part(self, key: Key) -> Key:
+        """What the policy says of a key, without the age and id that make the order total.
+
+        Who preempts by order must be ahead by this part: age alone would have equals take turns.
+        """
+        return key[:-2]
+
+    def deciding_key(self, ahead: Key, behind: Key) -> str:
+        """By which key does one come before the other?"""
+        if ahead[1] == _STARVING:
+            return _OWN_KEYS[1] if ahead[0] == behind[0] else _OWN_KEYS[0]
+        for name, one, other in zip(self.names, ahead, behind, strict=False):
+            if one != other:
+                return name
+        return self.names[-1]
+
+    def _maker(self, key: OrderKey) -> Callable[[Workload, float, Progress], float]:
+        return _MAKERS[key](self._policy)
+
+
+def in_order(workloads: Sequence[Workload], policy: OrderingPolicy | None = None) -> list[Workload]:
+    """In which order are workloads considered whose shares are equal?"""
+    order = Order(policy or OrderingPolicy())
+    return sorted(workloads, key=lambda w: order.key(w, epoch_s(w.submitted_at)))
+
+
+def epoch_s(moment: datetime) -> float:
+    """The moment in seconds since 1970."""
+    return moment.timestamp()
+
+
+def _run_time_left_s(workload: Workload) -> float | None:
+    if workload.remaining_s is not None:
+        return workload.remaining_s
+    return _run_time_s(workload)
+
+
+def _run_time_s(workload: Workload) -> float | None:
+    if workload.run_time is not None:
+        return workload.run_time.median_s
+    return workload.expected_duration_s
+
+
+def _or_last(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _by_priority(policy: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    per_s = policy.aging_points_per_hour / SECONDS_PER_HOUR
+    return lambda w, submitted_s, _: per_s * submitted_s - w.priority
+
+
+def _by_slack(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    def latest_start_s(workload: Workload, _: float, progress: Progress) -> float:
+        if workload.deadline_at is None:
+            return math.inf
+        return epoch_s(workload.deadline_at) - (progress.remaining_s or 0.0)
+
+    return latest_start_s
+
+
+def _by_job(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    return lambda w, _submitted_s, _progress: _or_last(_run_time_s(w))
+
+
+def _by_remaining_time(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    return lambda _w, _submitted_s, progress: _or_last(progress.remaining_s)
+
+
+def _by_remaining_service(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    return lambda w, _submitted_s, progress: _or_last(progress.remaining_s) * max(1, w.total_gpus)
+
+
+def _by_attained_service(
+    policy: OrderingPolicy,
+) -> Callable[[Workload, float, Progress], float]:
+    quantum_gpu_s = policy.service_quantum_gpu_s
+
+    def level(_workload: Workload, _submitted_s: float, progress: Progress) -> float:
+        # Level n ends at (2^(n+1) - 1) quanta: 1, 3, 7, 15, ...
+        return math.floor(math.log2(1 + progress.attained_gpu_s / quantum_gpu_s))
+
+    return level
+
+
+def _by_submission(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    return lambda _w, submitted_s, _progress: submitted_s
+
+
+_MAKERS: Mapping[
+    OrderKey, Callable[[OrderingPolicy], Callable[[Workload, float, Progress], float]]
+] = {
+    OrderKey.PRIORITY: _by_priority,
+    OrderKey.DEADLINE_SLACK: _by_slack,
+    OrderKey.SHORTEST_JOB: _by_job,
+    OrderKey.SHORTEST_REMAINING_TIME: _by_remaining_time,
+    OrderKey.SHORTEST_REMAINING_SERVICE: _by_remaining_service,
+    OrderKey.LEAST_ATTAINED_SERVICE: _by_attained_service,
+    OrderKey.SUBMITTED: _by_submission,
+}

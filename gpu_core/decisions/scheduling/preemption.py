@@ -1,238 +1,277 @@
-"""Whose GPUs are taken: those whose loss costs the least work, and none needlessly."""
+"""Whether GPUs are taken from others for a workload, and from whom."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
-from gpu_core.decisions.cluster import Allocation, Node, Placement
-from gpu_core.decisions.placement import node_groups, place
-from gpu_core.decisions.plan import Preempt
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.scheduling.room import Room
-from gpu_core.decisions.units import SECONDS_PER_HOUR
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.scheduling.entitlements import Allowance
+from gpu_core.decisions.scheduling.facts import Facts
+from gpu_core.decisions.scheduling.holdings import Holding
+from gpu_core.decisions.scheduling.line import Entry, Kind
+from gpu_core.decisions.scheduling.losses import Candidate, Candidates, protected_until_s
+from gpu_core.decisions.scheduling.ordering import Key
+from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy, TakesFrom
+from gpu_core.decisions.scheduling.victims import Permit, Victims, give_back
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
-_MICROSECOND = timedelta(microseconds=1)
-
-
-class _Loss(NamedTuple):
-    """What a set of victims costs, in the order in which sets are compared.
-
-    Each part only grows when a victim is added, so that the best sets are made of best sets.
-    """
-
-    lost: int = 0
-    """micro-USD × s / h, or GPU-seconds where a price is missing."""
-    victims: int = 0
-    priority_points: int = 0
-    run_time_us: int = 0
-    """The less of it, the more recently the victims were admitted."""
-    ids: tuple[str, ...] = ()
-
-    def plus(self, other: "_Loss") -> "_Loss":
-        return _Loss(
-            self.lost + other.lost,
-            self.victims + other.victims,
-            self.priority_points + other.priority_points,
-            self.run_time_us + other.run_time_us,
-            self.ids + other.ids,
-        )
+Allows = Callable[[str], bool]
+"""May this node be used?"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A workload that may have to give its GPUs back, and what that would cost it."""
+class Preemption:
+    """Chooses victims in one cycle.
 
-    allocation: Allocation
-    gpus_by_node: Mapping[str, int]
-    """How many usable GPUs it would give back, by node."""
-    protected_until: datetime
-    """The end of its minimum run time."""
-    gpu_s_loss: _Loss
-    money_loss: _Loss | None
-    """None: unpriced."""
-
-    @property
-    def workload_id(self) -> str:
-        """Whose GPUs these are."""
-        return self.allocation.workload.workload_id
-
-    def command(self, preemptor: Workload) -> Preempt:
-        """The command that takes these GPUs for `preemptor`."""
-        return Preempt(
-            workload_id=self.workload_id,
-            for_workload_id=preemptor.workload_id,
-            lost_gpu_s=self.gpu_s_loss.lost,
-            # Whole numbers to the end, rounded half up once.
-            lost_micro_usd=(
-                None
-                if self.money_loss is None
-                else (2 * self.money_loss.lost + SECONDS_PER_HOUR) // (2 * SECONDS_PER_HOUR)
-            ),
-        )
-
-
-def candidates(
-    running: Iterable[Allocation], room: Room, policy: Policy, now: datetime
-) -> tuple[Candidate, ...]:
-    """Who could be preempted by somebody urgent enough, and what would each lose? By id.
+    With quotas a workload takes from its own team by priority, and from other teams only what they
+    have borrowed while it stays within its own team's nominal quota. It can therefore never be its
+    victims' victim in turn: priorities are strict, and who reclaims does not borrow.
 
     Args:
-        running: Who holds GPUs.
-        room: Knows which of those GPUs are of use.
-        policy: For prices.
-        now: The cycle's moment, aware.
-    """
-    return tuple(
-        _candidate(allocation, room, policy, now)
-        for allocation in sorted(running, key=lambda a: a.workload.workload_id)
-        if allocation.workload.is_preemptible and not allocation.is_draining
-    )
-
-
-class VictimSearch:
-    """Who could make room for one workload on these nodes, and who should?
-
-    Args:
-        workload: What wants the GPUs.
-        nodes: Its eligible nodes, as far as nobody ahead keeps them.
-        candidates: Who was not told to end, by id.
-        room: What is free and coming; it is used before anyone is disturbed.
-        now: The cycle's moment, aware.
+        facts: What is so; changed as victims are chosen.
+        candidates: Who may be preempted at all, by id.
+        policy: The rules.
+        now_s: The cycle's moment.
     """
 
     def __init__(
         self,
-        workload: Workload,
-        nodes: Sequence[Node],
-        candidates: Iterable[Candidate],
-        room: Room,
-        now: datetime,
+        facts: Facts,
+        candidates: Candidates,
+        policy: PreemptionPolicy,
+        now_s: float,
     ) -> None:
-        self._workload = workload
-        self._nodes = nodes
-        self._room = room
-        self._now = now
-        names = {node.name for node in nodes}
-        self._candidates = [
-            c
-            for c in candidates
-            # Never among equals: two of the same priority would take each other's GPUs for ever.
-            if c.allocation.workload.priority < workload.priority
-            and not names.isdisjoint(c.gpus_by_node)
-        ]
+        self._facts = facts
+        self._candidates = candidates
+        self._policy = policy
+        self._now_s = now_s
+        self._search = Victims(
+            candidates, facts.holdings, facts.soon.room, facts.soon.entitlements, now_s
+        )
+        self._from_the_back: list[tuple[Key, Holding]] | None = None
 
-    def victims(self) -> tuple[Candidate, ...]:
-        """Whose GPUs are taken? Nobody's, if that would not make enough room.
+    def touch(self, nodes: Iterable[str]) -> None:
+        """What these nodes have is different now."""
+        self._search.touch(nodes)
 
-        The set with the least lost work: GPUs × price × time since the last checkpoint, or without
-        the price where one is missing. On one node the choice is exact (a covering knapsack); a
-        gang takes the cheapest nodes. At last nobody is kept whom the others make superfluous.
+    def victims(self, kind: Kind, entry: Entry, allows: Allows | None) -> list[Candidate]:
+        """Whose GPUs should be taken for it? Nobody's, if that would not make enough room."""
+        if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
+            return self._later_in_order(kind, entry, allows)
+        account = self._facts.soon.entitlements
+        allowance = account.allowance(kind.team, kind.shape)
+        permit = self._permit(kind, allowance)
+        groups = self._facts.soon.room.groups(kind.shape)
+        found = self._search.least_loss(
+            kind.shape, groups, permit, self._is_open(allowance, permit, allows)
+        )
+        return [] if found is None else self._with_quota(kind, permit, found)
+
+    def possible_from_s(self, kind: Kind, allows: Allows | None) -> float | None:
+        """When will minimum run times allow enough room to be made? None: never, or now."""
+        if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
+            return None
+        allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
+        permit = self._permit(kind, allowance)
+        moment_s = self._search.possible_from_s(
+            kind.shape,
+            self._facts.soon.room.groups(kind.shape),
+            permit,
+            self._is_open(allowance, permit, allows),
+        )
+        return moment_s if moment_s is not None and moment_s > self._now_s else None
+
+    def protected(self, kind: Kind) -> list[str]:
+        """Whom could it take GPUs from, but for their minimum run times? Their names."""
+        allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
+        permit = self._permit(kind, allowance)
+        nodes = set(self._facts.soon.room.eligible(kind.shape))
+        return sorted(
+            h.workload.name
+            for h in self._candidates.holdings
+            if protected_until_s(h) > self._now_s
+            and not nodes.isdisjoint(s.node for s in h.allocation.placement.shares)
+            and self._search.may_take(permit, h)
+        )
+
+    def take(self, victim: Candidate) -> None:
+        """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
+        self._candidates.remove(victim.workload_id)
+        self._facts.soon.give(victim.holding)
+        self._search.touch(s.node for s in victim.holding.allocation.placement.shares)
+
+    def _permit(self, kind: Kind, allowance: Allowance) -> Permit:
+        account = self._facts.soon.entitlements
+        if not account.has_quotas:
+            return Permit(priority=kind.priority, any_team=True)
+        reclaims = account.buckets(allowance.reclaimable)
+        return Permit(
+            priority=kind.priority,
+            team=kind.team,
+            reclaims=reclaims,
+            scope=account.scope(kind.team) if reclaims else (),
+        )
+
+    def _is_open(
+        self, allowance: Allowance, permit: Permit, allows: Allows | None
+    ) -> Callable[[str], bool]:
+        account, room = self._facts.soon.entitlements, self._facts.soon.room
+        possible = (
+            None
+            if permit.any_team
+            # Its own team's victims may free quota of any kind.
+            else allowance.open | allowance.reclaimable | account.held_by(permit.team)
+        )
+
+        def is_open(node: str) -> bool:
+            flavor = room[node].node.flavor
+            return (possible is None or flavor in possible) and (allows is None or allows(node))
+
+        return is_open
+
+    def _with_quota(self, kind: Kind, permit: Permit, victims: list[Candidate]) -> list[Candidate]:
+        """The victims, and those that it takes for the quota to suffice. None, if none do.
+
+        Every victim from another team must be one that its team has borrowed for, counted after
+        those before it have gone.
         """
-        ripe = [c for c in self._candidates if c.protected_until <= self._now]
-        chosen = self._least_loss(ripe)
-        return self._without_needless([c for c in ripe if c.workload_id in chosen])
+        account, shape = self._facts.soon.entitlements, kind.shape
+        if not account.has_quotas:
+            return victims
+        chosen = sorted(victims, key=lambda c: c.loss)
+        if self._is_enough(kind, chosen):
+            return self._fair(permit, chosen)
+        ids = {c.workload_id for c in chosen}
+        others = sorted(
+            (
+                c
+                for c in self._candidates.values()
+                if c.workload_id not in ids
+                and c.protected_until_s <= self._now_s
+                and c.holding.flavor in account.wanted(shape)
+                and self._search.may_take(permit, c.holding)
+            ),
+            key=lambda c: c.loss,
+        )
+        needed = list(chosen)
+        for candidate in others:
+            needed.append(candidate)
+            if self._is_enough(kind, needed):
+                break
+        else:
+            return []
+        for candidate in reversed(needed[len(chosen) : -1]):
+            fewer = [c for c in needed if c is not candidate]
+            if self._is_enough(kind, fewer):
+                needed = fewer
+        return self._fair(permit, needed)
 
-    def possible_from(self) -> datetime | None:
-        """When will minimum run times allow enough room to be made? None: never."""
-        for moment in sorted({c.protected_until for c in self._candidates}):
-            if self._makes_room([c for c in self._candidates if c.protected_until <= moment]):
-                return moment
-        return None
+    def _is_enough(self, kind: Kind, victims: list[Candidate]) -> bool:
+        account = self._facts.soon.entitlements
+        with account.without(c.holding for c in victims):
+            return bool(account.allowance(kind.team, kind.shape).open)
 
-    def protected_names(self) -> list[str]:
-        """Who is still inside its minimum run time?"""
-        return [
-            c.allocation.workload.name for c in self._candidates if c.protected_until > self._now
-        ]
+    def _fair(self, permit: Permit, victims: list[Candidate]) -> list[Candidate]:
+        """The victims, if each may be taken after the others have gone; else nobody."""
+        account = self._facts.soon.entitlements
+        gone: list[Holding] = []
+        for victim in victims:
+            with account.without(gone):
+                if not self._search.may_take(permit, victim.holding):
+                    return []
+            gone.append(victim.holding)
+        return victims
 
-    def _least_loss(self, ripe: Sequence[Candidate]) -> frozenset[str]:
-        offers = self._offers(ripe)
-        available = self._room.free_and_coming()
-        choices = []
-        for group in node_groups(self._workload, self._nodes):
-            covers = []
-            for node in group.nodes:
-                missing = self._workload.gpu_count - len(available[node.name])
-                cover = _cheapest_cover(missing, offers[node.name])
-                if cover is not None:
-                    covers.append((cover, node.name))
-            if len(covers) >= self._workload.nodes:
-                taken = sorted(covers)[: self._workload.nodes]
-                total = reduce(_Loss.plus, (cover for cover, _ in taken))
-                choices.append((total, group.preference, [name for _, name in taken]))
-        return frozenset(min(choices)[0].ids) if choices else frozenset()
+    # By the order itself: time-slicing policies such as least attained service.
 
-    def _offers(self, ripe: Sequence[Candidate]) -> dict[str, list[tuple[int, _Loss]]]:
-        """How many GPUs could come from whom, and at what loss, on each node?"""
-        in_money = all(c.money_loss is not None for c in ripe)
-        offers: dict[str, list[tuple[int, _Loss]]] = {node.name: [] for node in self._nodes}
-        for candidate in ripe:
-            loss = candidate.money_loss if in_money else None
-            for name, gpus in candidate.gpus_by_node.items():
-                if name in offers:
-                    offers[name].append((gpus, loss or candidate.gpu_s_loss))
-        return offers
-
-    def _without_needless(self, victims: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        # A gang on several nodes may make room that others were chosen to make. Whoever loses the
-        # most is spared first. One pass is enough: with fewer victims there is never more room.
-        kept = list(victims)
-        for victim in sorted(victims, key=lambda v: (-v.gpu_s_loss.lost, v.workload_id)):
-            others = [v for v in kept if v is not victim]
-            if self._makes_room(others):
-                kept = others
-        return tuple(kept)
-
-    def _makes_room(self, victims: Sequence[Candidate]) -> bool:
-        gpus = self._room.free_coming_and_held_by(victim.allocation for victim in victims)
-        return isinstance(place(self._workload, self._nodes, gpus), Placement)
-
-
-def _candidate(allocation: Allocation, room: Room, policy: Policy, now: datetime) -> Candidate:
-    placement, workload = allocation.placement, allocation.workload
-    gpu_s_loss = _Loss(
-        lost=len(placement.gpu_ids) * _unsaved_s(allocation, now),
-        victims=1,
-        priority_points=workload.priority,
-        run_time_us=(now - allocation.admitted_at) // _MICROSECOND,
-        ids=(workload.workload_id,),
-    )
-    price = policy.price_micro_usd_per_gpu_hour(placement.gpu_type or "", placement.capacity_type)
-    return Candidate(
-        allocation=allocation,
-        gpus_by_node={name: len(gpus) for name, gpus in room.held_by(allocation).items()},
-        protected_until=allocation.admitted_at + timedelta(seconds=workload.min_runtime_s),
-        gpu_s_loss=gpu_s_loss,
-        money_loss=None if price is None else gpu_s_loss._replace(lost=gpu_s_loss.lost * price),
-    )
-
-
-def _unsaved_s(allocation: Allocation, now: datetime) -> int:
-    saved_at = max(allocation.checkpointed_at or allocation.admitted_at, allocation.admitted_at)
-    # Another machine's clock may be ahead of ours; nobody has lost negative work.
-    return max(0, (now - saved_at) // timedelta(seconds=1))
-
-
-def _cheapest_cover(missing: int, offers: Sequence[tuple[int, _Loss]]) -> _Loss | None:
-    """Which offers give at least `missing` GPUs with the least loss? None: all are too few.
-
-    Dynamic programming over the GPUs covered so far; more than needed counts as needed.
-    """
-    if missing <= 0:
-        return _Loss()
-    best: list[_Loss | None] = [_Loss(), *[None] * missing]
-    for gpus, loss in offers:
-        # Downwards, so that no offer is taken twice.
-        for covered in range(missing, -1, -1):
-            before = best[covered]
-            if before is None:
+    def _later_in_order(self, kind: Kind, entry: Entry, allows: Allows | None) -> list[Candidate]:
+        shape, order = kind.shape, self._facts.order
+        own = order.policy_part(entry.key)
+        chosen: list[Candidate] = []
+        freed = _Freed(self._facts, shape, allows)
+        for key, holding in self._last_first():
+            if key <= own:
+                return []
+            if not self._may_follow(kind, holding):
                 continue
-            reached = min(missing, covered + gpus)
-            after = before.plus(loss)
-            current = best[reached]
-            if current is None or after < current:
-                best[reached] = after
-    return best[missing]
+            if freed.add(holding):
+                chosen.append(self._candidates[holding.workload_id])
+                if freed.fits():
+                    break
+        else:
+            return []
+        # Whoever stands furthest ahead among the victims is spared first.
+        kept = list(chosen)
+        for candidate in reversed(chosen[:-1]):
+            freed.remove(candidate.holding)
+            if freed.fits():
+                kept.remove(candidate)
+            else:
+                freed.add(candidate.holding)
+        return sorted(kept, key=lambda c: c.workload_id)
+
+    def _may_follow(self, kind: Kind, holding: Holding) -> bool:
+        if holding.workload_id not in self._candidates:
+            return False
+        if protected_until_s(holding) > self._now_s:
+            return False
+        if not self._facts.soon.entitlements.has_quotas:
+            return True
+        return holding.workload.team == kind.team
+
+    def _last_first(self) -> list[tuple[Key, Holding]]:
+        if self._from_the_back is None:
+            order, now_s = self._facts.order, self._now_s
+            keyed = []
+            for holding in self._candidates.holdings:
+                held_s = now_s - holding.admitted_s
+                key = order.running_key(
+                    holding.workload,
+                    holding.submitted_s,
+                    held_s * holding.gpu_milli / WHOLE_GPU_MILLI,
+                    held_s,
+                )
+                keyed.append((key, holding))
+            keyed.sort(key=lambda k: k[0], reverse=True)
+            self._from_the_back = [(order.policy_part(key), h) for key, h in keyed]
+        return self._from_the_back
+
+
+class _Freed:
+    """The nodes as they would be without some holders, and whether a shape fits there."""
+
+    def __init__(self, facts: Facts, shape: Shape, allows: Allows | None) -> None:
+        self._shape = shape
+        self._soon = facts.soon.room
+        self._group_of = {
+            node: number
+            for number, group in enumerate(self._soon.groups(shape))
+            for node in group.nodes
+            if allows is None or allows(node)
+        }
+        self._rooms: dict[str, NodeRoom] = {}
+        self._fitting: dict[int, set[str]] = {}
+        for node in self._group_of:
+            self._judge(node, self._soon[node])
+
+    def fits(self) -> bool:
+        """Does the shape fit?"""
+        return any(len(nodes) >= self._shape.nodes for nodes in self._fitting.values())
+
+    def add(self, holding: Holding) -> bool:
+        """Without this holder, too. False: it holds nothing that could help."""
+        nodes = [s.node for s in holding.allocation.placement.shares if s.node in self._group_of]
+        for node in nodes:
+            if node not in self._rooms:
+                self._rooms[node] = self._soon[node].copy()
+            give_back(self._rooms[node], holding)
+            self._judge(node, self._rooms[node])
+        return bool(nodes)
+
+    def remove(self, holding: Holding) -> None:
+        """With this holder after all."""
+        for share in holding.allocation.placement.shares:
+            if share.node in self._rooms:
+                self._rooms[share.node].take(holding.shape, share)
+                self._judge(share.node, self._rooms[share.node])
+
+    def _judge(self, node: str, room: NodeRoom) -> None:
+        fitting = self._fitting.setdefault(self._group_of[node], set())
+        (fitting.add if room.fits(self._shape) else fitting.discard)(node)

@@ -8,7 +8,7 @@ import pytest
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.plan import Admit, Preempt, Reason
-from gpu_core.decisions.scheduling.cycle import plan_cycle
+from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.decisions.workload import Hold
 from tests.strategies import (
     CRITICAL,
@@ -451,7 +451,11 @@ class TestExplanations:
         assert told(result, "w5").summary == (
             "Waiting for 1 GPU of any type behind 'w0', 'w1', 'w2' and 2 others."
         )
-        assert told(result, "w5").numbers == {"wanted_gpus": 1, "ahead": 5}
+        assert told(result, "w5").numbers == {
+            "wanted_gpus": 1,
+            "ahead": 5,
+            "ahead_by": "id",
+        }
 
     def test_what_is_wanted_is_spelt_out(self):
         """Nodes, memory and capacity stand in the sentence."""
@@ -475,11 +479,11 @@ class TestExplanations:
             pytest.param([5000, 4000, 9000], 1400, id="when the second of three ends"),
             pytest.param([5000, None, 4000], 1400, id="one unknown end is not needed"),
             pytest.param([5000, None, None], None, id="an unknown end is needed"),
-            pytest.param([5000, 3600, 3000], None, id="two are over their time already"),
+            pytest.param([5000, 3600, 3000], 3600, id="two over their time: as long again"),
         ],
     )
     def test_the_expected_start_is_known_where_ends_are(self, durations_s, want_start_s):
-        """From what the owners of running workloads said; never a guess."""
+        """From what the owners of running workloads said, and a guess where that has passed."""
         running = [
             low(f"r{i}", {"n1": str(i)}, priority=MEDIUM, expected_duration_s=s)
             for i, s in enumerate(durations_s)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gpu_core.decisions.cluster import Allocation
 from gpu_core.decisions.plan import Admit, Preempt
-from gpu_core.decisions.scheduling.cycle import plan_cycle
+from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
 from tests.gpu_core.decisions.scheduling.test_properties import check_plan
 from tests.strategies import NOW, make_policy, make_snapshot

@@ -8,11 +8,10 @@ from datetime import timedelta
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Placement
-from gpu_core.decisions.placement import eligible_nodes, fits_ever, place
+from gpu_core.decisions.placement.feasibility import never_fits
+from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Admit, Preempt, Reason
-from gpu_core.decisions.scheduling.cycle import plan_cycle
-from gpu_core.decisions.scheduling.room import Room
+from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
 from tests.strategies import (
     LOW,
@@ -63,7 +62,7 @@ def check_plan(snapshot, plan, now):
         assert len({s.node for s in placement.shares}) == len(placement.shares)
         for share in placement.shares:
             assert len(share.gpu_ids) == workload.gpu_count
-            assert nodes[share.node] in eligible_nodes(workload, snapshot.nodes)
+            assert share.node in Room(snapshot.nodes).eligible(workload.shape)
             assert not nodes[share.node].unhealthy_gpu_ids.intersection(share.gpu_ids)
             taken += [(share.node, gpu_id) for gpu_id in share.gpu_ids]
     assert max(Counter(taken).values(), default=1) == 1, "a GPU is given out twice"
@@ -108,6 +107,14 @@ def test_the_order_of_the_input_does_not_matter(snapshot, seed):
     assert plan_cycle(shuffled(snapshot, seed), POLICY, NOW) == plan_cycle(snapshot, POLICY, NOW)
 
 
+def room_of(snapshot, allocations):
+    """What these leave of the snapshot's nodes."""
+    room = Room(snapshot.nodes)
+    for allocation in allocations:
+        room.take(allocation.workload.shape, allocation.placement)
+    return room
+
+
 @given(strategies.contests() | strategies.snapshots())
 def test_no_victim_can_be_spared(snapshot):
     """Without any one of its victims the preemptor would not fit on what is free and coming."""
@@ -127,8 +134,8 @@ def test_no_victim_can_be_spared(snapshot):
                     for a in snapshot.allocations
                 ),
             )
-            room = Room(leaving.nodes, leaving.allocations).free_and_coming()
-            assert not isinstance(place(workloads[workload_id], leaving.nodes, room), Placement)
+            staying = [a for a in leaving.allocations if not a.is_draining]
+            assert room_of(leaving, staying).find(workloads[workload_id].shape) is None
 
 
 @given(strategies.snapshots(), strategies.workloads("x"))
@@ -143,8 +150,8 @@ def test_nobody_of_the_same_shape_is_overtaken(snapshot, shape):
 
 @given(strategies.snapshots())
 def test_who_waits_with_nothing_on_its_way_keeps_its_hardware(snapshot):
-    """Nobody behind a blocked workload gets GPUs on a node that it could use."""
-    plan = plan_cycle(snapshot, POLICY, NOW)
+    """In a strict line nobody behind a blocked workload gets GPUs on a node that it could use."""
+    plan = plan_cycle(snapshot, make_policy(backfill={"mode": "none"}), NOW)
     workloads = {w.workload_id: w for w in snapshot.pending}
     placed = {c.workload_id: c.placement for c in admits(plan)}
     blocked = (Reason.WAITING_FOR_GPUS, Reason.MIN_RUNTIME_PROTECTS, Reason.BEHIND_OTHERS)
@@ -152,7 +159,7 @@ def test_who_waits_with_nothing_on_its_way_keeps_its_hardware(snapshot):
     for explanation in plan.explanations:
         if explanation.reason in blocked:
             workload = workloads[explanation.workload_id]
-            kept |= {node.name for node in eligible_nodes(workload, snapshot.nodes)}
+            kept.update(Room(snapshot.nodes).eligible(workload.shape))
         elif explanation.workload_id in placed:
             shares = placed[explanation.workload_id].shares
             assert kept.isdisjoint(share.node for share in shares)
@@ -169,8 +176,7 @@ def test_the_head_of_the_line_waits_only_if_it_does_not_fit(snapshot):
         commands = tuple(c for c in admits(plan) if c.workload_id in ahead)
         after = apply(snapshot, replace(plan, commands=commands), NOW)
         [head] = [w for w in snapshot.pending if w.workload_id == explanation.workload_id]
-        free = Room(after.nodes, after.allocations).free
-        assert not isinstance(place(head, after.nodes, free), Placement)
+        assert room_of(after, after.allocations).find(head.shape) is None
 
 
 @given(strategies.contests() | strategies.snapshots())
@@ -193,6 +199,7 @@ def test_planning_reaches_a_rest(snapshot):
         assert explanation.reason in (
             Reason.WAITING_FOR_GPUS,
             Reason.BEHIND_OTHERS,
+            Reason.RESERVED_AHEAD,
             Reason.EXCEEDS_CLUSTER,
         )
 
@@ -206,7 +213,9 @@ def test_what_exceeds_the_cluster_exceeds_it_when_empty_too(snapshot):
     for workload in snapshot.pending:
         alone = plan_cycle(make_snapshot(healthy, (), (workload,)), POLICY, NOW)
         is_in_vain = reasons[workload.workload_id] is Reason.EXCEEDS_CLUSTER
-        assert is_in_vain == (not alone.commands) == (fits_ever(workload, healthy) is not None)
+        assert (
+            is_in_vain == (not alone.commands) == (never_fits(workload.shape, healthy) is not None)
+        )
 
 
 @given(strategies.contests(nodes_wanted=1))
@@ -258,9 +267,7 @@ def sets_that_make_room(snapshot, wanted):
                 for a in snapshot.allocations
                 if a.workload.workload_id not in ids and not a.is_draining
             )
-            if isinstance(
-                place(wanted, snapshot.nodes, Room(snapshot.nodes, rest).free), Placement
-            ):
+            if room_of(snapshot, rest).find(wanted.shape) is not None:
                 yield ids
 
 

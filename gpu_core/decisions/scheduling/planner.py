@@ -1,0 +1,205 @@
+"""Plans: from what is so to what should happen, once or cycle after cycle."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from gpu_core.decisions.budget import Budgets
+from gpu_core.decisions.cluster import Allocation, Flavor, Node, Snapshot, Usage
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.fair_share import Shares
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.plan import Plan
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.quota.tree import QuotaTree
+from gpu_core.decisions.scheduling.account import explanations
+from gpu_core.decisions.scheduling.closing import node_closures
+from gpu_core.decisions.scheduling.cycle import Cycle
+from gpu_core.decisions.scheduling.entitlements import Entitlements
+from gpu_core.decisions.scheduling.facts import Facts, View
+from gpu_core.decisions.scheduling.holdings import Holdings
+from gpu_core.decisions.scheduling.line import Line
+from gpu_core.decisions.scheduling.ordering import Order, epoch_s
+from gpu_core.decisions.units import SECONDS_PER_HOUR, require_aware
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
+
+
+def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
+    """What should happen now, and why does everybody else wait?
+
+    The rule is in `DESIGN.md` beside this file. The plan is the same for any order of the
+    snapshot's tuples.
+
+    Args:
+        snapshot: All nodes, all who hold GPUs, all who wait.
+        policy: The rules and prices.
+        now: The moment to plan for, aware.
+
+    Raises:
+        InvalidInput: The snapshot contradicts itself (an id twice, a GPU held twice), or `now`
+            has no time zone.
+    """
+    _refuse_contradictions(snapshot)
+    planner = Planner(policy, snapshot.nodes)
+    for allocation in snapshot.allocations:
+        planner.allocate(allocation)
+    for workload in snapshot.pending:
+        planner.submit(workload)
+    return planner.plan(now, usage=snapshot.usage, preemptors=snapshot.preemptors)
+
+
+class Planner:
+    """Plans cycle after cycle for one cluster, told only what changed in between.
+
+    Its plan is always the one that `plan_cycle` makes of the same facts.
+
+    Args:
+        policy: The rules.
+        nodes: The cluster.
+    """
+
+    def __init__(self, policy: Policy, nodes: Sequence[Node]) -> None:
+        self._policy = policy
+        self._order = Order(policy.ordering)
+        self._line = Line(self._order)
+        self._facts = self._new_facts(nodes)
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """The cluster is now this: nodes came, went, or changed."""
+        held = [holding.allocation for holding in self._facts.holdings]
+        self._facts = self._new_facts(nodes)
+        for allocation in held:
+            self._facts.add(allocation)
+
+    def submit(self, workload: Workload) -> None:
+        """A workload waits, or one that waits has changed."""
+        self._line.join(workload)
+
+    def withdraw(self, workload_id: str) -> None:
+        """A workload waits no longer."""
+        self._line.leave(workload_id)
+
+    def allocate(self, allocation: Allocation) -> None:
+        """A workload holds GPUs, or one that holds some has changed: saved, is draining."""
+        self._facts.add(allocation)
+
+    def release(self, workload_id: str) -> None:
+        """A workload's GPUs are free again."""
+        self._facts.remove(workload_id)
+
+    def plan(
+        self,
+        now: datetime,
+        *,
+        usage: Usage | None = None,
+        preemptors: frozenset[str] = frozenset(),
+        explain: bool = True,
+    ) -> Plan:
+        """What should happen now? Nothing is applied: tell it what you did.
+
+        Args:
+            now: The moment to plan for, aware.
+            usage: What was used before now; as `Snapshot.usage`.
+            preemptors: As `Snapshot.preemptors`.
+            explain: Without, the plan has commands only, and costs less than the line is long.
+        """
+        now_s = epoch_s(require_aware(now, "now"))
+        shares = None
+        if self._order.fair_share_at is not None:
+            shares = self._shares(usage or Usage())
+        cycle = Cycle(
+            self._facts,
+            self._policy,
+            shares=shares,
+            budgets=self._budgets(usage or Usage(), now_s),
+            closures=node_closures(self._policy.calendar, self._nodes, now),
+            preemptors=preemptors,
+            now_s=now_s,
+            tell=explain,
+        )
+        outcome = cycle.run()
+        return Plan(
+            commands=tuple(outcome.commands),
+            explanations=explanations(self._facts, outcome) if explain else (),
+        )
+
+    def _shares(self, usage: Usage) -> Shares:
+        policy, worth_per_gpu_s = self._policy, 1.0
+        if policy.fair_share.measure == "dollars":
+            flavors = [h.flavor for h in self._facts.holdings if h.flavor is not None]
+            prices = [policy.price_micro_usd_per_gpu_hour(*flavor) for flavor in flavors]
+            known = [price for price in prices if price is not None]
+            worth_per_gpu_s = sum(known) / len(known) / SECONDS_PER_HOUR if known else 1.0
+        return Shares(policy.fair_share, usage, self._facts.gpus_by_group, worth_per_gpu_s)
+
+    def _budgets(self, usage: Usage, now_s: float) -> Budgets | None:
+        policy = self._policy
+        if not policy.budgets:
+            return None
+        budgets = Budgets(policy.budgets, usage)
+        for holding in self._facts.holdings:
+            if holding.flavor is not None:
+                end_s = holding.expected_end_s(now_s)
+                budgets.commit(
+                    holding.workload,
+                    holding.gpu_milli / WHOLE_GPU_MILLI,
+                    policy.price_micro_usd_per_gpu_hour(*holding.flavor),
+                    None if end_s is None else end_s - now_s,
+                )
+        return budgets
+
+    def _new_facts(self, nodes: Sequence[Node]) -> Facts:
+        policy = self._policy
+        self._nodes = tuple(nodes)
+        capacity = _capacity_milli(nodes)
+        tree = None if policy.quotas is None else QuotaTree(policy.quotas, capacity)
+
+        def view() -> View:
+            return View(
+                room=Room(nodes, policy.placement.strategy),
+                entitlements=Entitlements(tree, capacity, policy.max_gpus_per_user),
+            )
+
+        return Facts(
+            order=self._order,
+            line=self._line,
+            holdings=Holdings(),
+            now=view(),
+            soon=view(),
+            draining=set(),
+            gpus_by_group={},
+        )
+
+
+def _capacity_milli(nodes: Iterable[Node]) -> dict[Flavor, int]:
+    """How much is there of each kind of GPU?"""
+    capacity: dict[Flavor, int] = {}
+    for node in nodes:
+        milli = len(node.gpu_ids) * WHOLE_GPU_MILLI
+        capacity[node.flavor] = capacity.get(node.flavor, 0) + milli
+    return capacity
+
+
+def _refuse_contradictions(snapshot: Snapshot) -> None:
+    _refuse_twice("nodes", (node.name for node in snapshot.nodes))
+    for node in snapshot.nodes:
+        _refuse_twice(f"nodes.{node.name}.gpu_ids", node.gpu_ids)
+    _refuse_twice("pending", (workload.workload_id for workload in snapshot.pending))
+    _refuse_twice("allocations", (a.workload.workload_id for a in snapshot.allocations))
+    _refuse_twice(
+        "allocations.placement",
+        (
+            (share.node, gpu_id)
+            for allocation in snapshot.allocations
+            if allocation.workload.shape.is_whole
+            for share in allocation.placement.shares
+            for gpu_id in share.gpu_ids
+        ),
+    )
+
+
+def _refuse_twice(field: str, ids: Iterable[object]) -> None:
+    counts = Counter(ids)
+    twice = [item for item, count in counts.items() if count > 1]
+    if twice:
+        raise InvalidInput(f"snapshot.{field}", "names the same thing twice", got=twice[0])

@@ -1,0 +1,282 @@
+"""What is promised from a later moment on, so that whoever starts now leaves it alone.
+
+A reservation counts whole GPUs, CPU and memory of a node, not particular GPUs: which ones it gets
+is decided when it starts. A GPU that is shared counts as free when the last of its holders is
+thought to have ended. For runs on whole GPUs that is exact; runs on parts of GPUs may start earlier
+than reserved, never later.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import NamedTuple
+
+from gpu_core.decisions.scheduling.holdings import Release
+from gpu_core.decisions.workload import Shape
+
+
+class Amount(NamedTuple):
+    """So much of one node, in whole GPUs."""
+
+    gpus: int
+    cpu_milli: float = 0
+    memory_mib: float = 0
+
+    def holds(self, other: "Amount") -> bool:
+        """Is the other no more than this, in each respect?"""
+        return (
+            self.gpus >= other.gpus
+            and self.cpu_milli >= other.cpu_milli
+            and self.memory_mib >= other.memory_mib
+        )
+
+    def changed(self, by: "Amount", sign: int) -> "Amount":
+        """This and so much more, or with a sign of -1 so much less, even less than nothing."""
+        return Amount(
+            self.gpus + sign * by.gpus,
+            self.cpu_milli + sign * by.cpu_milli,
+            self.memory_mib + sign * by.memory_mib,
+        )
+
+
+def amount_of(shape: Shape) -> Amount:
+    """What the shape takes of each of its nodes, in whole GPUs."""
+    return Amount(shape.gpu_count, shape.cpu_milli, shape.memory_mib)
+
+
+class _Stay(NamedTuple):
+    """So much of a node, for so long, for this team."""
+
+    wanted: Amount
+    team: str | None
+    duration_s: float
+
+
+class _Change(NamedTuple):
+    """At this moment so much comes back, or goes. What comes back sorts first."""
+
+    at_s: float
+    is_claim: bool
+    amount: Amount
+
+
+class _Point(NamedTuple):
+    """From this moment on, whoever starts now may have no more than this."""
+
+    from_s: float
+    spare: Amount
+
+
+class _Closed(NamedTuple):
+    """Between these moments nobody may use the node but one team."""
+
+    from_s: float
+    until_s: float
+    team: str | None
+
+
+@dataclass(slots=True)
+class _Plans:
+    """What this cycle has decided about one node."""
+
+    changes: list[_Change] = field(default_factory=list)
+    """Ends of those it starts, and what reservations take and give back."""
+    points: list[_Point] = field(default_factory=list)
+    """One for each reservation, at its beginning."""
+
+
+class Reservations:
+    """The reservations of one cycle.
+
+    Args:
+        free: What of a node is free now, or soon, and promised to nobody.
+        releases: What the node's holders are thought to give back, in order of the moment.
+    """
+
+    def __init__(
+        self, free: Callable[[str], Amount], releases: Callable[[str], Sequence[Release]]
+    ) -> None:
+        self._free = free
+        self._releases = releases
+        self._plans: dict[str, _Plans] = {}
+        self._reserved: set[str] = set()
+        self._closed: dict[str, list[_Closed]] = {}
+
+    def __bool__(self) -> bool:
+        """Is anything reserved or closed?"""
+        return bool(self._reserved or self._closed)
+
+    def close(self, node: str, from_s: float, until_s: float, team: str | None) -> None:
+        """Between these moments the node is there for this team only; None: for nobody."""
+        closed = self._closed.setdefault(node, [])
+        closed.append(_Closed(from_s, until_s, team))
+        closed.sort(key=lambda c: c[:2])
+
+    def is_open(self, node: str, team: str | None, from_s: float, until_s: float) -> bool:
+        """May this team use the node from then until then, as far as the calendar goes?"""
+        return self._closed_during(node, team, from_s, until_s) is None
+
+    def allows(self, node: str, wanted: Amount, until_s: float) -> bool:
+        """Does it take nothing from reservations if somebody uses this much until then?"""
+        if node not in self._reserved:
+            return True
+        return all(
+            until_s <= point.from_s or point.spare.holds(wanted)
+            for point in self._plans[node].points
+        )
+
+    def start(self, node: str, amount: Amount, until_s: float) -> None:
+        """Somebody has this much of the node from now until then; it is not free any more."""
+        plans = self._plans.setdefault(node, _Plans())
+        if until_s < math.inf:
+            plans.changes.append(_Change(until_s, False, amount))
+        plans.points = [
+            _Point(p.from_s, p.spare.changed(amount, -1)) if until_s > p.from_s else p
+            for p in plans.points
+        ]
+
+    def earliest(
+        self,
+        shape: Shape,
+        team: str | None,
+        groups: Iterable[Sequence[str]],
+        now_s: float,
+        duration_s: float,
+    ) -> tuple[float, tuple[str, ...]] | None:
+        """When, and on which nodes, could the shape start at the earliest? None: nobody knows.
+
+        Args:
+            shape: What is to start.
+            team: Whose it is.
+            groups: The nodes of each group that a gang may choose among.
+            now_s: Not before this.
+            duration_s: How long it stays; infinity if nobody knows.
+        """
+        stay = _Stay(amount_of(shape), team, duration_s)
+        found = (self._earliest_in(nodes, shape.nodes, stay, now_s) for nodes in groups)
+        return min((f for f in found if f is not None), default=None)
+
+    def reserve(
+        self, nodes: Iterable[str], amount: Amount, from_s: float, duration_s: float
+    ) -> None:
+        """Keep this much of each of these nodes from then on."""
+        for node in nodes:
+            plans = self._plans.setdefault(node, _Plans())
+            plans.changes.append(_Change(from_s, True, amount))
+            if duration_s < math.inf:
+                plans.changes.append(_Change(from_s + duration_s, False, amount))
+            plans.points = self._points(node)
+            self._reserved.add(node)
+
+    def _earliest_in(
+        self, nodes: Sequence[str], count: int, stay: _Stay, now_s: float
+    ) -> tuple[float, tuple[str, ...]] | None:
+        moment_s = now_s
+        # Each round moves on to when enough nodes are ready one by one. By then a reservation may
+        # have taken one of them away again, hence the rounds; each passes a change.
+        while True:
+            ready = sorted(
+                (start_s, node)
+                for node in nodes
+                if (start_s := self._open_s(node, stay, moment_s)) is not None
+            )
+            if len(ready) < count:
+                return None
+            latest_s = ready[count - 1][0]
+            if latest_s == moment_s or count == 1:
+                return latest_s, tuple(node for _, node in ready[:count])
+            moment_s = latest_s
+
+    def _open_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
+        """From when on, not before `from_s`, is the node ready, and open all the while?"""
+        while True:
+            start_s = self._ready_s(node, stay, from_s)
+            if start_s is None:
+                return None
+            closed = self._closed_during(node, stay.team, start_s, start_s + stay.duration_s)
+            if closed is None:
+                return start_s
+            from_s = closed.until_s
+
+    def _closed_during(
+        self, node: str, team: str | None, from_s: float, until_s: float
+    ) -> _Closed | None:
+        for closed in self._closed.get(node, ()):
+            is_ours = closed.team is not None and closed.team == team
+            if not is_ours and closed.from_s < until_s and from_s < closed.until_s:
+                return closed
+        return None
+
+    def _ready_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
+        """From when on, not before `from_s`, does the node have this much for so long?"""
+        if node in self._reserved:
+            return self._ready_between_reservations_s(node, stay, from_s)
+        wanted, free = stay.wanted, self._free(node)
+        if free.holds(wanted):
+            return from_s
+        # Without a reservation there is only more and more: the first moment is the one.
+        gpus, cpu_milli, memory_mib = free
+        for release in self._coming_back(node):
+            gpus += release.gpus
+            cpu_milli += release.cpu_milli
+            memory_mib += release.memory_mib
+            if (
+                gpus >= wanted.gpus
+                and cpu_milli >= wanted.cpu_milli
+                and memory_mib >= wanted.memory_mib
+            ):
+                return max(from_s, release.at_s)
+        return None
+
+    def _ready_between_reservations_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
+        wanted, free = stay.wanted, self._free(node)
+        start_s: float | None = None
+        is_past = True
+        for at_s, is_claim, amount in self._timeline(node):
+            if is_past and at_s > from_s:
+                is_past = False
+                start_s = from_s if free.holds(wanted) else None
+            if start_s is not None and at_s >= start_s + stay.duration_s:
+                return start_s
+            free = free.changed(amount, -1 if is_claim else 1)
+            if is_past:
+                continue
+            if not free.holds(wanted):
+                start_s = None
+            elif start_s is None:
+                start_s = at_s
+        if is_past and free.holds(wanted):
+            return from_s
+        return start_s
+
+    def _points(self, node: str) -> list[_Point]:
+        """How much is left at each moment at which a reservation begins?"""
+        gpus, cpu_milli, memory_mib = self._free(node)
+        releases, passed = self._releases(node), 0
+        points = []
+        for at_s, is_claim, amount in sorted(self._plans[node].changes):
+            while passed < len(releases) and releases[passed].at_s <= at_s:
+                _, _, more_gpus, more_cpu_milli, more_memory_mib = releases[passed]
+                gpus += more_gpus
+                cpu_milli += more_cpu_milli
+                memory_mib += more_memory_mib
+                passed += 1
+            free = Amount(gpus, cpu_milli, memory_mib).changed(amount, -1 if is_claim else 1)
+            gpus, cpu_milli, memory_mib = free
+            if is_claim:
+                points.append(_Point(at_s, free))
+        return points
+
+    def _coming_back(self, node: str) -> Iterable[Release]:
+        plans = self._plans.get(node)
+        if plans is None or not plans.changes:
+            return self._releases(node)
+        started = sorted(
+            Release(at_s, "", *amount) for at_s, is_claim, amount in plans.changes if not is_claim
+        )
+        return merge(self._releases(node), started)
+
+    def _timeline(self, node: str) -> list[_Change]:
+        coming = [_Change(r.at_s, False, Amount(*r[2:])) for r in self._releases(node)]
+        return sorted(coming + self._plans[node].changes)

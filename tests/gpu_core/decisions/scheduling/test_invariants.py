@@ -1,0 +1,280 @@
+"""What holds for every plan, under every policy."""
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, RunTime, RunTimeSource
+from tests.gpu_core.decisions.scheduling.scenarios import (
+    Scenario,
+    a_workload,
+    applied,
+    drained,
+    scenario,
+)
+from tests.strategies import NOW, shuffled
+
+SEEDS = st.integers(0, 2**32 - 1)
+# A pool is made in a fraction of a millisecond; `make bench` asks for ten times as many.
+many = settings(max_examples=int(os.environ.get("PREFECT_GPU_EXAMPLES", "1000")))
+WAITING = frozenset(Reason) - {Reason.STARTING}
+
+
+def planned(pool: Scenario, now=NOW):
+    return plan_cycle(pool.snapshot, pool.policy, now)
+
+
+def admits(plan):
+    return [c for c in plan.commands if isinstance(c, Admit)]
+
+
+def preempts(plan):
+    return [c for c in plan.commands if isinstance(c, Preempt)]
+
+
+@many
+@given(SEEDS)
+def test_gpus_are_given_out_once_and_gangs_whole(seed):
+    """No GPU twice, none that is unhealthy, all nodes of a gang and none twice."""
+    pool = scenario(seed)
+    plan = planned(pool)
+    workloads = {w.workload_id: w for w in pool.snapshot.pending}
+    usable = {
+        (n.name, gpu)
+        for n in pool.snapshot.nodes
+        for gpu in n.gpu_ids
+        if gpu not in n.unhealthy_gpu_ids
+    }
+    held = [
+        (s.node, gpu)
+        for a in pool.snapshot.allocations
+        for s in a.placement.shares
+        for gpu in s.gpu_ids
+    ]
+    for command in admits(plan):
+        workload, shares = workloads[command.workload_id], command.placement.shares
+        assert len(shares) == (workload.nodes if workload.gpu_count else 0)
+        assert len({s.node for s in shares}) == len(shares)
+        assert all(len(s.gpu_ids) == workload.gpu_count for s in shares)
+        given_out = [(s.node, gpu) for s in shares for gpu in s.gpu_ids]
+        assert usable.issuperset(given_out)
+        held += given_out
+    assert max(Counter(held).values(), default=1) == 1
+
+
+@many
+@given(SEEDS)
+def test_everybody_hears_exactly_one_reason(seed):
+    """One explanation for each pending workload, true to the commands; positions count on."""
+    pool = scenario(seed)
+    plan = planned(pool)
+    told = [e.workload_id for e in plan.explanations]
+    assert sorted(told) == sorted(w.workload_id for w in pool.snapshot.pending)
+    starting = {e.workload_id for e in plan.explanations if e.reason is Reason.STARTING}
+    assert starting == {c.workload_id for c in admits(plan)}
+    held = {w.workload_id for w in pool.snapshot.pending if w.hold is not None}
+    assert held == {e.workload_id for e in plan.explanations if e.reason is Reason.HELD}
+    positions = [e.position for e in plan.explanations if e.position]
+    assert positions == list(range(1, len(positions) + 1))
+    assert all(e.summary.endswith(".") and e.resolution.endswith(".") for e in plan.explanations)
+
+
+@many
+@given(SEEDS)
+def test_the_order_of_the_input_does_not_matter(seed):
+    """The same plan for the same facts."""
+    pool = scenario(seed)
+    other = replace(
+        shuffled(pool.snapshot, seed), usage=pool.snapshot.usage, preemptors=frozenset()
+    )
+    assert plan_cycle(other, pool.policy, NOW) == planned(pool)
+
+
+@many
+@given(SEEDS)
+def test_a_planner_that_remembers_plans_as_one_that_does_not(seed):
+    """After any changes the warm plan is the cold one, and planning leaves no trace."""
+    pool = scenario(seed)
+    rng = random.Random(seed)
+    planner = Planner(pool.policy, pool.snapshot.nodes)
+    for allocation in pool.snapshot.allocations:
+        planner.allocate(allocation)
+    for workload in pool.snapshot.pending:
+        planner.submit(workload)
+    now = NOW
+    for step in range(3):
+        plan = planner.plan(now, usage=pool.snapshot.usage, preemptors=pool.snapshot.preemptors)
+        assert plan == planned(pool, now)
+        now += timedelta(seconds=rng.choice([1, 60, 2_000]))
+        after = drained(applied(pool, plan, now))
+        if rng.random() < 0.5:
+            newcomer = a_workload(rng, f"new{step}")
+            pending = (*after.snapshot.pending, newcomer)
+            after = replace(after, snapshot=replace(after.snapshot, pending=pending))
+        tell_changes(planner, pool, after)
+        pool = after
+
+
+def tell_changes(planner, before, after):
+    was = {a.workload.workload_id: a for a in before.snapshot.allocations}
+    now = {a.workload.workload_id: a for a in after.snapshot.allocations}
+    for workload_id in was.keys() - now.keys():
+        planner.release(workload_id)
+    for workload_id, allocation in now.items():
+        if was.get(workload_id) != allocation:
+            planner.allocate(allocation)
+    waited = {w.workload_id: w for w in before.snapshot.pending}
+    waits = {w.workload_id: w for w in after.snapshot.pending}
+    for workload_id in waited.keys() - waits.keys():
+        planner.withdraw(workload_id)
+    for workload_id, workload in waits.items():
+        if waited.get(workload_id) != workload:
+            planner.submit(workload)
+
+
+@many
+@given(SEEDS)
+def test_quota_is_never_exceeded_by_an_admission(seed):
+    """Whoever starts has room left in its team's quota, counted after all before it."""
+    pool = scenario(seed)
+    if pool.policy.quotas is None:
+        return
+    capacity = {}
+    for node in pool.snapshot.nodes:
+        milli = len(node.gpu_ids) * WHOLE_GPU_MILLI
+        capacity[node.flavor] = capacity.get(node.flavor, 0) + milli
+    tree = QuotaTree(pool.policy.quotas, capacity)
+    usage = QuotaUsage(tree)
+    for allocation in pool.snapshot.allocations:
+        milli = len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI
+        bucket = tree.bucket(allocation.placement.flavor)
+        usage.take(allocation.workload.team, bucket, milli)
+    workloads = {w.workload_id: w for w in pool.snapshot.pending}
+    for command in admits(planned(pool)):
+        workload = workloads[command.workload_id]
+        if workload.gpu_count:
+            bucket = tree.bucket(command.placement.flavor)
+            milli = workload.shape.total_gpu_milli
+            assert usage.available(workload.team, bucket) >= milli
+            usage.take(workload.team, bucket, milli)
+
+
+@many
+@given(SEEDS)
+def test_victims_are_legal(seed):
+    """Preemptible, past their minimum run time, each once; less urgent or borrowing."""
+    pool = scenario(seed)
+    plan = planned(pool)
+    running = {a.workload.workload_id: a for a in pool.snapshot.allocations}
+    pending = {w.workload_id: w for w in pool.snapshot.pending}
+    assert len({c.workload_id for c in preempts(plan)}) == len(preempts(plan))
+    for command in preempts(plan):
+        victim, preemptor = running[command.workload_id], pending[command.for_workload_id]
+        assert victim.workload.is_preemptible
+        assert not victim.is_draining
+        assert victim.admitted_at + timedelta(seconds=victim.workload.min_runtime_s) <= NOW
+        is_own = pool.policy.quotas is None or victim.workload.team == preemptor.team
+        assert victim.workload.priority < preemptor.priority or not is_own
+
+
+@many
+@given(SEEDS)
+def test_planning_comes_to_rest(seed):
+    """Applied again and again, plans soon say nothing more: nobody takes turns with anybody."""
+    pool = scenario(seed)
+    now = NOW + timedelta(hours=3)
+    # Each workload is admitted at most once for each time that it was preempted.
+    rounds = 3 * (len(pool.snapshot.pending) + len(pool.snapshot.allocations)) + 4
+    for _ in range(rounds):
+        plan = planned(pool, now)
+        if not plan.commands and not any(a.is_draining for a in pool.snapshot.allocations):
+            break
+        pool = drained(applied(pool, plan, now))
+        # All minimum run times are over by the next cycle, and no estimate has passed.
+        now += timedelta(seconds=1)
+        pool = replace(
+            pool,
+            snapshot=replace(
+                pool.snapshot,
+                allocations=tuple(
+                    replace(a, workload=replace(a.workload, min_runtime_s=0))
+                    for a in pool.snapshot.allocations
+                ),
+            ),
+        )
+    for _ in range(5):
+        assert not planned(pool, now).commands
+
+
+@many
+@given(SEEDS)
+def test_the_first_in_line_is_never_delayed_by_backfill(seed):
+    """With exact run times it starts when it would if nobody behind it were there."""
+    pool = scenario(
+        seed,
+        backfill={"mode": "easy"},
+        ordering={"keys": ["submitted"]},
+        preemption={"enabled": False},
+        limits={},
+        quotas=None,
+    )
+    pool = with_exact_run_times(pool, random.Random(seed))
+    plan = planned(pool)
+    heads = [e for e in plan.explanations if e.reason is Reason.WAITING_FOR_GPUS]
+    if not heads or heads[0].expected_start_at is None:
+        return
+    head = heads[0]
+    index = [e.workload_id for e in plan.explanations].index(head.workload_id)
+    ahead = {e.workload_id for e in plan.explanations[: index + 1]}
+    alone = replace(
+        pool,
+        snapshot=replace(
+            pool.snapshot,
+            pending=tuple(w for w in pool.snapshot.pending if w.workload_id in ahead),
+        ),
+    )
+    assert start_of(pool, head.workload_id) <= start_of(alone, head.workload_id)
+
+
+def with_exact_run_times(pool, rng):
+    def timed(workload):
+        seconds = float(rng.choice([600, 1_800, 7_200]))
+        run_time = RunTime(median_s=seconds, upper_s=seconds, source=RunTimeSource.STATED)
+        return replace(workload, run_time=run_time, team=None, user=None, moved_up=0)
+
+    return replace(
+        pool,
+        snapshot=replace(
+            pool.snapshot,
+            pending=tuple(timed(w) for w in pool.snapshot.pending),
+            allocations=tuple(
+                replace(a, workload=timed(a.workload), admitted_at=NOW, is_draining=False)
+                for a in pool.snapshot.allocations
+            ),
+        ),
+    )
+
+
+def start_of(pool, workload_id):
+    """When does it start, if everybody runs as long as was said?"""
+    now = NOW
+    while True:
+        plan = planned(pool, now)
+        if workload_id in {c.workload_id for c in admits(plan)}:
+            return now
+        pool = applied(pool, plan, now)
+        ends = {
+            a.workload.workload_id: a.admitted_at + timedelta(seconds=a.workload.run_time.upper_s)
+            for a in pool.snapshot.allocations
+        }
+        now = min(ends.values())
+        staying = tuple(a for a in pool.snapshot.allocations if ends[a.workload.workload_id] > now)
+        pool = replace(pool, snapshot=replace(pool.snapshot, allocations=staying))
