@@ -1,0 +1,1 @@
+"""Histories of jobs in the formats they are published in, read as one kind of value."""

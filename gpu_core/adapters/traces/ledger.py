@@ -1,0 +1,81 @@
+"""One's own past: the usage ledger's runs as jobs that can be replayed under another policy."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.simulation.trace import TraceJob
+
+_ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
+_RESUMES = frozenset({EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.SUSPENDED})
+
+
+def read_ledger(source: str) -> tuple[TraceJob, ...]:
+    """The finished runs of a ledger, from the first submission on.
+
+    A run that still holds GPUs, or was stopped and waits to resume, has no known length and is
+    left out. The ledger does not know which GPU types a run would also have accepted: any will do.
+
+    Args:
+        source: A SQLite file's path, or the ledger's address (`postgresql+psycopg://…`).
+
+    Raises:
+        InvalidInput: There is no such file, or no finished run in it.
+        LedgerError: The database cannot be read.
+    """
+    with Ledger.open(_url(source)) as ledger:
+        records = ledger.usage(*_ALWAYS)
+    ended = [(run, attempts) for run, attempts in records if _has_ended(attempts)]
+    if not ended:
+        raise InvalidInput("workload", "has no finished run", got=source)
+    began_at = min(run.submitted_at for run, _ in ended)
+    return tuple(_job(run, attempts, began_at) for run, attempts in ended)
+
+
+def work_s(attempts: Sequence[Attempt]) -> float:
+    """How long would these attempts' work have taken without interruption?
+
+    What an interrupted attempt did after its last checkpoint was done again by the next one, and
+    counts once. With no checkpoint, nothing of the attempt counts.
+
+    Args:
+        attempts: All of one run that has ended, by number.
+    """
+    total_s = 0.0
+    for attempt in attempts:
+        since = attempt.started_at or attempt.admitted_at
+        until = attempt.checkpointed_at if attempt is not attempts[-1] else attempt.released_at
+        if until is not None:
+            total_s += max(0.0, (until - since).total_seconds())
+    return total_s
+
+
+def _has_ended(attempts: Sequence[Attempt]) -> bool:
+    last = attempts[-1]
+    return last.released_at is not None and last.end_reason not in _RESUMES
+
+
+def _job(run: RunRecord, attempts: Sequence[Attempt], began_at: datetime) -> TraceJob:
+    return TraceJob(
+        job_id=run.flow_run_id,
+        submit_s=(run.submitted_at - began_at).total_seconds(),
+        duration_s=work_s(attempts),
+        gpu_count=attempts[-1].gpu_count,
+        team=run.team,
+        user=run.user,
+        deployment=run.deployment,
+        priority=run.priority,
+    )
+
+
+def _url(source: str) -> str:
+    if "://" in source:
+        return source
+    path = Path(source)
+    # Opening a ledger creates it; a misspelt path must not.
+    if not path.is_file():
+        raise InvalidInput("workload", "is no file", got=source)
+    return f"sqlite:///{path.resolve()}"

@@ -1,0 +1,96 @@
+"""Alibaba's OpenB (cluster-trace-gpu-v2023): nodes, and pods that share GPUs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gpu_core.adapters.traces.table import Row, read_table
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.simulation.trace import TraceJob
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+
+_NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_POD_COLUMNS = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"),
+    *("creation_time", "deletion_time"),
+)
+
+
+def read_openb_nodes(path: Path) -> tuple[Node, ...]:
+    """The nodes of an OpenB node list; all GPUs may be shared.
+
+    Raises:
+        InvalidInput: The file cannot be used; the message names line and column.
+    """
+    return tuple(
+        Node(
+            name=row.text("sn"),
+            gpu_type=row.optional_text("model") or "none",
+            gpu_ids=tuple(str(i) for i in range(row.whole("gpu"))),
+            cpu_milli=row.whole("cpu_milli"),
+            memory_mib=row.whole("memory_mib"),
+            is_shareable=True,
+        )
+        for row in read_table(path, _NODE_COLUMNS)
+    )
+
+
+def read_openb_pods(path: Path) -> tuple[TraceJob, ...]:
+    """The pods of an OpenB pod list, from creation on, each as long as it lived in the cluster.
+
+    Raises:
+        InvalidInput: The file cannot be used; the message names line and column.
+    """
+    return tuple(_pod(row) for row in read_table(path, _POD_COLUMNS))
+
+
+def read_openb_order(path: Path, pods: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+    """The pods in the order of a file, as the placement experiments of FGD offer them.
+
+    One comes each second, and all stay until the last has come: nothing is given back. A pod that
+    is named again is a further one like it.
+
+    Args:
+        path: One pod's number per line, `0255` for `openb-pod-0255`.
+        pods: The pods of the pod list.
+
+    Raises:
+        InvalidInput: The file cannot be read, or names no pod of the list.
+    """
+    try:
+        numbers = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    by_name = {pod.job_id: pod for pod in pods}
+    offered: Counter[str] = Counter()
+    jobs = []
+    for second, number in enumerate(numbers):
+        name = f"openb-pod-{number.strip()}"
+        if name not in by_name:
+            raise InvalidInput(f"{path}:{second + 1}", "names no pod of the list", got=number)
+        offered[name] += 1
+        job_id = name if offered[name] == 1 else f"{name}/{offered[name]}"
+        job = replace(by_name[name], job_id=job_id, submit_s=second, duration_s=len(numbers))
+        jobs.append(job)
+    return tuple(jobs)
+
+
+def _pod(row: Row) -> TraceJob:
+    created_s = row.number("creation_time")
+    began_s = created_s
+    if row.optional_text("scheduled_time") is not None:
+        began_s = row.number("scheduled_time")
+    gpu_count = row.whole("num_gpu")
+    models = row.optional_text("gpu_spec")
+    return TraceJob(
+        job_id=row.text("name"),
+        submit_s=created_s,
+        duration_s=max(0.0, row.number("deletion_time") - began_s),
+        gpu_count=gpu_count,
+        gpu_share_milli=row.whole("gpu_milli") if gpu_count == 1 else WHOLE_GPU_MILLI,
+        gpu_types=() if models is None else tuple(models.split("|")),
+        cpu_milli=row.whole("cpu_milli"),
+        memory_mib=row.whole("memory_mib"),
+    )

@@ -1,0 +1,205 @@
+"""`prefect-gpu simulate`: what would have become of these jobs under another policy?"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gpu_core.adapters.policy_file import load_policy
+from gpu_core.adapters.traces.clusters import shorthand_nodes
+from gpu_core.adapters.traces.json_lines import read_json_lines
+from gpu_core.adapters.traces.kueue import read_generator
+from gpu_core.adapters.traces.muri import read_muri
+from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_order, read_openb_pods
+from gpu_core.adapters.traces.philly import read_philly
+from gpu_core.adapters.traces.table import read_table
+from gpu_core.cli.simulation_table import simulation_table
+from gpu_core.cli.timed_planner import TimedPlanner
+from gpu_core.decisions.cluster import Flavor, Node
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.quota.policy import QuotaPolicy
+from gpu_core.decisions.run_times import RunTimePolicy
+from gpu_core.decisions.scheduling.ordering import OrderKey
+from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
+from gpu_core.decisions.simulation.knowledge import (
+    LearnedRunTimes,
+    NoisyRunTimes,
+    NoRunTimes,
+    RunTimeKnowledge,
+    StatedRunTimes,
+    TrueRunTimes,
+)
+from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
+from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.trace import Trace, TraceJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """What was asked for on the command line."""
+
+    nodes: str
+    workload: str
+    format: str
+    policies: tuple[str, ...]
+    run_times: str = "none"
+    seed: int = 1
+    restart_s: int = 0
+    order: Path | None = None
+    tick_s: int | None = None
+    horizon_s: int | None = None
+    entitlements: Path | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """One policy's row."""
+
+    policy: str
+    metrics: Metrics
+    cycles: int
+    cpu_s: float
+    cycle_s: Spread | None
+
+
+def replay(options: SimulateOptions) -> tuple[Replayed, ...]:
+    """What was the replay like under each of the policies?
+
+    Raises:
+        InvalidInput: Something that was asked for cannot be used.
+    """
+    trace = _trace(options)
+    quotas = read_generator(options.workload).quotas if options.format == "kueue" else None
+    policies = [(text, _with_quotas(_policy(text), quotas)) for text in options.policies]
+    entitlements = None if options.entitlements is None else _weights(options.entitlements)
+    return tuple(_replay(trace, name, policy, options, entitlements) for name, policy in policies)
+
+
+def run_simulate(options: SimulateOptions) -> int:
+    """Replay, and print a table or JSON. Returns the exit code."""
+    rows = replay(options)
+    if options.as_json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        Console().print(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
+    return 0
+
+
+def _replay(
+    trace: Trace,
+    name: str,
+    policy: Policy,
+    options: SimulateOptions,
+    entitlements: Mapping[str, float] | None,
+) -> Replayed:
+    planner = TimedPlanner(policy, trace.nodes)
+    began_s = time.process_time()
+    simulation = simulate(trace, planner, _knowledge(options), _simulation_options(policy, options))
+    cpu_s = time.process_time() - began_s
+    return Replayed(
+        policy=name,
+        metrics=metrics(
+            simulation,
+            gpus=trace.gpus,
+            horizon_s=options.horizon_s,
+            entitlements=entitlements,
+            micro_usd_per_gpu_hour=_prices(policy),
+        ),
+        cycles=simulation.cycles,
+        cpu_s=cpu_s,
+        cycle_s=spread(planner.cycle_s),
+    )
+
+
+def _simulation_options(policy: Policy, options: SimulateOptions) -> SimulationOptions:
+    preemption = policy.preemption
+    needs_usage = OrderKey.FAIR_SHARE in policy.ordering.keys
+    return SimulationOptions(
+        restart_s=options.restart_s,
+        grace_s=preemption.grace_period_s,
+        min_runtime_s=preemption.min_runtime_s if preemption.enabled else 0,
+        tick_s=options.tick_s,
+        usage_half_life_s=policy.fair_share.half_life_s if needs_usage else None,
+    )
+
+
+def _knowledge(options: SimulateOptions) -> RunTimeKnowledge:
+    match options.run_times:
+        case "true":
+            return TrueRunTimes()
+        case "noisy":
+            return NoisyRunTimes(options.seed)
+        case "stated":
+            return StatedRunTimes()
+        case "learned":
+            return LearnedRunTimes(RunTimePolicy())
+        case _:
+            return NoRunTimes()
+
+
+def _policy(text: str) -> Policy:
+    path = Path(text)
+    return load_policy(path) if path.is_file() else named_policy(text)
+
+
+def _with_quotas(policy: Policy, quotas: QuotaPolicy | None) -> Policy:
+    """The workload's quotas hold where the policy has none of its own."""
+    if quotas is None or policy.quotas is not None:
+        return policy
+    return policy.model_copy(update={"quotas": quotas})
+
+
+def _trace(options: SimulateOptions) -> Trace:
+    path = Path(options.nodes)
+    nodes = read_openb_nodes(path) if path.is_file() else shorthand_nodes(options.nodes)
+    return Trace(jobs=_jobs(options, nodes), nodes=nodes)
+
+
+def _jobs(options: SimulateOptions, nodes: Sequence[Node]) -> tuple[TraceJob, ...]:
+    path = Path(options.workload)
+    if options.order is not None and options.format != "openb":
+        raise InvalidInput("order", "has no effect", got=options.format, allowed="format openb")
+    largest_node_gpus = max((len(node.gpu_ids) for node in nodes), default=0)
+    if not largest_node_gpus:
+        raise InvalidInput("nodes", "have no GPU")
+    match options.format:
+        case "philly":
+            return read_philly(path, largest_node_gpus)
+        case "muri":
+            return read_muri(path, largest_node_gpus)
+        case "openb":
+            pods = read_openb_pods(path)
+            return pods if options.order is None else read_openb_order(options.order, pods)
+        case "kueue":
+            return read_generator(options.workload).jobs
+        case "ledger":
+            # SQLAlchemy takes longer to load than a small replay takes.
+            from gpu_core.adapters.traces.ledger import read_ledger
+
+            return read_ledger(options.workload)
+        case _:
+            return read_json_lines(path)
+
+
+def _weights(path: Path) -> dict[str, float]:
+    """The file's first column is the team, `node num` or `weight` its weight."""
+    rows: list[Any] = list(read_table(path, ("vc", "node num")))
+    weights = {row.text("vc"): row.number("node num") for row in rows}
+    if not sum(weights.values()):
+        raise InvalidInput(str(path), "entitles nobody to anything")
+    return weights
+
+
+def _prices(policy: Policy) -> dict[Flavor, int]:
+    return {
+        Flavor(gpu_type, capacity_type): price
+        for gpu_type, prices in policy.prices.items()
+        for capacity_type, price in prices.items()
+        if price is not None
+    }

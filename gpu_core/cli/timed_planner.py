@@ -1,0 +1,32 @@
+"""A planner with a stopwatch: how long each cycle took."""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from gpu_core.decisions.cluster import Node, Usage
+from gpu_core.decisions.plan import Plan
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.scheduling.planner import Planner
+
+
+class TimedPlanner(Planner):
+    """The planner; `cycle_s` has the CPU seconds of each call of `plan`."""
+
+    def __init__(self, policy: Policy, nodes: Sequence[Node]) -> None:
+        super().__init__(policy, nodes)
+        self.cycle_s: list[float] = []
+
+    def plan(
+        self,
+        now: datetime,
+        *,
+        usage: Usage | None = None,
+        preemptors: frozenset[str] = frozenset(),
+        explain: bool = True,
+    ) -> Plan:
+        """As `Planner.plan`."""
+        began_s = time.process_time()
+        plan = super().plan(now, usage=usage, preemptors=preemptors, explain=explain)
+        self.cycle_s.append(time.process_time() - began_s)
+        return plan

@@ -1,0 +1,1 @@
+"""A virtual cluster: the planner of the worker, run over a history of jobs."""

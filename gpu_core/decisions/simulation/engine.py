@@ -1,0 +1,415 @@
+"""The event loop: a virtual clock that drives the same planner as the worker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
+from gpu_core.decisions.fair_share import UsageMeter
+from gpu_core.decisions.plan import Admit, Plan
+from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
+from gpu_core.decisions.simulation.progress import attempt_s, progress
+from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
+from gpu_core.decisions.workload import RunTime, Workload
+
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+"""Which moment second 0 of a trace is; only differences matter."""
+
+_NEVER_S = float("inf")
+
+
+class Scheduler(Protocol):
+    """What the engine drives: `scheduling.planner.Planner`, or a simpler one in tests."""
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """As `Planner.set_nodes`."""
+
+    def submit(self, workload: Workload) -> None:
+        """As `Planner.submit`."""
+
+    def withdraw(self, workload_id: str) -> None:
+        """As `Planner.withdraw`."""
+
+    def allocate(self, allocation: Allocation) -> None:
+        """As `Planner.allocate`."""
+
+    def release(self, workload_id: str) -> None:
+        """As `Planner.release`."""
+
+    def plan(
+        self,
+        now: datetime,
+        *,
+        usage: Usage | None = None,
+        preemptors: frozenset[str] = frozenset(),
+        explain: bool = True,
+    ) -> Plan:
+        """As `Planner.plan`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """What interruptions cost, and when the planner is asked without an event."""
+
+    restart_s: float = 0.0
+    """What each attempt after the first loses before it works again."""
+    grace_s: float = 0.0
+    """How long a preempted job keeps its GPUs after the notice, without getting further."""
+    min_runtime_s: int = 0
+    """How long an attempt is left alone; the planner is asked again when that ends."""
+    tick_s: float | None = None
+    """Ask at least this often while somebody waits; None: at events only. For orders that change
+    with time alone, such as least attained service."""
+    usage_half_life_s: float | None = None
+    """Half-life of the usage that fair shares are told; None: the policy needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One attempt: from its admission until its GPUs were free again."""
+
+    start_s: float
+    end_s: float
+    lost_s: float
+    """What of it was for nothing: restarting, work done again, leaving."""
+    flavor: Flavor | None
+    """None: it held no GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What became of one job."""
+
+    job: TraceJob
+    attempts: tuple[Held, ...]
+    finished_s: float | None
+    """None: it never finished."""
+    preemptions: int
+    interruptions: int
+    """How often a node went away under it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The outcome of a replay, one entry for each job, in the order of the trace."""
+
+    outcomes: tuple[JobOutcome, ...]
+    cycles: int
+    """How often the planner was asked."""
+
+
+def simulate(
+    trace: Trace,
+    scheduler: Scheduler,
+    run_times: RunTimeKnowledge,
+    options: SimulationOptions | None = None,
+) -> Simulation:
+    """What would have become of these jobs under this scheduler?
+
+    At one moment jobs finish first, then nodes change, then jobs arrive in the order of the file;
+    then the planner is asked, again for as long as it frees GPUs at that very moment.
+
+    Args:
+        trace: Jobs, nodes and what becomes of them.
+        scheduler: Empty, and knowing the trace's nodes.
+        run_times: What the scheduler is told of run times; it learns while the trace is replayed.
+        options: What interruptions cost; None: nothing.
+    """
+    return _Replay(trace, scheduler, run_times, options or SimulationOptions()).run()
+
+
+@dataclass(slots=True)
+class _Life:
+    """A job on its way through the replay."""
+
+    job: TraceJob
+    workload: Workload
+    left_s: float
+    run_time: RunTime | None
+    attempt: int = 0
+    started_s: float = 0.0
+    leaving_lost_s: float = 0.0
+    allocation: Allocation | None = None
+    is_draining: bool = False
+    finished_s: float | None = None
+    preemptions: int = 0
+    interruptions: int = 0
+    attempts: list[Held] = field(default_factory=list)
+
+
+# What happens at one moment, in this order. Arrivals and node events have lists of their own.
+_FINISH, _DRAINED, _WAKE = 0, 1, 2
+
+
+class _Replay:
+    """The state of one replay. `_timers` holds what will happen by itself, earliest first."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        scheduler: Scheduler,
+        run_times: RunTimeKnowledge,
+        options: SimulationOptions,
+    ) -> None:
+        self._trace = trace
+        self._scheduler = scheduler
+        self._run_times = run_times
+        self._options = options
+        self._arrivals = sorted(trace.jobs, key=lambda job: job.submit_s)
+        self._node_events = sorted(trace.events, key=lambda event: event.at_s)
+        self._next_arrival = 0
+        self._next_node_event = 0
+        self._nodes = {node.name: node for node in trace.nodes}
+        self._lives: dict[str, _Life] = {}
+        self._waiting: set[str] = set()
+        self._preemptors: set[str] = set()
+        self._timers: list[tuple[float, int, int, str, int]] = []
+        self._sequence = count()
+        self._tick_at_s = -_NEVER_S
+        self._cycles = 0
+        half_life_s = options.usage_half_life_s
+        self._meter: UsageMeter[tuple[str | None, str | None]] | None = (
+            None if half_life_s is None else UsageMeter(half_life_s)
+        )
+
+    def run(self) -> Simulation:
+        while (now_s := self._next_moment_s()) < _NEVER_S:
+            self._fire_timers(now_s)
+            self._change_nodes(now_s)
+            self._admit_arrivals(now_s)
+            self._plan(now_s)
+        outcomes = {life.job.job_id: _outcome(life) for life in self._lives.values()}
+        return Simulation(
+            outcomes=tuple(outcomes[job.job_id] for job in self._trace.jobs),
+            cycles=self._cycles,
+        )
+
+    def _next_moment_s(self) -> float:
+        moment_s = self._timers[0][0] if self._timers else _NEVER_S
+        if self._next_arrival < len(self._arrivals):
+            moment_s = min(moment_s, self._arrivals[self._next_arrival].submit_s)
+        if self._next_node_event < len(self._node_events):
+            moment_s = min(moment_s, self._node_events[self._next_node_event].at_s)
+        return moment_s
+
+    def _set_timer(self, at_s: float, kind: int, workload_id: str = "", attempt: int = 0) -> None:
+        heappush(self._timers, (at_s, kind, next(self._sequence), workload_id, attempt))
+
+    def _fire_timers(self, now_s: float) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= now_s:
+            _, kind, _, workload_id, attempt = heappop(timers)
+            if kind == _WAKE:
+                continue
+            life = self._lives[workload_id]
+            if life.attempt != attempt or life.allocation is None:
+                continue
+            if kind == _DRAINED:
+                self._leave(life, now_s, life.leaving_lost_s)
+                self._wait(life)
+            elif not life.is_draining:
+                self._finish(life, now_s)
+
+    def _finish(self, life: _Life, now_s: float) -> None:
+        job = life.job
+        restart_s = self._restart_s(life)
+        self._leave(life, now_s, restart_s)
+        life.left_s = 0.0
+        life.finished_s = now_s
+        self._run_times.observe(job, job.duration_s)
+
+    def _change_nodes(self, now_s: float) -> None:
+        events: list[NodeEvent] = []
+        while (
+            self._next_node_event < len(self._node_events)
+            and self._node_events[self._next_node_event].at_s <= now_s
+        ):
+            events.append(self._node_events[self._next_node_event])
+            self._next_node_event += 1
+        if not events:
+            return
+        gone = {event.name for event in events if event.node is None}
+        for event in events:
+            if event.node is None:
+                self._nodes.pop(event.name, None)
+            else:
+                self._nodes[event.name] = event.node
+        interrupted = [life for life in self._lives.values() if _is_on(life, gone)]
+        for life in interrupted:
+            life.interruptions += 1
+            self._leave(life, now_s, self._stop(life, now_s))
+        self._scheduler.set_nodes(tuple(self._nodes.values()))
+        for life in interrupted:
+            self._wait(life)
+
+    def _admit_arrivals(self, now_s: float) -> None:
+        arrivals = self._arrivals
+        while self._next_arrival < len(arrivals):
+            job = arrivals[self._next_arrival]
+            if job.submit_s > now_s:
+                return
+            self._next_arrival += 1
+            run_time = self._run_times.run_time(job)
+            # The planner's last resort is the id: numbered so, the order of the file decides.
+            workload_id = f"{self._next_arrival:09}"
+            workload = _workload(workload_id, job, run_time, self._options.min_runtime_s)
+            life = _Life(job, workload, job.duration_s, run_time)
+            self._lives[workload_id] = life
+            self._wait(life)
+
+    def _wait(self, life: _Life) -> None:
+        self._waiting.add(life.workload.workload_id)
+        self._scheduler.submit(life.workload)
+
+    def _plan(self, now_s: float) -> None:
+        now = _moment(now_s)
+        while self._waiting:
+            usage = None
+            if self._meter is not None:
+                usage = Usage(gpu_s_by_user=self._meter.usage(now_s))
+            plan = self._scheduler.plan(
+                now, usage=usage, preemptors=frozenset(self._preemptors), explain=False
+            )
+            self._cycles += 1
+            freed = False
+            for command in plan.commands:
+                if isinstance(command, Admit):
+                    self._start(command.workload_id, command.placement, now_s, now)
+                    continue
+                self._preemptors.add(command.for_workload_id)
+                self._preempt(command.workload_id, command.for_workload_id, now_s, now)
+                freed = freed or self._options.grace_s == 0
+            if not freed:
+                break
+        self._keep_ticking(now_s)
+
+    def _keep_ticking(self, now_s: float) -> None:
+        tick_s = self._options.tick_s
+        # Without anybody running or coming, time alone changes nothing more.
+        if tick_s is None or not self._waiting or self._next_moment_s() == _NEVER_S:
+            return
+        if self._tick_at_s <= now_s:
+            self._tick_at_s = now_s + tick_s
+            self._set_timer(self._tick_at_s, _WAKE)
+
+    def _start(self, workload_id: str, placement: Placement, now_s: float, now: datetime) -> None:
+        life = self._lives[workload_id]
+        job = life.job
+        self._waiting.remove(workload_id)
+        self._preemptors.discard(workload_id)
+        life.attempt += 1
+        life.started_s = now_s
+        life.allocation = Allocation(
+            workload=life.workload, attempt=life.attempt, placement=placement, admitted_at=now
+        )
+        self._scheduler.withdraw(workload_id)
+        self._scheduler.allocate(life.allocation)
+        if self._meter is not None:
+            self._meter.start((job.team, job.user), job.total_gpus, now_s)
+        works_s = attempt_s(life.left_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
+        self._set_timer(now_s + self._restart_s(life) + works_s, _FINISH, workload_id, life.attempt)
+        if self._options.min_runtime_s and job.is_preemptible:
+            self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
+
+    def _preempt(self, workload_id: str, for_id: str, now_s: float, now: datetime) -> None:
+        life = self._lives[workload_id]
+        life.preemptions += 1
+        lost_s = self._stop(life, now_s)
+        grace_s = self._options.grace_s
+        if not grace_s:
+            self._leave(life, now_s, lost_s)
+            self._wait(life)
+            return
+        assert life.allocation is not None  # noqa: S101 - only who holds GPUs is preempted
+        life.is_draining = True
+        life.leaving_lost_s = lost_s + grace_s
+        life.allocation = replace(
+            life.allocation,
+            is_draining=True,
+            drain_deadline_at=now + timedelta(seconds=grace_s),
+            draining_for=for_id,
+        )
+        self._scheduler.allocate(life.allocation)
+        self._set_timer(now_s + grace_s, _DRAINED, workload_id, life.attempt)
+
+    def _restart_s(self, life: _Life) -> float:
+        return self._options.restart_s if life.attempt > 1 else 0.0
+
+    def _stop(self, life: _Life, now_s: float) -> float:
+        """End an attempt's work: what is saved counts. Returns what of its time was lost."""
+        if life.is_draining:
+            return life.leaving_lost_s
+        job = life.job
+        elapsed_s = now_s - life.started_s
+        restart_s = self._restart_s(life)
+        reached = progress(elapsed_s - restart_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
+        life.left_s -= reached.saved_s
+        return min(elapsed_s, restart_s) + reached.lost_s
+
+    def _leave(self, life: _Life, now_s: float, lost_s: float) -> None:
+        """Give an attempt's GPUs back."""
+        job = life.job
+        assert life.allocation is not None  # noqa: S101 - only who holds GPUs leaves
+        flavor = life.allocation.placement.flavor
+        life.attempts.append(Held(life.started_s, now_s, lost_s, flavor))
+        life.allocation = None
+        life.is_draining = False
+        self._scheduler.release(life.workload.workload_id)
+        if self._meter is not None:
+            self._meter.stop((job.team, job.user), job.total_gpus, now_s)
+        saved_s = job.duration_s - life.left_s
+        life.workload = replace(
+            life.workload,
+            attained_gpu_s=life.workload.attained_gpu_s + (now_s - life.started_s) * job.total_gpus,
+            # The estimate less what is saved, never the truth: a scheduler that was told nothing
+            # of run times does not learn them from a preemption.
+            remaining_s=None
+            if life.run_time is None
+            else max(0.0, life.run_time.median_s - saved_s),
+        )
+
+
+def _is_on(life: _Life, node_names: set[str]) -> bool:
+    return life.allocation is not None and any(
+        share.node in node_names for share in life.allocation.placement.shares
+    )
+
+
+def _moment(at_s: float) -> datetime:
+    return _BEGINNING + timedelta(seconds=at_s)
+
+
+def _workload(
+    workload_id: str, job: TraceJob, run_time: RunTime | None, min_runtime_s: int
+) -> Workload:
+    return Workload(
+        workload_id=workload_id,
+        name=job.job_id,
+        priority=job.priority,
+        submitted_at=_moment(job.submit_s),
+        gpu_count=job.gpu_count,
+        nodes=job.nodes,
+        gpu_types=job.gpu_types,
+        gpu_share_milli=job.gpu_share_milli,
+        cpu_milli=job.cpu_milli,
+        memory_mib=job.memory_mib,
+        is_preemptible=job.is_preemptible,
+        min_runtime_s=min_runtime_s,
+        run_time=run_time,
+        deadline_at=None if job.deadline_s is None else _moment(job.deadline_s),
+        team=job.team,
+        user=job.user,
+    )
+
+
+def _outcome(life: _Life) -> JobOutcome:
+    return JobOutcome(
+        job=life.job,
+        attempts=tuple(life.attempts),
+        finished_s=life.finished_s,
+        preemptions=life.preemptions,
+        interruptions=life.interruptions,
+    )

@@ -1,0 +1,121 @@
+"""What is replayed: jobs, the nodes they run on, and what becomes of the nodes."""
+
+import math
+from dataclasses import dataclass
+
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """One job of a history. Moments are seconds since the trace began."""
+
+    job_id: str
+    submit_s: float
+    duration_s: float
+    """What it takes without interruption; only the simulation knows."""
+    gpu_count: int = 1
+    """GPUs on each node."""
+    nodes: int = 1
+    gpu_share_milli: int = WHOLE_GPU_MILLI
+    gpu_types: tuple[str, ...] = ()
+    """Acceptable GPU types, most wanted first; empty: any."""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    team: str | None = None
+    user: str | None = None
+    deployment: str | None = None
+    priority: int = 0
+    stated_s: float | None = None
+    """What its owner said that it takes; None: nothing."""
+    deadline_s: float | None = None
+    """By when it should be done; None: no deadline."""
+    is_preemptible: bool = True
+    checkpoint_interval_s: float | None = None
+    """Progress between two checkpoints; None: all progress is safe at any moment."""
+    checkpoint_stall_s: float = 0.0
+    """How long the job stands still for each checkpoint."""
+
+    @property
+    def total_gpus(self) -> float:
+        """GPUs over all nodes; half a GPU counts as 0.5."""
+        return self.gpu_count * self.nodes * self.gpu_share_milli / WHOLE_GPU_MILLI
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvent:
+    """A node comes, changes or goes: a failure, a spot interruption, a capacity window."""
+
+    at_s: float
+    name: str
+    node: Node | None
+    """What the node is from now on; None: it is gone, and what ran on it is interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A history that can be replayed.
+
+    Raises:
+        InvalidInput: A job's id is there twice, or one of its numbers means nothing.
+    """
+
+    jobs: tuple[TraceJob, ...]
+    """In the order of the file; it decides between jobs of one moment."""
+    nodes: tuple[Node, ...]
+    events: tuple[NodeEvent, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for job in self.jobs:
+            if job.job_id in seen:
+                raise InvalidInput("job_id", "is there twice", got=job.job_id)
+            seen.add(job.job_id)
+            _refuse_nonsense(job)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the cluster as it begins."""
+        return sum(len(node.gpu_ids) for node in self.nodes)
+
+
+def whole_nodes(gpus: int, gpus_per_node: int) -> tuple[int, int]:
+    """How is a job of so many GPUs laid out as a gang of equal members?
+
+    The fewest members that each fit on a node and divide the job evenly: with 8 GPUs per node, 12
+    become 2 × 6 and 16 become 2 × 8. A whole node and a remainder (8 + 4) would be unequal.
+
+    Args:
+        gpus: GPUs of the job, 0 or more.
+        gpus_per_node: GPUs of each node, 1 or more.
+
+    Returns:
+        Nodes, and GPUs on each of them.
+    """
+    nodes = max(1, math.ceil(gpus / gpus_per_node))
+    while gpus % nodes:
+        nodes += 1
+    return nodes, gpus // nodes
+
+
+def _refuse_nonsense(job: TraceJob) -> None:
+    _require(job, "submit_s", math.isfinite(job.submit_s), "a finite number")
+    _require(job, "duration_s", 0 <= job.duration_s < math.inf, "0 or more")
+    _require(job, "gpu_count", job.gpu_count >= 0, "0 or more")
+    _require(job, "nodes", job.nodes >= 1, "1 or more")
+    _require(job, "gpu_share_milli", 1 <= job.gpu_share_milli <= WHOLE_GPU_MILLI, "1 to 1000")
+    interval_s = job.checkpoint_interval_s
+    _require(job, "checkpoint_interval_s", interval_s is None or interval_s > 0, "over 0")
+    _require(job, "checkpoint_stall_s", job.checkpoint_stall_s >= 0, "0 or more")
+
+
+def _require(job: TraceJob, field: str, is_right: bool, allowed: str) -> None:
+    if not is_right:
+        raise InvalidInput(
+            f"job {job.job_id}: {field}",
+            "is out of range",
+            got=getattr(job, field),
+            allowed=allowed,
+        )

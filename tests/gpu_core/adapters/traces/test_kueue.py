@@ -1,0 +1,83 @@
+"""Kueue's generator: how many jobs, when they come, and what their queues are entitled to."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.traces.kueue import read_generator
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.quota.policy import quota_contradictions
+
+FILE = """
+cohorts:
+- className: cohort
+  count: 1
+  queuesSets:
+  - className: cq
+    count: 2
+    nominalQuota: 4
+    borrowingLimit: 3
+    reclaimWithinCohort: Any
+    workloadsSets:
+    - count: 2
+      creationIntervalMs: 1500
+      workloads:
+      - {className: big, runtimeMs: 250, priority: 7, request: 5}
+"""
+
+
+@pytest.fixture
+def generator(tmp_path: Path) -> Path:
+    path = tmp_path / "generator.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_the_jobs_of_a_file(generator: Path) -> None:
+    """Milliseconds become seconds, and the queues' first jobs come before their second ones."""
+    jobs = read_generator(str(generator)).jobs
+    assert [(job.job_id, job.submit_s) for job in jobs] == [
+        ("cohort-0-cq-0-big-0", 0),
+        ("cohort-0-cq-1-big-0", 0),
+        ("cohort-0-cq-0-big-1", 1.5),
+        ("cohort-0-cq-1-big-1", 1.5),
+    ]
+    assert {(j.duration_s, j.priority, j.gpu_count) for j in jobs} == {(0.25, 7, 5)}
+
+
+def test_the_quotas_of_a_file(generator: Path) -> None:
+    """They are a part of a policy, in thousandths of GPUs."""
+    quotas = read_generator(str(generator)).quotas
+    assert quota_contradictions(quotas) == []
+    assert Policy(version=1, quotas=quotas).quotas == quotas
+    team = quotas.teams["cohort-0-cq-1"]
+    assert (team.cohort, team.nominal_quota_milli) == ("cohort-0", {"*": 4000})
+    assert team.borrowing_limit_milli == {"*": 3000}
+
+
+def test_the_baseline() -> None:
+    """15,000 jobs of 30 queues, whose work is 1,320 GPU-seconds each."""
+    jobs = read_generator("baseline").jobs
+    assert Counter(job.gpu_count for job in jobs) == {1: 10_500, 5: 3_000, 20: 1_500}
+    assert len({job.team for job in jobs}) == 30
+    work = sum(j.duration_s * j.gpu_count for j in jobs)
+    assert work == pytest.approx(30 * 1_320)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        pytest.param("nominalQuota", "nominalQuotas", "nominalQuota", id="misspelt"),
+        pytest.param("request: 5", "request: many", "request", id="no number"),
+        pytest.param("cohorts:", "cohorts: [", "cannot be read", id="no YAML"),
+    ],
+)
+def test_a_mistake_is_named(generator: Path, old: str, new: str, said: str) -> None:
+    """With the file and the field."""
+    generator.write_text(FILE.replace(old, new))
+    with pytest.raises(InvalidInput) as raised:
+        read_generator(str(generator))
+    assert str(generator) in str(raised.value)
+    assert said in str(raised.value)

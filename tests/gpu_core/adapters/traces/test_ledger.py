@@ -1,0 +1,97 @@
+"""The ledger as a trace: which runs, when they came, and how long their work takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.traces.ledger import read_ledger, work_s
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.simulation.trace import TraceJob
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+
+ENDED = {"end_reason": EndReason.COMPLETED}
+PREEMPTED = {"end_reason": EndReason.PREEMPTED}
+
+
+def attempt(number: int, start_h: float, end_h: float | None, **fields: Any) -> Any:
+    """An attempt of run-1 from one hour after noon to another."""
+    moments = {
+        "admitted_at": at(start_h),
+        "started_at": at(start_h),
+        "released_at": None if end_h is None else at(end_h),
+    }
+    return make_attempt("run-1", number, **(moments | fields))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "hours"),
+    [
+        pytest.param([attempt(1, 0, 2, **ENDED)], 2, id="never interrupted"),
+        pytest.param(
+            [attempt(1, 0, 3, checkpointed_at=at(2), **PREEMPTED), attempt(2, 5, 6, **ENDED)],
+            3,
+            id="the hour after the checkpoint was done again",
+        ),
+        pytest.param(
+            [attempt(1, 0, 3, **PREEMPTED), attempt(2, 5, 9, **ENDED)],
+            4,
+            id="all was done again",
+        ),
+        pytest.param(
+            [attempt(1, 0, 2, started_at=at(0.5), **ENDED)], 1.5, id="starting is no work"
+        ),
+        pytest.param([attempt(1, 0, 2, started_at=None, **ENDED)], 2, id="never seen to start"),
+    ],
+)
+def test_work(attempts: list[Any], hours: float) -> None:
+    """Work counts once."""
+    assert work_s(attempts) == pytest.approx(hours * 3600)
+
+
+def ledger_file(folder: Path, **attempts_by_run: list[Any]) -> Path:
+    """A ledger with these runs; each is submitted an hour after the one before."""
+    path = folder / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        for hour, (run_id, attempts) in enumerate(attempts_by_run.items()):
+            ledger.record_run(make_run(run_id, submitted_at=at(hour)))
+            for fields in attempts:
+                ledger.open_attempt(make_attempt(run_id, **fields))
+    return path
+
+
+def test_finished_runs_are_jobs(tmp_path: Path) -> None:
+    """What still runs, and what waits to resume, has no length yet."""
+    path = ledger_file(
+        tmp_path,
+        done=[{"admitted_at": at(1), "released_at": at(2), "gpu_ids": ("0", "1"), **ENDED}],
+        waits=[{"admitted_at": at(1), "released_at": at(2), **PREEMPTED}],
+        runs=[{"admitted_at": at(3)}],
+        late=[{"admitted_at": at(4), "released_at": at(4.5), **ENDED}],
+    )
+    ordinary: dict[str, Any] = {
+        "team": "vision",
+        "user": "ada",
+        "deployment": "train/gpu",
+        "priority": 1_000,
+    }
+    assert read_ledger(str(path)) == (
+        TraceJob(job_id="done", submit_s=0, duration_s=3600, gpu_count=2, **ordinary),
+        TraceJob(job_id="late", submit_s=3 * 3600, duration_s=1800, gpu_count=1, **ordinary),
+    )
+
+
+def test_a_ledger_without_finished_runs_is_refused(tmp_path: Path) -> None:
+    """There is nothing to replay."""
+    path = ledger_file(tmp_path, runs=[{"admitted_at": at(3)}])
+    with pytest.raises(InvalidInput, match="has no finished run"):
+        read_ledger(str(path))
+
+
+def test_a_misspelt_path_creates_nothing(tmp_path: Path) -> None:
+    """Opening a ledger would create one."""
+    with pytest.raises(InvalidInput, match="is no file"):
+        read_ledger(str(tmp_path / "leger.db"))
+    assert list(tmp_path.iterdir()) == []

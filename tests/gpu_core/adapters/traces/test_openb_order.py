@@ -1,0 +1,34 @@
+"""The order in which OpenB's pods are offered."""
+
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.traces.openb import read_openb_order
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.simulation.trace import TraceJob
+
+PODS = tuple(
+    TraceJob(job_id=f"openb-pod-000{i}", submit_s=900, duration_s=1, gpu_count=i) for i in (1, 2)
+)
+
+
+def test_offers_in_the_files_order_stay_until_the_last_has_come(tmp_path: Path) -> None:
+    """A pod that is named again is another one like it."""
+    path = tmp_path / "order.txt"
+    path.write_text("0002\n0001\n0002\n")
+    jobs = read_openb_order(path, PODS)
+    assert [(j.job_id, j.submit_s, j.gpu_count) for j in jobs] == [
+        ("openb-pod-0002", 0, 2),
+        ("openb-pod-0001", 1, 1),
+        ("openb-pod-0002/2", 2, 2),
+    ]
+    assert min(j.submit_s + j.duration_s for j in jobs) > max(j.submit_s for j in jobs)
+
+
+def test_an_unknown_pod_is_named_with_its_line(tmp_path: Path) -> None:
+    """Line 2."""
+    path = tmp_path / "order.txt"
+    path.write_text("0002\n0007\n")
+    with pytest.raises(InvalidInput, match=r"order\.txt:2.*0007"):
+        read_openb_order(path, PODS)
