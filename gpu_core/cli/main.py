@@ -29,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_quickstart(commands)
     _add_setup(commands)
+    _add_queue(commands)
+    _add_tags(commands)
+    _add_simulate(commands)
     return parser
 
 
@@ -76,6 +79,85 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     command.set_defaults(run=_setup)
 
 
+def _add_queue(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "queue",
+        help="who waits for GPUs in a pool, why, and until when",
+        description=(
+            "Print the whole line of a pool as its worker published it last: position, reason, "
+            "expected start and what would help."
+        ),
+    )
+    command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_queue)
+
+
+def _add_tags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    for name, what in (
+        ("hold", "keep a run from starting (sets the tag gpu:hold)"),
+        ("release", "let a held run start (takes the tag gpu:hold away)"),
+        ("move-up", "let a run come before all others (sets the tag gpu:first)"),
+    ):
+        command = commands.add_parser(name, help=what, description=what)
+        command.add_argument("flow_run", metavar="RUN", help="a flow run's id or name")
+        command.set_defaults(run=_tag)
+    command.add_argument("--undo", action="store_true", help="take the tag away again")
+
+
+def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "simulate",
+        help="replay a history of jobs under one or more policies",
+        description=(
+            "Replay a history of jobs on a virtual cluster with the worker's own planner, and "
+            "print waits, use of the GPUs, fairness and work lost, one column for each policy."
+        ),
+    )
+    command.add_argument(
+        "--nodes",
+        required=True,
+        help="80x8: 80 nodes of 8 GPUs; count:640: GPUs that may spread; or OpenB's node list",
+    )
+    command.add_argument(
+        "--workload",
+        required=True,
+        help="the file of jobs; ledger: its file or address; kueue: a generator or `baseline`",
+    )
+    command.add_argument(
+        "--format",
+        choices=("philly", "muri", "openb", "jsonl", "kueue", "ledger"),
+        required=True,
+        help="its format",
+    )
+    command.add_argument(
+        "--order", type=Path, help="openb: offer the pods in this file's order, and let all stay"
+    )
+    command.add_argument(
+        "--policy",
+        action="append",
+        required=True,
+        help="a policy file, or fifo, easy, sjf, sjf-easy, fair, srtf, srsf, las; may be repeated",
+    )
+    command.add_argument(
+        "--run-times",
+        choices=("none", "true", "noisy", "stated", "learned"),
+        default="none",
+        help="what the scheduler is told of run times (default: none)",
+    )
+    command.add_argument("--seed", type=int, default=1, help="of noisy run times (default: 1)")
+    command.add_argument(
+        "--restart-cost", default="0s", help="lost by each attempt after the first (default: 0s)"
+    )
+    command.add_argument("--tick", help="plan at least this often while jobs wait")
+    command.add_argument("--horizon", help="utilisation is over this time; default: to the end")
+    command.add_argument(
+        "--entitlements", type=Path, help="CSV with vc,node num: the weights for the share error"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_simulate)
+
+
 def _quickstart(options: argparse.Namespace) -> int:
     from gpu_core.cli.quickstart import quickstart
 
@@ -94,5 +176,49 @@ def _setup(options: argparse.Namespace) -> int:
             ledger_url=options.ledger_url,
             mlflow_uri=options.mlflow_uri,
             checkpoint_uri=options.checkpoint_uri,
+        )
+    )
+
+
+def _queue(options: argparse.Namespace) -> int:
+    from gpu_core.cli.queue import queue
+
+    return queue(options.pool, as_json=options.json)
+
+
+def _tag(options: argparse.Namespace) -> int:
+    from gpu_core.cli.run_tags import set_tag
+    from gpu_core.decisions.tags import FIRST_TAG, HOLD_TAG
+
+    match options.command:
+        case "hold":
+            return set_tag(options.flow_run, HOLD_TAG, is_set=True)
+        case "release":
+            return set_tag(options.flow_run, HOLD_TAG, is_set=False)
+        case _:
+            return set_tag(options.flow_run, FIRST_TAG, is_set=not options.undo)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from gpu_core.cli.simulate import SimulateOptions, run_simulate
+    from gpu_core.decisions.units import parse_duration_s
+
+    def duration_s(text: str | None, field: str) -> int | None:
+        return None if text is None else parse_duration_s(text, field)
+
+    return run_simulate(
+        SimulateOptions(
+            nodes=options.nodes,
+            workload=options.workload,
+            format=options.format,
+            order=options.order,
+            policies=tuple(options.policy),
+            run_times=options.run_times,
+            seed=options.seed,
+            restart_s=parse_duration_s(options.restart_cost, "restart-cost"),
+            tick_s=duration_s(options.tick, "tick"),
+            horizon_s=duration_s(options.horizon, "horizon"),
+            entitlements=options.entitlements,
+            as_json=options.json,
         )
     )

@@ -1,14 +1,11 @@
-"""The story of a run and of the line, as people read it: pure text from facts."""
+"""The story of a run, as people read it: pure text from facts."""
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cost import usage_until
-from gpu_core.decisions.plan import Explanation
 from gpu_core.decisions.units import format_duration, format_usd
-from gpu_core.decisions.workload import Workload
 
 _KEY = re.compile(r"/(\d+)-(\d+)$")
 
@@ -26,16 +23,6 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
         if attempt.end_message
     ]
     return "\n".join(lines) + "".join(f"\n\n{story}" for story in stories) + "\n"
-
-
-def line_rows(
-    explanations: Sequence[Explanation], workloads: Mapping[str, Workload], now: datetime
-) -> list[dict[str, object]]:
-    """The line as table rows, the next workload first."""
-    return [
-        _line_row(explanation, workloads[explanation.workload_id], now)
-        for explanation in explanations
-    ]
 
 
 def _row(attempt: Attempt) -> str:
@@ -67,18 +54,3 @@ def _checkpoint(key: str | None) -> str | None:
     """`3rd save of attempt 1` is what the key `RUN/000001-00000003` means to a reader."""
     match = _KEY.search(key or "")
     return key if match is None else f"save {int(match[2])}, by attempt {int(match[1])}"
-
-
-def _line_row(explanation: Explanation, workload: Workload, now: datetime) -> dict[str, object]:
-    expected = explanation.expected_start_at
-    return {
-        "Position": explanation.position or "–",
-        "Run": workload.name,
-        "Priority": workload.priority,
-        "GPUs": workload.total_gpus,
-        "Waits": format_duration(max(0, round((now - workload.submitted_at).total_seconds()))),
-        "Reason": explanation.reason.value,
-        "Why": explanation.summary,
-        "What would help": explanation.resolution,
-        "Expected start": "unknown" if expected is None else f"{expected:%H:%M:%S} UTC",
-    }

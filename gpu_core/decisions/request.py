@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -18,7 +18,8 @@ from pydantic import (
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
-from gpu_core.decisions.units import format_duration, parse_duration_s
+from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
+from gpu_core.decisions.units import format_duration, parse_duration_s, require_aware
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
 from gpu_core.decisions.workload import Hold, Workload
 
@@ -46,10 +47,29 @@ def _interval_s(value: object, field: str) -> int | None:
     return None if value == AUTO else parse_duration_s(value, field)
 
 
+def _deadline(value: object, field: str) -> datetime | timedelta:
+    """A moment as ISO 8601 text, or a duration from the run's submission."""
+    if isinstance(value, str) and "-" in value.strip()[1:]:
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise InvalidInput(
+                field, "is not a moment", got=value, allowed=_DEADLINE_HELP
+            ) from None
+        return require_aware(moment, field)
+    try:
+        return timedelta(seconds=parse_duration_s(value, field))
+    except InvalidInput as error:
+        raise InvalidInput(field, error.problem, got=value, allowed=_DEADLINE_HELP) from None
+
+
+_DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
+
 _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
+Deadline = Annotated[datetime | timedelta, parsed_by(_deadline), WithJsonSchema(_DURATION_SCHEMA)]
 PositiveDuration = Annotated[
     int, parsed_by(parse_duration_s), Field(ge=1), WithJsonSchema(_DURATION_SCHEMA)
 ]
@@ -114,6 +134,13 @@ class GpuRequest(BaseModel):
         description="How long one uninterrupted run takes, in seconds or as text such as '90m', "
         "by default unknown.",
     )
+    deadline: Deadline | None = Field(
+        default=None,
+        title="Deadline",
+        description="When the run has to be done, as a moment such as '2026-09-01T18:00Z' or a "
+        "duration from its submission such as '6h', by default never; it counts where the policy "
+        "orders by deadline-slack.",
+    )
     max_duration_s: PositiveDuration | None = Field(
         default=None,
         alias="max_duration",
@@ -164,6 +191,12 @@ class GpuRequest(BaseModel):
     )
     user: Text | None = Field(
         default=None, title="User", description="The person that the run's cost is charged to."
+    )
+    sweep: Text | None = Field(
+        default=None,
+        title="Sweep",
+        description="The sweep that the run belongs to: under fair share its runs stand together "
+        "behind the user's other runs.",
     )
     model: Text | None = Field(
         default=None, title="Model", description="The model that the run works on, for the reports."
@@ -243,6 +276,8 @@ def workload_from_request(
     queue: str | None,
     submitted_at: datetime,
     policy: Policy,
+    user: str | None = None,
+    tags: Collection[str] = (),
     hold: Hold | None = None,
 ) -> Workload:
     """Which workload does the scheduler see for this run?
@@ -254,8 +289,10 @@ def workload_from_request(
         queue: The run's work queue; None: it has none and counts as in Prefect's `default`.
         submitted_at: When the run first wanted to start.
         policy: Gives the priority and what the request leaves open.
-        hold: Why the run may not be considered for now. A queue that the policy does not know is
-            the graver reason and wins.
+        user: Who made the run, as Prefect knows it; the job variable `user` comes before it.
+        tags: The flow run's tags; those of `tags.py` have a meaning.
+        hold: Why the run may not be considered for now. It comes before a person's hold, and a
+            queue that the policy does not know before both: the graver reason wins.
 
     Raises:
         InvalidInput: `gpu_priority` is no queue of the policy, or the run asks for more GPUs than
@@ -263,8 +300,7 @@ def workload_from_request(
     """
     _check_gpu_limit(request, policy)
     priority = _priority(request, queue, policy)
-    if priority is None:
-        hold = _unknown_queue(str(queue), policy)
+    hold = _unknown_queue(str(queue), policy) if priority is None else hold or held_by_tag(tags)
     return Workload(
         workload_id=workload_id,
         name=name,
@@ -282,9 +318,21 @@ def workload_from_request(
             else request.min_runtime_s
         ),
         expected_duration_s=request.expected_duration_s,
+        deadline_at=_deadline_at(request, submitted_at),
         team=request.team,
+        user=request.user or user,
+        project=request.project,
+        queue=queue,
+        group=request.sweep,
+        moved_up=int(FIRST_TAG in tags),
         hold=hold,
     )
+
+
+def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None:
+    if isinstance(request.deadline, timedelta):
+        return submitted_at + request.deadline
+    return request.deadline
 
 
 def _contradictions(request: GpuRequest) -> list[InvalidInput]:

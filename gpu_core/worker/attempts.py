@@ -222,7 +222,7 @@ def _record(demand: Demand, pool: str) -> RunRecord:
         pool=pool,
         queue=demand.queue,
         team=request.team,
-        user=request.user,
+        user=demand.workload.user,
         project=request.project,
         experiment=request.project or demand.flow_name,
         model=request.model,
@@ -241,4 +241,7 @@ def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
         gpu_count=attempt.gpu_count,
         is_preemptible=False,
         team=record.team,
+        user=record.user,
+        project=record.project,
+        queue=record.queue,
     )

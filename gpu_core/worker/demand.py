@@ -137,6 +137,8 @@ class DemandReader:
                 queue=queue,
                 submitted_at=flow_run.expected_start_time or flow_run.created or now,
                 policy=policy,
+                user=_creator(flow_run),
+                tags=flow_run.tags,
                 hold=_deployment_hold(deployment),
             ),
         )
@@ -223,6 +225,12 @@ def _merged_variables(
     merged.update((deployment.job_variables if deployment is not None else None) or {})
     merged.update(flow_run.job_variables or {})
     return merged
+
+
+def _creator(flow_run: FlowRun) -> str | None:
+    """Which person made the run? Only Prefect Cloud knows; a server without accounts does not."""
+    creator = flow_run.created_by
+    return creator.display_value if creator is not None and creator.type == "USER" else None
 
 
 def _deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:

@@ -21,7 +21,7 @@ from gpu_core.adapters.nvml import discover_gpus
 from gpu_core.worker.connections import read_connections
 from gpu_core.worker.leader import Leadership
 from gpu_core.worker.scheduler import GpuScheduler
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.threads import in_thread
 from gpu_core.worker.variables import GpuProcessJobConfiguration, GpuProcessVariables
 
@@ -58,7 +58,7 @@ class GpuProcessWorker(
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._gpu_settings = GpuWorkerSettings()
-        self._leadership = Leadership(self._state_dir / f"{_file_name(self._work_pool_name)}.lock")
+        self._leadership = Leadership(self._state_dir / f"{file_name(self._work_pool_name)}.lock")
         self._devices = Leadership(Path(tempfile.gettempdir()) / "prefect-gpu-devices.lock")
         self._scheduler: GpuScheduler | None = None
         self._ledger: Ledger | None = None
@@ -255,10 +255,6 @@ class GpuProcessWorker(
                 # Polling goes on meanwhile.
                 self._logger.debug("Not listening for events: %s", error)
             await anyio.sleep(_RECONNECT_S)
-
-
-def _file_name(pool: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in pool)
 
 
 logging.getLogger("prefect.gpu").addHandler(logging.NullHandler())

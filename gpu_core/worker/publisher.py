@@ -5,9 +5,8 @@ reason or its place in coarse steps has changed, the head of the line first, and
 one cycle. The whole line is one artifact of the pool.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,11 +21,15 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Scheduled
 
 from gpu_core.decisions.accounting import Attempt
-from gpu_core.decisions.attempt_report import attempts_markdown, line_rows
+from gpu_core.decisions.attempt_report import attempts_markdown
+from gpu_core.decisions.line_table import line_entries, line_key, to_row
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
 
 _RUN_KEY = "gpu-attempts"
+
+# Expected starts move in every cycle: by themselves they are not worth more writes than these.
+_REFRESH = timedelta(seconds=30)
 
 
 class Publisher:
@@ -40,11 +43,13 @@ class Publisher:
 
     def __init__(self, client: PrefectClient, pool: str, state_name: str) -> None:
         self._client = client
-        self._pool_key = re.sub("[^a-z0-9-]", "-", f"gpu-queue-{pool.lower()}")
+        self._pool_key = line_key(pool)
         self._state_name = state_name
         self._published: dict[str, tuple[Reason, int]] = {}
         self._artifacts: dict[tuple[str, UUID | None], UUID] = {}
         self._line: object = None
+        self._rows: object = None
+        self._line_written_at: datetime | None = None
 
     async def waiting(
         self,
@@ -84,14 +89,16 @@ class Publisher:
     ) -> None:
         """Show the whole line as one artifact of the pool, if it changed."""
         workloads = {e.workload_id: demands[e.workload_id].workload for e in explanations}
-        rows = line_rows(explanations, workloads, now)
+        rows = [to_row(entry) for entry in line_entries(explanations, workloads)]
         essence = [(e.workload_id, e.reason, e.position) for e in explanations]
-        if essence == self._line:
+        written_at = self._line_written_at
+        is_stale = written_at is None or now - written_at >= _REFRESH
+        if essence == self._line and (rows == self._rows or not is_stale):
             return
         await self._write_artifact(
             self._pool_key, None, "table", rows, "Runs that wait for GPUs, the next one first."
         )
-        self._line = essence
+        self._line, self._rows, self._line_written_at = essence, rows, now
 
     async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
         """Show a run the story of its attempts."""

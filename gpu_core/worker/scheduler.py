@@ -15,18 +15,21 @@ from prefect.states import Failed
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.cluster import Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
-from gpu_core.decisions.scheduling.cycle import plan_cycle
+from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.connections import Connections
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.demand import Demand, DemandReader, Line
 from gpu_core.worker.devices import local_nodes
 from gpu_core.worker.endings import Endings
+from gpu_core.worker.forecasts import Forecasts
+from gpu_core.worker.history import History
 from gpu_core.worker.launching import Launching, process_identity
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.processes import LocalProcesses
 from gpu_core.worker.publisher import Publisher
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.settings import GpuWorkerSettings, file_name
+from gpu_core.worker.threads import in_thread
 from gpu_core.worker.variables import GpuProcessJobConfiguration
 
 _log = logging.getLogger("prefect.gpu.scheduler")
@@ -64,6 +67,10 @@ class GpuScheduler:
         self._nodes = local_nodes(self._policies.current())
         self._reader = DemandReader(client, pool, queues)
         self._processes = LocalProcesses()
+        self._history = History(ledger, pool)
+        self._forecasts = Forecasts(
+            settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json", self._nodes
+        )
         self._publisher = Publisher(client, pool, settings.waiting_state_name)
         self._attempts = OpenAttempts(pool, settings.resolved_state_dir(), ledger)
         self._launching = Launching(
@@ -79,6 +86,9 @@ class GpuScheduler:
             wake=wake,
             cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
         )
+        # Whom others were preempted for and who has not started since. A worker that starts anew
+        # knows none; then the order alone decides who gets what is being freed.
+        self._preemptors: set[str] = set()
         self._untold: tuple[Plan, Mapping[str, Demand]] | None = None
         self.next_due_at: datetime | None = None
         """When the next run that is not due yet will be."""
@@ -90,9 +100,10 @@ class GpuScheduler:
 
     async def recover(self, template: Mapping[str, Any]) -> None:
         """Take over what an earlier worker left."""
-        await self._attempts.recover(
-            self._client, self._reader, self._processes, self._policies.current(), template
-        )
+        policy = self._policies.current()
+        await self._attempts.recover(self._client, self._reader, self._processes, policy, template)
+        await self._history.look(policy, datetime.now(UTC))
+        await self._history.of_running(self._attempts, policy)
         for running in self._attempts:
             if running.attempt.pid is not None:
                 self._processes.watch(running.attempt.pid, self._wake)
@@ -117,22 +128,27 @@ class GpuScheduler:
         await self.endings.end_overdue(policy, now)
         line = await self._reader.line(policy, template, now)
         self.next_due_at = line.next_due_at
+        await self._history.look(policy, now)
         # A run competes again when its last attempt is settled, not before.
-        demands = {
+        competing = {
             demand.workload.workload_id: demand
             for demand in line.demands
             if self._attempts.of_run(demand.workload.workload_id) is None
         }
-        plan = plan_cycle(self._snapshot(demands), policy, now)
+        demands = await self._history.of_pending(competing, policy)
+        plan = plan_cycle(self._snapshot(demands, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
             if isinstance(command, Preempt):
                 victim = self._attempts.of_run(command.workload_id)
                 preemptor = demands[command.for_workload_id].workload
                 if victim is not None:
+                    self._preemptors.add(preemptor.workload_id)
                     await self.endings.preempt(victim, preemptor, policy, now)
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
         admitted = await self._attempts.open(placements, demands, policy, now)
+        self._preemptors.difference_update(admitted)
+        self._forecasts.started([demands[flow_run_id].workload for flow_run_id in admitted], now)
         self._untold = plan, demands
         return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
 
@@ -155,11 +171,16 @@ class GpuScheduler:
             return
         plan, demands = self._untold
         self._untold = None
-        waiting = [
-            explanation
-            for explanation in plan.explanations
-            if explanation.reason is not Reason.STARTING and not self._is_hopeless(explanation)
-        ]
+        now = datetime.now(UTC)
+        waiting = self._forecasts.told(
+            [
+                explanation
+                for explanation in plan.explanations
+                if explanation.reason is not Reason.STARTING and not self._is_hopeless(explanation)
+            ],
+            {workload_id: demand.workload for workload_id, demand in demands.items()},
+            now,
+        )
         await self.endings.learn_stories(
             [
                 explanation.workload_id
@@ -169,14 +190,16 @@ class GpuScheduler:
         )
         limit = self._policies.current().waiting.publish_per_cycle
         await self._publisher.waiting(waiting, demands, self.endings.stories, limit=limit)
-        await self._publisher.line(waiting, demands, datetime.now(UTC))
+        await self._publisher.line(waiting, demands, now)
+        await in_thread(self._forecasts.save)
 
     def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that go on, for the next worker."""
         self._processes.close()
         return sorted(running.record.name for running in self._attempts if not running.is_gone)
 
-    def _snapshot(self, demands: Mapping[str, Demand]) -> Snapshot:
+    def _snapshot(self, demands: Mapping[str, Demand], now: datetime) -> Snapshot:
+        self._preemptors.intersection_update(demands)
         holding = [running for running in self._attempts if not running.is_gone]
         for running in holding:
             running.refresh()
@@ -184,6 +207,8 @@ class GpuScheduler:
             nodes=self._nodes,
             allocations=tuple(running.allocation() for running in holding),
             pending=tuple(demand.workload for demand in demands.values()),
+            usage=self._history.usage(now),
+            preemptors=frozenset(self._preemptors),
         )
 
     async def _refuse(self, line: Line, plan: Plan, demands: Mapping[str, Demand]) -> None:

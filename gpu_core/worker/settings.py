@@ -54,3 +54,8 @@ class GpuWorkerSettings(PrefectBaseSettings):
     def resolved_state_dir(self) -> Path:
         """The folder of run folders and locks."""
         return self.state_dir or get_current_settings().home / "gpu"
+
+
+def file_name(pool: str) -> str:
+    """What files of this pool's worker begin with, whatever the pool is called."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in pool)

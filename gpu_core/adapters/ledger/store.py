@@ -315,7 +315,12 @@ class Ledger:
         return dict.fromkeys(asked, none) | {run: tuple(group) for run, group in by_run}
 
     def usage(
-        self, start: datetime, end: datetime, *, provenance: Provenance | None = None
+        self,
+        start: datetime,
+        end: datetime,
+        *,
+        provenance: Provenance | None = None,
+        pool: str | None = None,
     ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
         """Which runs held GPUs at any time in [start, end)? With all of each run's attempts.
 
@@ -323,11 +328,14 @@ class Ledger:
 
         Args:
             provenance: Only measured, or only generated records; None: both.
+            pool: Only the runs of this pool; None: of all.
         """
         start, end = require_aware(start, "start"), require_aware(end, "end")
-        overlapping = sa.select(attempts.c.flow_run_id).where(
-            attempts.c.admitted_at < end,
-            sa.or_(attempts.c.released_at.is_(None), attempts.c.released_at > start),
+        # Two questions of the index over released_at: with `or`, SQLite reads the whole past.
+        before_end = sa.select(attempts.c.flow_run_id).where(attempts.c.admitted_at < end)
+        overlapping = sa.union(
+            before_end.where(attempts.c.released_at > start),
+            before_end.where(attempts.c.released_at.is_(None)),
         )
         statement = (
             sa.select(runs, attempts)
@@ -337,19 +345,45 @@ class Ledger:
         )
         if provenance is not None:
             statement = statement.where(runs.c.provenance == provenance)
-        # One statement, so that both tables are seen at the same moment.
+        if pool is not None:
+            statement = statement.where(runs.c.pool == pool)
         with self._reader.begin() as connection:
-            rows = [row._mapping for row in connection.execute(statement)]
-        pairs = [(RunRecord(**_of(runs, row)), Attempt(**_of(attempts, row))) for row in rows]
-        return tuple(
-            (run, tuple(attempt for _, attempt in group))
-            for run, group in groupby(pairs, key=lambda pair: pair[0])
-        )
+            return _records(connection, statement)
+
+    def records_of(
+        self, flow_run_ids: Iterable[str]
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """These runs with their attempts; without those that have none."""
+        asked = list(dict.fromkeys(flow_run_ids))
+        found: list[tuple[RunRecord, tuple[Attempt, ...]]] = []
+        with self._reader.begin() as connection:
+            for start in range(0, len(asked), _IDS_PER_QUERY):
+                ids = asked[start : start + _IDS_PER_QUERY]
+                found += _records(
+                    connection,
+                    sa.select(runs, attempts)
+                    .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
+                    .where(runs.c.flow_run_id.in_(ids))
+                    .order_by(runs.c.submitted_at, runs.c.flow_run_id, attempts.c.number),
+                )
+        return tuple(found)
 
     def _update(self, table: sa.Table, where: sa.ColumnElement[bool], **values: Any) -> bool:
         with self._writer.begin() as connection:
             statement = sa.update(table).where(where).values(_values(values))
             return connection.execute(statement).rowcount == 1
+
+
+def _records(
+    connection: sa.Connection, statement: sa.Select[Any]
+) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+    """The runs of a statement over both tables, so that both are seen at the same moment."""
+    rows = [row._mapping for row in connection.execute(statement)]
+    pairs = [(RunRecord(**_of(runs, row)), Attempt(**_of(attempts, row))) for row in rows]
+    return tuple(
+        (run, tuple(attempt for _, attempt in group))
+        for run, group in groupby(pairs, key=lambda pair: pair[0])
+    )
 
 
 def _upsert(dialect: str) -> Any:

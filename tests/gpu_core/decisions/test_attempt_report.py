@@ -1,12 +1,8 @@
 """The story of a run's attempts, as its page tells it."""
 
-from datetime import timedelta
-
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.attempt_report import attempts_markdown, line_rows
-from gpu_core.decisions.plan import Explanation, Reason
+from gpu_core.decisions.attempt_report import attempts_markdown
 from tests.gpu_core.accounting_builders import at, make_attempt
-from tests.strategies import make_workload
 
 
 def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
@@ -33,26 +29,3 @@ def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
         end_reason=EndReason.COMPLETED,
     )  # fmt: skip
     assert "| unpriced |" in attempts_markdown((attempt,))
-
-
-def test_the_line_says_who_waits_for_what_and_how_long() -> None:
-    """One row for each waiting run, with its reason and its expected start."""
-    workload = make_workload("w", name="train", gpu_count=2, submitted_at=at(0))
-    explanation = Explanation(
-        workload_id=workload.workload_id,
-        reason=Reason.WAITING_FOR_GPUS,
-        summary="Waiting for 2 GPUs.",
-        resolution="It starts when they are free.",
-        position=1,
-        expected_start_at=at(3),
-    )
-
-    (row,) = line_rows(
-        [explanation], {workload.workload_id: workload}, at(0) + timedelta(minutes=5)
-    )
-
-    assert row["Run"] == "train"
-    assert row["GPUs"] == 2
-    assert row["Waits"] == "5m 00s"
-    assert row["Reason"] == "WaitingForGpus"
-    assert row["Expected start"] == f"{at(3):%H:%M:%S} UTC"

@@ -1,6 +1,7 @@
 """What job variables may say, what a person reads who wrote something else, and the workload."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -24,7 +25,7 @@ def request(**variables):
     return parse_request(variables, WORKER_VARIABLES)
 
 
-def workload(request, queue="medium", policy=None, hold=None):
+def workload(request, queue="medium", policy=None, hold=None, user=None, tags=()):
     return workload_from_request(
         request,
         workload_id="id",
@@ -32,6 +33,8 @@ def workload(request, queue="medium", policy=None, hold=None):
         queue=queue,
         submitted_at=NOW,
         policy=policy or make_policy(),
+        user=user,
+        tags=tags,
         hold=hold,
     )
 
@@ -80,6 +83,7 @@ def test_everything_given():
         min_runtime_s=0,
         expected_duration_s=5_400,
         team="vision",
+        queue="medium",
     )
 
 
@@ -274,3 +278,68 @@ def test_schema_defaults_parse_to_the_defaults():
     properties = GpuRequest.model_json_schema()["properties"]
     filled = {name: schema["default"] for name, schema in properties.items()}
     assert parse_request(filled, ()) == GpuRequest()
+
+
+@pytest.mark.parametrize(
+    ("deadline", "expected"),
+    [
+        pytest.param("6h", NOW + timedelta(hours=6), id="a duration counts from submission"),
+        pytest.param(90, NOW + timedelta(seconds=90), id="whole seconds too"),
+        pytest.param("2026-09-02T18:00Z", datetime(2026, 9, 2, 18, tzinfo=UTC), id="a moment"),
+        pytest.param(
+            "2026-09-02T18:00+02:00", datetime(2026, 9, 2, 16, tzinfo=UTC), id="with an offset"
+        ),
+        pytest.param(None, None, id="none"),
+    ],
+)
+def test_the_deadline_is_one_moment(deadline, expected):
+    """However it was said."""
+    assert workload(request(deadline=deadline)).deadline_at == expected
+
+
+@pytest.mark.parametrize(
+    ("deadline", "problem"),
+    [
+        pytest.param("2026-09-02T18:00", "has no time zone", id="whose midnight?"),
+        pytest.param("2026-13-02", "is not a moment", id="no such month"),
+        pytest.param("tomorrow", "is not a duration", id="neither"),
+        pytest.param(-5, "is out of range", id="before it was submitted"),
+    ],
+)
+def test_a_deadline_that_cannot_be_read_is_refused(deadline, problem):
+    """With what would have been understood."""
+    with pytest.raises(InvalidInput, match=f"deadline {problem}"):
+        request(deadline=deadline)
+
+
+def test_the_workload_knows_whose_it_is():
+    """Fair share, budgets and the line are about these."""
+    made = workload(request(team="vision", project="p", user="ada", sweep="lr"), queue="high")
+    assert (made.team, made.project, made.user) == ("vision", "p", "ada")
+    assert (made.queue, made.group) == ("high", "lr")
+
+
+def test_the_user_is_who_was_named_and_otherwise_who_made_the_run():
+    """A service may submit for a person."""
+    assert workload(request(user="ada"), user="service").user == "ada"
+    assert workload(request(), user="grace").user == "grace"
+
+
+def test_tags_hold_a_run_back_and_move_it_up():
+    """They are what people can set in Prefect's UI."""
+    untouched, held, first = (
+        workload(request(), tags=tags) for tags in (("mine",), ("gpu:hold",), ("gpu:first",))
+    )
+    assert (untouched.hold, untouched.moved_up) == (None, 0)
+    assert held.hold is not None
+    assert held.hold.reason is Reason.HELD
+    assert first.moved_up == 1
+
+
+def test_a_graver_hold_comes_before_a_persons():
+    """Taking the tag away would not help."""
+    full = Hold(reason=Reason.DEPLOYMENT_LIMIT, summary="", resolution="")
+    assert workload(request(), tags=("gpu:hold",), hold=full).hold is full
+    unknown = workload(request(), queue="nope", tags=("gpu:hold",)).hold
+    assert unknown is not None
+    assert unknown.reason is Reason.UNKNOWN_QUEUE

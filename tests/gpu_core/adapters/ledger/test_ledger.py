@@ -320,6 +320,24 @@ def test_usage_tells_generated_from_measured(ledger: Ledger) -> None:
     assert names == want
 
 
+def test_usage_can_be_that_of_one_pool(ledger: Ledger) -> None:
+    for name, pool in (("ours", "gpus"), ("theirs", "others")):
+        ledger.import_records([(make_run(name, pool=pool), [make_attempt(name, pool=pool)])])
+    names = {
+        pool: [run.flow_run_id for run, _ in ledger.usage(NOON, at(1), pool=pool)]
+        for pool in ("gpus", "others", None)
+    }
+    assert names == {"gpus": ["ours"], "others": ["theirs"], None: ["ours", "theirs"]}
+
+
+def test_the_records_of_runs_are_those_with_attempts(ledger: Ledger) -> None:
+    ledger.record_run(make_run("without"))
+    for name in ("b", "a"):
+        open_one(ledger, flow_run_id=name)
+    records = ledger.records_of(["a", "unknown", "without", "b", "a"])
+    assert [(run.flow_run_id, len(attempts)) for run, attempts in records] == [("a", 1), ("b", 1)]
+
+
 def test_importing_a_history_twice_adds_nothing_and_changes_nothing(ledger: Ledger) -> None:
     history = [(make_run(), [make_attempt(), make_attempt(number=2)])]
     assert ledger.import_records(history) == 2

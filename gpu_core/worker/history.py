@@ -1,0 +1,128 @@
+"""What the ledger knows that planning needs: usage, run times, and what runs have behind them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.accounting import Attempt, Provenance
+from gpu_core.decisions.cluster import Usage
+from gpu_core.decisions.continuation import completed_s, with_history
+from gpu_core.decisions.ledger_news import LedgerFollower, Record, merged
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.usage_book import UsageBook
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.demand import Demand
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.threads import in_thread
+
+# Run times from before this time say little about today's code.
+_LEARNED_FROM = timedelta(days=30)
+
+# How late another machine's worker may write down what it did, or how far its clock may be off.
+_OVERLAP = timedelta(minutes=10)
+
+
+class History:
+    """The past of one pool, over all its machines. Reads the ledger; nothing is kept elsewhere.
+
+    Args:
+        ledger: Who held which GPUs.
+        pool: The pool's name; a ledger may serve several.
+    """
+
+    def __init__(self, ledger: Ledger, pool: str) -> None:
+        self._ledger = ledger
+        self._pool = pool
+        self._follower = LedgerFollower()
+        self._run_times = RunTimeHistory()
+        self._book: UsageBook | None = None
+        self._looked_at: datetime | None = None
+
+    async def look(self, policy: Policy, now: datetime) -> None:
+        """Learn what was started and what ended since the last look, on any machine."""
+        book = self._book
+        if book is None or not book.serves(policy, now):
+            book = UsageBook(policy, now)
+        looked_at = self._looked_at
+        since = now - _LEARNED_FROM if looked_at is None else looked_at - _OVERLAP
+        reach = since if book is self._book else min(since, book.since)
+        records = await in_thread(self._read, reach, now)
+        news = self._follower.look(records, since)
+        if book is self._book:
+            for run, attempt in news.started:
+                book.start(run, attempt)
+            for run, attempt in news.ended:
+                book.end(run, attempt)
+            for attempt_id in news.withdrawn:
+                book.withdraw(attempt_id)
+        else:
+            _fill(book, records)
+        for record in news.touched:
+            self._learn(record)
+        self._book, self._looked_at = book, now
+
+    def usage(self, now: datetime) -> Usage:
+        """What shares and budgets count, up to this moment."""
+        return Usage() if self._book is None else self._book.usage(now)
+
+    async def of_pending(self, demands: Mapping[str, Demand], policy: Policy) -> dict[str, Demand]:
+        """The same demands, with what is known of their run times and earlier attempts."""
+        # Prefect counts the starts of a run: one without any has no attempt to ask for.
+        resumed = [key for key, demand in demands.items() if demand.flow_run.run_count > 0]
+        earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
+        return {
+            key: replace(demand, workload=self._known(demand, earlier.get(key, ()), policy))
+            for key, demand in demands.items()
+        }
+
+    async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+        """Let attempts that were taken over have the run times they would have been given."""
+        running = list(attempts)
+        earlier = await in_thread(
+            self._ledger.attempts_of, [taken.attempt.flow_run_id for taken in running]
+        )
+        for taken in running:
+            taken.workload = with_history(
+                taken.workload,
+                earlier[taken.attempt.flow_run_id],
+                deployment=taken.record.deployment,
+                limit_s=taken.limits.max_duration_s,
+                history=self._run_times,
+                policy=policy.run_times,
+            )
+
+    def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
+        return with_history(
+            demand.workload,
+            earlier,
+            deployment=demand.deployment,
+            limit_s=demand.limits.max_duration_s,
+            history=self._run_times,
+            policy=policy.run_times,
+        )
+
+    def _read(self, since: datetime, now: datetime) -> tuple[Record, ...]:
+        found = self._ledger.usage(
+            since, now + _OVERLAP, provenance=Provenance.MEASURED, pool=self._pool
+        )
+        missing = self._follower.open_runs.difference(run.flow_run_id for run, _ in found)
+        return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
+
+    def _learn(self, record: Record) -> None:
+        run, attempts = record
+        duration_s = completed_s(attempts)
+        if duration_s is not None:
+            kind = RunKind(deployment=run.deployment, team=run.team, gpus=attempts[-1].gpu_count)
+            self._run_times.observe(kind, duration_s)
+
+
+def _fill(book: UsageBook, records: Iterable[Record]) -> None:
+    for run, attempts in records:
+        for attempt in attempts:
+            if attempt.released_at is None:
+                book.start(run, attempt)
+            elif attempt.released_at > book.since:
+                book.start(run, attempt)
+                book.end(run, attempt)

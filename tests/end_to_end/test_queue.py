@@ -1,0 +1,134 @@
+"""`prefect-gpu queue`, `hold`, `release` and `move-up` against a real server."""
+
+import json
+from datetime import UTC, datetime
+from uuid import UUID
+
+import anyio
+import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from gpu_core.cli.main import main
+from gpu_core.decisions.plan import Explanation, Reason
+from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.demand import Demand
+from gpu_core.worker.publisher import Publisher
+from tests.end_to_end.conftest import FLOWS, POLICY
+
+
+@pytest.fixture(autouse=True)
+def _api(server):
+    with temporary_settings({PREFECT_API_URL: server.api_url}):
+        yield
+
+
+def publish_line(server, pool, run):
+    """What a worker does in which `run` is the only one that waits."""
+
+    async def publish():
+        async with PrefectClient(server.api_url) as client:
+            seen = await client.read_flow_run(UUID(run))
+            now = datetime.now(UTC)
+            explanation = Explanation(
+                workload_id=run,
+                reason=Reason.WAITING_FOR_GPUS,
+                summary="8 are in use.",
+                resolution="Wait.",
+                position=1,
+            )
+            demand = Demand(
+                flow_run=seen,
+                flow_name="do_nothing",
+                deployment=None,
+                queue="medium",
+                request=GpuRequest(),
+                limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+                workload=Workload(
+                    workload_id=run, name="waiting", priority=1, submitted_at=now, queue="medium"
+                ),
+            )
+            await Publisher(client, pool.name, "Waiting").line([explanation], {run: demand}, now)
+
+    anyio.run(publish)
+
+
+def test_the_line_is_read_from_anywhere(server, pool, capsys):
+    """No worker has to be asked: what it published last is in Prefect."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "waiting")
+    assert main(["queue", "--pool", pool.name]) == 2
+    assert "has no published line" in capsys.readouterr().err
+    publish_line(server, pool, run)
+
+    assert main(["queue", "--pool", pool.name, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main(["queue", "--pool", pool.name]) == 0
+
+    assert document["pool"] == pool.name
+    (entry,) = document["line"]
+    assert (entry["run_id"], entry["position"], entry["queue"]) == (run, 1, "medium")
+    assert entry["reason"] == "WaitingForGpus"
+    assert "WaitingForGpus" in capsys.readouterr().out
+
+
+def test_a_pool_that_is_not_there_is_one_clear_line(server, capsys):
+    """Exit code 2."""
+    assert main(["queue", "--pool", "nope"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("prefect-gpu queue: pool is not known to this server (got 'nope')")
+    assert error.count("\n") == 1
+
+
+def test_people_hold_release_and_move_up_runs(pool, capsys):
+    """By id or name; other tags stay, and doing it twice is doing it once."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), f"run of {pool.name}")
+    pool.call("PATCH", f"/flow_runs/{run}", {"tags": ["mine"]})
+
+    for command, tags in (
+        (["hold", run], {"mine", "gpu:hold"}),
+        (["hold", f"run of {pool.name}"], {"mine", "gpu:hold"}),
+        (["move-up", run], {"mine", "gpu:hold", "gpu:first"}),
+        (["release", run], {"mine", "gpu:first"}),
+        (["move-up", run, "--undo"], {"mine"}),
+    ):
+        assert main(command) == 0
+        assert set(pool.run(run)["tags"]) == tags
+    assert main(["hold", "no such run"]) == 2
+    assert "is not one that waits or runs" in capsys.readouterr().err
+
+
+def test_a_name_that_several_runs_have_is_refused_with_their_ids(pool, capsys):
+    """Nobody is held by mistake."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    runs = [pool.submit(deployment, f"twice in {pool.name}") for _ in range(2)]
+
+    assert main(["hold", f"twice in {pool.name}"]) == 2
+
+    error = capsys.readouterr().err
+    assert all(run in error for run in runs)
+    assert all(pool.run(run)["tags"] == [] for run in runs)
+
+
+def test_a_held_run_waits_until_it_is_released(new_pool, journal, capsys):
+    """In a pool with shares and budgets, whose usage comes from the ledger."""
+    pool = new_pool(
+        POLICY
+        + "ordering: {keys: [fair-share]}\n"
+        + "budgets: [{name: month, scope: pool, period: month, usd: 10}]\n"
+    )
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables())
+    held = pool.submit(deployment, "held", team="vision", expected_duration="10m")
+    assert main(["hold", held]) == 0
+    pool.start_worker()
+    other = pool.submit(deployment, "other")
+    pool.wait_until(other, "Completed")
+    pool.wait_until(held, "AwaitingConcurrencySlot")
+    capsys.readouterr()
+
+    assert main(["queue", "--pool", pool.name, "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["line"]
+    assert (entry["run"], entry["team"], entry["reason"]) == ("held", "vision", "Held")
+
+    assert main(["release", held]) == 0
+    pool.wait_until(held, "Completed")

@@ -1,0 +1,174 @@
+"""What the worker knows of the past, from a real ledger that others write to."""
+
+from datetime import timedelta
+from functools import partial
+from uuid import UUID, uuid4
+
+import anyio
+import pytest
+from prefect.client.schemas.objects import FlowRun
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.accounting import EndReason, Provenance
+from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.workload import RunTimeSource
+from gpu_core.worker.demand import Demand
+from gpu_core.worker.history import History
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.strategies import make_policy, make_workload
+
+BUDGETED = make_policy(
+    ordering={"keys": ["fair-share"]},
+    budgets=[{"name": "all", "scope": "pool", "period": "day", "usd": 100}],
+    run_times={"min_runs": 3},
+)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def history(ledger):
+    return History(ledger, "gpus")
+
+
+def look(history, hours, policy=BUDGETED):
+    anyio.run(history.look, policy, at(hours))
+    return history.usage(at(hours))
+
+
+def opened(ledger, run, number=1, **fields):
+    attempt = make_attempt(run.flow_run_id, number, **fields)
+    ledger.record_run(run)
+    ledger.open_attempt(attempt)
+    return attempt.attempt_id
+
+
+def close(ledger, attempt_id, hours, reason=EndReason.COMPLETED, **more):
+    ledger.close_attempt(
+        attempt_id,
+        released_at=at(hours),
+        end_reason=reason,
+        end_message=None,
+        exit_code=0,
+        is_charged_failure=False,
+        **more,
+    )
+
+
+def demand(run_id, run_count=0, **workload):
+    return Demand(
+        flow_run=FlowRun(id=UUID(run_id), flow_id=uuid4(), run_count=run_count),
+        flow_name="train",
+        deployment="train/gpu",
+        queue="medium",
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+        workload=make_workload(run_id, team="vision", **workload),
+    )
+
+
+def known(history, run_id, **more):
+    found = anyio.run(history.of_pending, {run_id: demand(run_id, **more)}, BUDGETED)
+    return found[run_id].workload
+
+
+def test_usage_follows_the_ledger(ledger, history):
+    """An open attempt grows, one that ended does not, and a withdrawn one never was."""
+    ended, runs_on = (opened(ledger, make_run(name)) for name in ("ended", "runs-on"))
+    assert look(history, 1).micro_usd_by_budget == {"all": 2_000_000}
+    close(ledger, ended, 1.5)
+    withdrawn = opened(ledger, make_run("withdrawn"), admitted_at=at(1.5))
+    assert look(history, 2).micro_usd_by_budget == {"all": 4_000_000}
+    ledger.withdraw_attempt(withdrawn)
+    close(ledger, runs_on, 3)
+    usage = look(history, 4)
+    assert usage.micro_usd_by_budget == {"all": 4_500_000}
+    assert usage.gpu_s_by_budget == {"all": 16_200}
+    assert usage.gpu_s_by_user.keys() == {("vision", "ada")}
+
+
+def test_a_new_worker_knows_what_the_last_one_knew(ledger, history):
+    """Everything is in the ledger; the sums agree to the micro-dollar, the shares to a float."""
+    close(ledger, opened(ledger, make_run("ended")), 1.5)
+    look(history, 1)
+    opened(ledger, make_run("runs"), admitted_at=at(1.2))
+    old, new = look(history, 2), look(History(ledger, "gpus"), 2)
+    assert new.micro_usd_by_budget == old.micro_usd_by_budget
+    assert new.gpu_s_by_user == pytest.approx(old.gpu_s_by_user)
+
+
+def test_a_budget_is_whole_again_in_its_next_period(ledger, history):
+    """What runs over midnight counts in both days."""
+    opened(ledger, make_run())
+    assert look(history, 11).micro_usd_by_budget == {"all": 11_000_000}
+    assert look(history, 13).micro_usd_by_budget == {"all": 1_000_000}
+
+
+def test_an_end_that_is_written_down_hours_later_counts_from_when_it_was(ledger, history):
+    """A machine that died is found by the next one."""
+    attempt_id = opened(ledger, make_run())
+    look(history, 1)
+    look(history, 8)
+    close(ledger, attempt_id, 2)
+    assert look(history, 9).micro_usd_by_budget == {"all": 2_000_000}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"pool": "others"}, id="of another pool"),
+        pytest.param({"provenance": Provenance.GENERATED}, id="made up"),
+    ],
+)
+def test_only_what_this_pool_measured_counts(ledger, history, other):
+    """A ledger may serve several pools, and hold demonstrations."""
+    opened(ledger, make_run(**other))
+    assert look(history, 1).micro_usd_by_budget == {"all": 0}
+
+
+def test_run_times_are_learned_from_what_completed(ledger, history):
+    """Before the worker started and since; each run once, failures never."""
+    for number in range(5):
+        close(ledger, opened(ledger, make_run(f"early-{number}")), 1)
+    close(ledger, opened(ledger, make_run("failed")), 0.1, EndReason.FAILED)
+    run_id = str(uuid4())
+    look(history, 1)
+    early = known(history, run_id).run_time
+    for number in range(20):
+        close(ledger, opened(ledger, make_run(f"late-{number}"), admitted_at=at(1)), 4)
+    look(history, 4)
+    look(history, 4.01)
+    late = known(history, run_id).run_time
+
+    assert early is not None
+    assert (early.source, early.median_s) == (RunTimeSource.LEARNED, 3_600)
+    assert late is not None
+    assert late.median_s == 3 * 3_600
+
+
+def test_a_run_that_comes_back_knows_what_it_has_had_and_saved(ledger, history):
+    """Two hours held, one of them safe, of three stated ones."""
+    run_id = str(uuid4())
+    attempt_id = opened(ledger, make_run(run_id))
+    close(ledger, attempt_id, 2, EndReason.PREEMPTED, checkpoint="k", checkpointed_at=at(1))
+    look(history, 3)
+    workload = known(history, run_id, run_count=1, expected_duration_s=3 * 3_600)
+    assert (workload.attained_gpu_s, workload.remaining_s) == (7_200, 7_200)
+
+
+def test_a_run_that_never_started_is_not_asked_for(ledger, history, monkeypatch):
+    """Thousands may wait: each cycle asks only for those that come back."""
+    monkeypatch.setattr(ledger, "attempts_of", partial(pytest.fail, "asked the ledger"))
+    assert known(history, str(uuid4()), expected_duration_s=60).attained_gpu_s == 0
+
+
+def test_what_is_older_than_ten_half_lives_has_no_share(ledger, history):
+    """Run times are still learned from it."""
+    close(ledger, opened(ledger, make_run()), 1)
+    late = at(1) + timedelta(days=11)
+    anyio.run(history.look, BUDGETED, late)
+    assert history.usage(late).gpu_s_by_user == {}
