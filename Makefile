@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# The folder of the published traces that the benches replay.
+DATA ?= $(PREFECT_GPU_DATA)
+DATA ?= ../shared/data
 
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := python3-venv git gcc libc6-dev postgresql chromium
@@ -22,10 +25,10 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench lock system-deps dev clean
+.PHONY: help quickstart test lint chaos bench bench-policies bench-servers lock system-deps dev clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
 	$(BIN)/prefect-gpu quickstart $(ARGS)
@@ -42,9 +45,20 @@ lint: dev ## Check style, types and who imports whom
 chaos: dev ## Kill the worker at random moments, more often than the tests do
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
 
-bench: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
+bench: bench-policies bench-servers ## Measure everything; results go to bench-results/
+
+bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)
 	$(BIN)/python -m tests.bench.load $(ARGS)
+
+bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
+	@mkdir -p bench-results
+	$(BIN)/python -m tests.bench.decision_speed --data $(DATA) --out bench-results/decision_speed.json
+	$(BIN)/python -m tests.bench.placement --data $(DATA) --json > bench-results/placement.json
+	$(BIN)/python -m tests.bench.forecast --data $(DATA) --json > bench-results/forecast.json
+	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
+	$(BIN)/python -m tests.bench.scheduling --data $(DATA) --out bench-results/scheduling.json
+	$(BIN)/python -m tests.bench.check_ranges bench-results/scheduling.json
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
