@@ -2,9 +2,9 @@
 
 Two rough answers, combined, then corrected by how wrong they were for earlier starts: split
 conformal prediction (Vovk, Gammerman & Shafer 2005) on the logarithm of the ratio. Conformal
-levels that adapt to each miss (Gibbs & Candès, NeurIPS 2021) did worse on 1-10 October 2017 of
-the Philly trace: a miss is seen only when the workload starts, hours after the spell that
-caused it. A long memory did better.
+levels that adapt to each miss (Gibbs & Candès, NeurIPS 2021), tried with one step size, did worse
+in three of four orders of the line on 1-10 October 2017 of the Philly trace: a miss is seen only
+when the workload starts, hours after the spell that caused it. A long memory did better.
 """
 
 import math
@@ -18,7 +18,8 @@ COVERAGE = 0.8
 """The part of starts that should fall into their interval."""
 
 # Waits come in spells, so the latest errors know less about the next one than as many independent
-# ones would. Tails of 8 % instead of 10 % make up for it; measured on 1-10 October 2017, Philly.
+# ones would. Tails of 8 % instead of 10 % make up for it: a judgement between 6 and 10 %, the two
+# that were tried on 1-10 October 2017 of the Philly trace.
 _TAIL = 0.08
 _REMEMBERED_STARTS = 3_000
 _NEEDED_STARTS = 20
