@@ -287,7 +287,7 @@ class Cycle:
     def _is_open(self, kind: Kind, entry: Entry) -> Allows:
         """Which nodes may it use, as far as the calendar and the budgets go?"""
         room, now_s = self._facts.now.room, self._now_s
-        until_s = now_s + (_ASSUMED_S if entry.planned_s is None else entry.planned_s)
+        until_s = now_s + _assumed_s(entry)
         payable = {
             flavor
             for flavor in self._facts.now.entitlements.wanted(kind.shape)
@@ -439,7 +439,7 @@ class Cycle:
         nodes = self._usable_nodes(shape, allowance)
         if mode is not Backfill.NONE:
             found = self._reservations.earliest(
-                shape, entry.workload.team, nodes, self._now_s, duration_s
+                shape, entry.workload.team, nodes, self._now_s, duration_s, _assumed_s(entry)
             )
             if found is not None:
                 starts_s, chosen = found
@@ -542,6 +542,10 @@ def _after(cursor: _Cursor, shorter_than_s: float = math.inf) -> _Cursor | None:
         if shorter_than_s == math.inf or _or_forever(entries[index].planned_s) < shorter_than_s:
             return _Cursor(cursor.queue, index)
     return None
+
+
+def _assumed_s(entry: Entry) -> float:
+    return _ASSUMED_S if entry.planned_s is None else entry.planned_s
 
 
 def _or_forever(duration_s: float | None) -> float:

@@ -62,7 +62,10 @@ class Preemption:
         found = self._search.least_loss(
             kind.shape, groups, permit, self._is_open(allowance, permit, allows)
         )
-        return [] if found is None else self._with_quota(kind, permit, found)
+        if found is None:
+            return []
+        chosen = self._with_quota(kind, permit, found)
+        return self._spared(kind, allows, chosen) if account.has_quotas else chosen
 
     def possible_from_s(self, kind: Kind, allows: Allows | None) -> float | None:
         """When will minimum run times allow enough room to be made? None: never, or now."""
@@ -162,6 +165,37 @@ class Preemption:
             if self._is_enough(kind, fewer):
                 needed = fewer
         return self._fair(permit, needed)
+
+    def _spared(
+        self, kind: Kind, allows: Allows | None, victims: list[Candidate]
+    ) -> list[Candidate]:
+        """The victims without those who are needed neither for quota nor for room.
+
+        Who was chosen for quota may make the room that another was chosen for. Whoever loses the
+        most is spared first; with fewer victims there is never more of either.
+        """
+        kept = victims
+        for victim in sorted(victims, key=lambda v: v.loss, reverse=True):
+            others = [v for v in kept if v is not victim]
+            if others and self._suffice(kind, allows, others):
+                kept = others
+        return kept
+
+    def _suffice(self, kind: Kind, allows: Allows | None, victims: list[Candidate]) -> bool:
+        """Would it have both quota and a place if these gave their GPUs back?"""
+        account, room = self._facts.soon.entitlements, self._facts.soon.room
+        with account.without(v.holding for v in victims):
+            open_flavors = account.allowance(kind.team, kind.shape).open
+        freed = _Freed(
+            self._facts,
+            kind.shape,
+            lambda node: (
+                room[node].node.flavor in open_flavors and (allows is None or allows(node))
+            ),
+        )
+        for victim in victims:
+            freed.add(victim.holding)
+        return freed.fits()
 
     def _is_enough(self, kind: Kind, victims: list[Candidate]) -> bool:
         account = self._facts.soon.entitlements

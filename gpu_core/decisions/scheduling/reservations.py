@@ -51,6 +51,8 @@ class _Stay(NamedTuple):
     wanted: Amount
     team: str | None
     duration_s: float
+    open_for_s: float
+    """How long the calendar must leave the node open: of a run of unknown length, not for ever."""
 
 
 class _Change(NamedTuple):
@@ -143,6 +145,7 @@ class Reservations:
         groups: Iterable[Sequence[str]],
         now_s: float,
         duration_s: float,
+        open_for_s: float,
     ) -> tuple[float, tuple[str, ...]] | None:
         """When, and on which nodes, could the shape start at the earliest? None: nobody knows.
 
@@ -152,8 +155,9 @@ class Reservations:
             groups: The nodes of each group that a gang may choose among.
             now_s: Not before this.
             duration_s: How long it stays; infinity if nobody knows.
+            open_for_s: How long its nodes must be open; what it is taken to stay at least.
         """
-        stay = _Stay(amount_of(shape), team, duration_s)
+        stay = _Stay(amount_of(shape), team, duration_s, open_for_s)
         found = (self._earliest_in(nodes, shape.nodes, stay, now_s) for nodes in groups)
         return min((f for f in found if f is not None), default=None)
 
@@ -194,7 +198,7 @@ class Reservations:
             start_s = self._ready_s(node, stay, from_s)
             if start_s is None:
                 return None
-            closed = self._closed_during(node, stay.team, start_s, start_s + stay.duration_s)
+            closed = self._closed_during(node, stay.team, start_s, start_s + stay.open_for_s)
             if closed is None:
                 return start_s
             from_s = closed.until_s

@@ -187,6 +187,47 @@ def test_victims_are_legal(seed):
 
 @many
 @given(SEEDS)
+def test_a_preemptor_is_promised_what_it_takes(seed):
+    """Nobody is preempted for somebody who then waits for something else."""
+    plan = planned(scenario(seed))
+    reasons = {e.workload_id: e.reason for e in plan.explanations}
+    assert all(reasons[c.for_workload_id] is Reason.WAITING_FOR_VICTIMS for c in preempts(plan))
+
+
+@many
+@given(SEEDS)
+def test_no_victim_can_be_spared_under_any_policy(seed):
+    """If one of its victims may not be touched, the others alone do not let the preemptor start."""
+    pool = scenario(seed)
+    preemptors = [c.for_workload_id for c in preempts(planned(pool))]
+    for preemptor in preemptors[:1]:
+        [workload] = [w for w in pool.snapshot.pending if w.workload_id == preemptor]
+        alone = replace(pool, snapshot=replace(pool.snapshot, pending=(workload,)))
+        victims = [c.workload_id for c in preempts(planned(alone))]
+        for spared in victims:
+            without = planned(all_but_one_leaves(alone, victims, spared))
+            has_a_way = without.explanations[0].reason in (
+                Reason.STARTING,
+                Reason.WAITING_FOR_VICTIMS,
+            )
+            assert not has_a_way or preempts(without)
+
+
+def all_but_one_leaves(pool, victims, spared):
+    def as_told(allocation):
+        workload_id = allocation.workload.workload_id
+        if workload_id == spared:
+            return replace(allocation, workload=replace(allocation.workload, is_preemptible=False))
+        if workload_id in victims:
+            return replace(allocation, is_draining=True, drain_deadline_at=NOW)
+        return allocation
+
+    allocations = tuple(as_told(a) for a in pool.snapshot.allocations)
+    return replace(pool, snapshot=replace(pool.snapshot, allocations=allocations))
+
+
+@many
+@given(SEEDS)
 def test_planning_comes_to_rest(seed):
     """Applied again and again, plans soon say nothing more: nobody takes turns with anybody."""
     pool = scenario(seed)

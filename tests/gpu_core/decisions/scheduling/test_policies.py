@@ -420,6 +420,21 @@ class TestBudgetsAndCalendar:
         if not want:
             assert told(result, "w").reason is Reason.CAPACITY_CLOSED
 
+    def test_a_weekly_window_does_not_put_off_a_run_of_unknown_length(self):
+        """It is taken to be a day long: it starts when the GPUs come, and nobody slips in."""
+        every_sunday = {"weekdays": ["sun"], "starts": "02:00", "ends": "06:00"}
+        policy = make_policy(
+            calendar={"closures": [{"name": "drivers", "nodes": ["n1"], "weekly": every_sunday}]}
+        )
+        held = running("r", "0 1", priority=HIGH, run_time=lasting(4_600))
+        pending = [
+            make_workload("big", 4, submitted_at=ago(90)),
+            make_workload("long", run_time=lasting(20_000)),
+        ]
+        result = plan([make_node(gpus=4)], [held], pending, policy)
+        assert told(result, "big").expected_start_at == NOW + timedelta(seconds=1_000)
+        assert admitted(result) == []
+
     def test_an_advance_reservation_is_there_for_its_team(self):
         """Its own runs start, those of others wait for it to end."""
         [window] = self.WINDOW["closures"]
