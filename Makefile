@@ -52,6 +52,7 @@ bench-servers: dev ## Measure how long runs wait for their start, and many at on
 	$(BIN)/python -m tests.bench.load $(ARGS)
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
+	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	@mkdir -p bench-results
 	$(BIN)/python -m tests.bench.decision_speed --data $(DATA) --out bench-results/decision_speed.json
 	$(BIN)/python -m tests.bench.placement --data $(DATA) --json > bench-results/placement.json

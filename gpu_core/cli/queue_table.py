@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -12,35 +13,47 @@ from gpu_core.decisions.units import format_duration
 _NOTHING = "–"
 
 
-def queue_table(pool: str, entries: Sequence[LineEntry], now: datetime) -> Table:
-    """The waiting runs, the next one first.
+def queue_table(pool: str, entries: Sequence[LineEntry], now: datetime) -> Group:
+    """The waiting runs, the next one first, and below them why each waits and what would help.
+
+    The reasons are sentences: beside the facts they would stand in a column of single words on a
+    terminal of ordinary width.
 
     Args:
         pool: The pool's name, for the title.
         entries: The line.
         now: What waiting times and expected starts are counted from, aware.
     """
-    table = Table(title=f"Waiting in {pool}", title_justify="left", show_lines=True)
+    table = Table(title=f"Waiting in {pool}", title_justify="left")
     for heading in ("#", "GPUs"):
         table.add_column(heading, justify="right")
-    for heading in ("Run", "Queue", "Team", "Waits", "Starts in", "Why, and what would help"):
+    for heading in ("Run", "Queue", "Team", "Waits", "Starts in"):
         table.add_column(heading, overflow="fold")
+    reasons = Table.grid(padding=(0, 2))
     for entry in entries:
         table.add_row(*map(Text, _cells(entry, now)))
-    return table
+        reasons.add_row(Text(_position(entry)), Text(f"{entry.run}: {_reason(entry)}"))
+    return Group(table, reasons)
 
 
 def _cells(entry: LineEntry, now: datetime) -> tuple[str, ...]:
     return (
-        str(entry.position or _NOTHING),
+        _position(entry),
         str(entry.gpus),
         entry.run,
         entry.queue or _NOTHING,
         entry.team or _NOTHING,
         _from_now((now - entry.waiting_since).total_seconds()),
         _expected(entry, now),
-        f"{entry.reason}: {entry.summary}\n{entry.resolution}",
     )
+
+
+def _position(entry: LineEntry) -> str:
+    return str(entry.position or _NOTHING)
+
+
+def _reason(entry: LineEntry) -> str:
+    return f"{entry.reason}: {entry.summary} {entry.resolution}"
 
 
 def _expected(entry: LineEntry, now: datetime) -> str:
