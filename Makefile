@@ -63,9 +63,9 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
-	$(LOCK) --group dev --group quickstart --all-extras -o requirements/dev.txt
-	$(LOCK) --group quickstart --all-extras -c requirements/dev.txt -o requirements/quickstart.txt
-	$(LOCK) --all-extras -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) --group dev --group quickstart --extra postgresql -o requirements/dev.txt
+	$(LOCK) --group quickstart --extra postgresql -c requirements/dev.txt -o requirements/quickstart.txt
+	$(LOCK) --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
 
 system-deps: ## Install what the tests use beside Python (Debian, Ubuntu)
 	@command -v apt-get > /dev/null || { \
