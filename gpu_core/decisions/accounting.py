@@ -1,8 +1,11 @@
 """What the usage ledger records: runs, their attempts, and why each attempt ended."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from gpu_core.decisions.cluster import NodeShare
 
 
 class EndReason(StrEnum):
@@ -104,8 +107,21 @@ class Attempt:
     checkpoint: str | None = None
     """The newest checkpoint that this attempt committed."""
     checkpointed_at: datetime | None = None
+    shares: tuple[NodeShare, ...] | None = None
+    """What it holds on each of its nodes; None in records from before this was kept."""
+    infrastructure: str | None = None
+    """What runs it where no process of this machine does: `namespace:job`."""
+    settlement: Mapping[str, str | int | bool | None] | None = None
+    """How its end was judged, before Prefect is told and the attempt is closed."""
 
     @property
     def gpu_count(self) -> int:
         """How many GPUs the attempt holds."""
         return len(self.gpu_ids)
+
+    @property
+    def held(self) -> tuple[NodeShare, ...]:
+        """What it holds on each of its nodes."""
+        if self.shares is not None:
+            return self.shares
+        return (NodeShare(node=self.node, gpu_ids=self.gpu_ids),) if self.gpu_ids else ()

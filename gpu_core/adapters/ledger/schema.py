@@ -1,5 +1,6 @@
 """The ledger's two tables. A change here comes with a migration; a test compares the two."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -8,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 from gpu_core.decisions.accounting import EndReason, Provenance
+from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.units import require_aware
 
 
@@ -56,6 +58,32 @@ class TextTuple(sa.types.TypeDecorator[tuple[str, ...]]):
 
     def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[str, ...] | None:
         return None if value is None else tuple(value)
+
+
+class NodeShares(sa.types.TypeDecorator[tuple[NodeShare, ...]]):
+    """What an attempt holds on each of its nodes, kept as a JSON list of objects."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        # A record that was turned into plain values brings objects that are plain already.
+        if value is None:
+            return None
+        return [share if isinstance(share, dict) else asdict(share) for share in value]
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[NodeShare, ...] | None:
+        if value is None:
+            return None
+        return tuple(
+            NodeShare(
+                node=share["node"],
+                gpu_ids=tuple(share["gpu_ids"]),
+                share_milli=share["share_milli"],
+                mig_starts=tuple(share["mig_starts"]),
+            )
+            for share in value
+        )
 
 
 metadata = sa.MetaData(
@@ -120,6 +148,9 @@ attempts = sa.Table(
     sa.Column("restored_from", sa.String),
     sa.Column("checkpoint", sa.String),
     sa.Column("checkpointed_at", UtcTimestamp),
+    sa.Column("shares", NodeShares),
+    sa.Column("infrastructure", sa.String),
+    sa.Column("settlement", sa.JSON(none_as_null=True)),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

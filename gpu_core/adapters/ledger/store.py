@@ -139,12 +139,19 @@ class Ledger:
             return connection.execute(statement).rowcount == 1
 
     def mark_started(
-        self, attempt_id: str, *, started_at: datetime, pid: int, pid_created_at: float
+        self,
+        attempt_id: str,
+        *,
+        started_at: datetime,
+        pid: int | None = None,
+        pid_created_at: float | None = None,
+        infrastructure: str | None = None,
     ) -> None:
-        """Write down which process runs the attempt.
+        """Write down what runs the attempt.
 
         Args:
             pid_created_at: The operating system's start time of `pid`, in seconds since 1970.
+            infrastructure: What runs it where no process of this machine does.
 
         Raises:
             UnknownAttempt: It is not in the ledger (withdrawn, perhaps): end the process.
@@ -156,6 +163,7 @@ class Ledger:
             last_seen_at=started_at,
             pid=pid,
             pid_created_at=pid_created_at,
+            infrastructure=infrastructure,
         )
         if not is_known:
             raise UnknownAttempt(f"attempt {attempt_id} is not in the ledger")
@@ -190,6 +198,20 @@ class Ledger:
         )
         with self._writer.begin() as connection:
             return connection.execute(statement).rowcount == 1
+
+    def note_settlement(
+        self, attempt_id: str, settlement: Mapping[str, str | int | bool | None]
+    ) -> None:
+        """Write down how the end of an open attempt was judged.
+
+        Whoever goes on after a crash applies this, and does not judge anew a state that the first
+        half of the work has changed.
+        """
+        self._update(
+            attempts,
+            sa.and_(attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)),
+            settlement=dict(settlement),
+        )
 
     def heartbeat(
         self, seen_at: datetime, attempts_seen: Mapping[str, CheckpointReport | None]
