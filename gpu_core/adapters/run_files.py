@@ -97,6 +97,15 @@ def read_checkpoint_report(run_dir: str | Path) -> CheckpointReport | None:
     return _read(Path(run_dir, CHECKPOINT_FILE), _checkpoint_report)
 
 
+def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | None:
+    """The report that these values make; None: they cannot be understood (logged)."""
+    try:
+        return _checkpoint_report(_Fields(values))
+    except (ValueError, TypeError, KeyError, InvalidInput) as error:
+        _log.warning("A checkpoint report is ignored, it cannot be understood: %s", error)
+        return None
+
+
 def write_exit_report(run_dir: str | Path, report: ExitReport) -> None:
     """Record how the command ended, for a command that has no launcher.
 

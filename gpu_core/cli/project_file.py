@@ -9,7 +9,7 @@ import yaml
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import parse_request
-from gpu_core.worker.variables import NOT_OURS
+from gpu_core.worker.process.variables import NOT_OURS
 
 
 def check_project_file(path: Path, pool: str, policy: Policy) -> list[str]:

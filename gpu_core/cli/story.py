@@ -37,7 +37,7 @@ from gpu_core.decisions.checkpoint_names import committed
 from gpu_core.decisions.cost import RunCost, run_cost
 from gpu_core.decisions.generated_history import generated_history
 from gpu_core.decisions.units import count
-from gpu_core.worker.devices import local_nodes
+from gpu_core.worker.process.devices import local_nodes
 
 _LOOK_S = 0.5
 _LONGEST_S = 600.0

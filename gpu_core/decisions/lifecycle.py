@@ -41,6 +41,10 @@ class EndFacts:
     """Whether anything that saw the process end survived."""
     exit_code: int | None = None
     """Negative: the number of the signal that ended the process."""
+    exit_message: str | None = None
+    """What is known of the end beyond the exit code, in words."""
+    is_interruption: bool = False
+    """Whether the machine or the provider ended it, and not the run itself."""
     state_message: str | None = None
     drain_reason: EndReason | None = None
     """Why the attempt was told to end; None: it was not."""
@@ -122,12 +126,13 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
         case "FAILED":
             return drain or EndReason.FAILED
         case "CRASHED":
-            return drain or EndReason.CRASHED
+            return drain or (EndReason.INTERRUPTED if facts.is_interruption else EndReason.CRASHED)
         case "SCHEDULED":
             # Prefect itself put it back, as it does when a signal from outside ends its process.
             return drain or EndReason.INTERRUPTED
         case "RUNNING" | "PENDING":
-            return drain or (EndReason.CRASHED if facts.exit_is_known else EndReason.INTERRUPTED)
+            is_own_end = facts.exit_is_known and not facts.is_interruption
+            return drain or (EndReason.CRASHED if is_own_end else EndReason.INTERRUPTED)
         case unknown:
             raise InvalidInput(
                 "prefect_state_type",
@@ -161,7 +166,8 @@ def _cancelled(facts: EndFacts) -> Settlement:
 
 def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
     count = facts.interruptions_before + 1
-    why = facts.drain_message or (
+    why = facts.drain_message or (facts.exit_message if facts.is_interruption else None)
+    why = why or (
         "a signal from outside ended its process"
         if facts.prefect_state_type == "SCHEDULED"
         else "the machine or the worker was gone when its process ended"
@@ -192,6 +198,8 @@ def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -
 
 
 def _crash(facts: EndFacts) -> str:
+    if facts.exit_message is not None:
+        return facts.exit_message
     code = facts.exit_code
     signal_number = _signal_number(code)
     if signal_number == signal.SIGKILL:

@@ -3,6 +3,6 @@
 Prefect imports this module when it looks for worker types, so it must stay quick to import.
 """
 
-from gpu_core.worker.process import GpuProcessWorker
+from gpu_core.worker.process.worker import GpuProcessWorker
 
 __all__ = ["GpuProcessWorker"]

@@ -2,9 +2,8 @@
 
 import logging
 import shutil
-import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import anyio
-import psutil
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
@@ -22,9 +20,9 @@ from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, run_limits
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.demand import Demand, DemandReader
-from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.infrastructure import Infrastructure, Started
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import HEARTBEAT_S
 from gpu_core.worker.threads import in_thread
@@ -36,17 +34,18 @@ _KEPT_S = 7 * 24 * 3600
 
 
 class OpenAttempts:
-    """The open attempts of one pool on this machine.
+    """The open attempts of one pool that this worker answers for.
 
     Args:
         pool: The pool's name.
+        host: Whose attempts they are: this machine's, or this cluster's.
         state_dir: Where run folders live.
         ledger: The truth about attempts.
     """
 
-    def __init__(self, pool: str, state_dir: Path, ledger: Ledger) -> None:
+    def __init__(self, pool: str, host: str, state_dir: Path, ledger: Ledger) -> None:
         self._pool = pool
-        self._host = socket.gethostname()
+        self._host = host
         self._state_dir = state_dir
         self._ledger = ledger
         self._open: dict[str, RunningAttempt] = {}
@@ -96,17 +95,17 @@ class OpenAttempts:
         self,
         client: PrefectClient,
         reader: DemandReader,
-        processes: LocalProcesses,
+        infrastructure: Infrastructure,
         policy: Policy,
         template: Mapping[str, Any],
     ) -> None:
-        """Take over what an earlier worker left: its attempts, their processes alive or not."""
+        """Take over what an earlier worker left: its attempts, alive or not."""
         attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
-        marked = await in_thread(processes.marked)
+        found = await infrastructure.find(attempts)
         for attempt in attempts:
-            found = await self._find_process(attempt, marked.get(attempt.attempt_id, ()))
+            known = await self._with_found(attempt, found.get(attempt.attempt_id))
             self._open[attempt.attempt_id] = await self._recovered(
-                found, client, reader, policy, template
+                known, client, reader, policy, template
             )
         await in_thread(self._prune)
         if attempts:
@@ -137,10 +136,9 @@ class OpenAttempts:
             gpu_type=gpu_type,
             gpu_ids=placement.gpu_ids,
             capacity_type=placement.capacity_type,
-            price_micro_usd_per_gpu_hour=None
-            if gpu_type is None
-            else policy.price_micro_usd_per_gpu_hour(gpu_type, placement.capacity_type),
+            price_micro_usd_per_gpu_hour=_price(placement, policy),
             admitted_at=now,
+            shares=placement.shares,
         )
         return RunningAttempt(
             attempt=attempt,
@@ -149,6 +147,7 @@ class OpenAttempts:
             request=demand.request,
             limits=demand.limits,
             run_dir=self._run_dir(attempt),
+            variables=demand.variables,
         )
 
     def _prune(self) -> None:
@@ -168,18 +167,13 @@ class OpenAttempts:
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
         return self._state_dir / "runs" / attempt.flow_run_id / name
 
-    async def _find_process(self, attempt: Attempt, processes: Sequence[psutil.Process]) -> Attempt:
-        """The attempt with its launcher, also where the last worker died before noting it."""
-        if attempt.pid is not None or not processes:
+    async def _with_found(self, attempt: Attempt, found: Started | None) -> Attempt:
+        """The attempt with what runs it, also where the last worker died before noting it."""
+        if attempt.started_at is not None or found is None:
             return attempt
-        created_at, pid = min((process.create_time(), process.pid) for process in processes)
-        started_at = datetime.fromtimestamp(created_at, UTC)
-        await in_thread(
-            lambda: self._ledger.mark_started(
-                attempt.attempt_id, started_at=started_at, pid=pid, pid_created_at=created_at
-            )
-        )
-        return replace(attempt, started_at=started_at, pid=pid, pid_created_at=created_at)
+        started = with_start(attempt, found)
+        await in_thread(write_start, self._ledger, started)
+        return started
 
     async def _recovered(
         self,
@@ -196,9 +190,11 @@ class OpenAttempts:
             run = await client.read_flow_run(UUID(attempt.flow_run_id))
             demand = await reader.read(run, record.queue, policy, template, attempt.admitted_at)
             request, limits, workload = demand.request, demand.limits, demand.workload
+            variables = demand.variables
         except (ObjectNotFound, InvalidInput):
             # It runs already: what cannot be read any more must not make it a victim.
             request, workload = GpuRequest(), _untouchable(attempt, record)
+            variables = {}
             limits = run_limits(request, policy)
         return RunningAttempt(
             attempt=attempt,
@@ -207,6 +203,7 @@ class OpenAttempts:
             request=request,
             limits=limits,
             run_dir=self._run_dir(attempt),
+            variables=variables,
             # Nobody knows; and if nobody has it, nobody else would give it back.
             is_claimed=True,
         )
@@ -230,6 +227,43 @@ def _record(demand: Demand, pool: str) -> RunRecord:
         priority=demand.workload.priority,
         submitted_at=demand.workload.submitted_at,
     )
+
+
+def with_start(attempt: Attempt, started: Started) -> Attempt:
+    """The same attempt, with what was created for it."""
+    return replace(
+        attempt,
+        started_at=started.started_at,
+        last_seen_at=started.started_at,
+        pid=started.pid,
+        pid_created_at=started.pid_created_at,
+        infrastructure=started.infrastructure,
+    )
+
+
+def write_start(ledger: Ledger, attempt: Attempt) -> None:
+    """Write down what runs an attempt that has just been started, or found.
+
+    Raises:
+        UnknownAttempt: It was withdrawn meanwhile.
+    """
+    if attempt.started_at is None:
+        raise ValueError(f"attempt {attempt.attempt_id} was not started")
+    ledger.mark_started(
+        attempt.attempt_id,
+        started_at=attempt.started_at,
+        pid=attempt.pid,
+        pid_created_at=attempt.pid_created_at,
+        infrastructure=attempt.infrastructure,
+    )
+
+
+def _price(placement: Placement, policy: Policy) -> int | None:
+    """What each of its GPUs costs an hour: a part of a GPU costs that part."""
+    if placement.gpu_type is None or not placement.shares:
+        return None
+    whole = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
+    return None if whole is None else whole * placement.shares[0].share_milli // WHOLE_GPU_MILLI
 
 
 def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:

@@ -1,12 +1,11 @@
-"""The worker type `gpu-process`: GPUs of this machine, runs as local processes."""
+"""What the worker types share: becoming the acting worker, and the loop around the cycle."""
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import anyio.abc
@@ -14,16 +13,15 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
-from prefect.workers.base import BaseWorker, BaseWorkerResult
+from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.nvml import discover_gpus
 from gpu_core.worker.connections import read_connections
-from gpu_core.worker.leader import Leadership
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
-from gpu_core.worker.settings import GpuWorkerSettings, file_name
+from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
-from gpu_core.worker.variables import GpuProcessJobConfiguration, GpuProcessVariables
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are
 # not among them, or every message would wake the cycle that wrote it.
@@ -31,43 +29,64 @@ _WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cance
 
 _RECONNECT_S = 5.0
 
+# Prefect registers every subclass of its worker as a type that people may choose: what the types
+# share is mixed in before it.
+if TYPE_CHECKING:
+    _Mixin = BaseWorker[Any, Any, Any]
+else:
+    _Mixin = object
 
-class GpuProcessResult(BaseWorkerResult):
-    """That the process was started; how it ends is settled by the scheduler."""
+
+class Leadership(Protocol):
+    """Who acts: one worker for each pool and machine, or each pool and cluster."""
+
+    async def acquire(self) -> bool:
+        """Is this worker the acting one, from before and still? Tries to become it."""
+        ...
+
+    async def release(self) -> None:
+        """Let another worker act."""
+        ...
 
 
-class GpuProcessWorker(
-    BaseWorker[GpuProcessJobConfiguration, GpuProcessVariables, GpuProcessResult]
-):
-    """Schedules the runs of a work pool on the GPUs of this machine.
+class Submitted(BaseWorkerResult):
+    """That the run was started; how it ends is settled by the scheduler."""
 
-    One worker for each pool and machine acts; a second one stands by. Runs outlive the worker: the
-    next one takes them over.
+
+class GpuWorker(_Mixin):
+    """The scheduler of a work pool in a Prefect worker.
+
+    One worker acts; a second one stands by. Runs outlive the worker: the next one takes them over.
     """
 
-    type = "gpu-process"
-    job_configuration = GpuProcessJobConfiguration
-    job_configuration_variables = GpuProcessVariables
-    _display_name = "GPU Process"
-    _description = (
-        "Run flows on the GPUs of one machine, with priorities, gangs, preemption and resumption, "
-        "and a cost for every run."
-    )
     _documentation_url = "https://docs.prefect.io/v3/concepts/workers"
+
+    starts_at_once = 1
+    """How many runs are handed to the infrastructure at a time."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._gpu_settings = GpuWorkerSettings()
-        self._leadership = Leadership(self._state_dir / f"{file_name(self._work_pool_name)}.lock")
-        self._devices = Leadership(Path(tempfile.gettempdir()) / "prefect-gpu-devices.lock")
+        self._leadership = self._new_leadership()
         self._scheduler: GpuScheduler | None = None
+        self._scheduling: anyio.abc.TaskGroup | None = None
         self._ledger: Ledger | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._gpu_stack = AsyncExitStack()
         self._pass = anyio.Lock()
-        self._one_writer = anyio.Lock()
+        self._writers = anyio.Semaphore(self.starts_at_once)
         self._woken = anyio.Event()
         self._stands_by = False
+
+    # -- what a worker type brings ---------------------------------------------------------------
+
+    def _new_leadership(self) -> Leadership:
+        raise NotImplementedError
+
+    async def _new_infrastructure(
+        self, policies: PolicySource, tasks: anyio.abc.TaskGroup
+    ) -> Infrastructure:
+        raise NotImplementedError
 
     # -- Prefect's life cycle ------------------------------------------------------------------
 
@@ -86,33 +105,24 @@ class GpuProcessWorker(
             self._tasks = None
         # Prefect waits here for what is being submitted, which still needs the scheduler.
         await super().teardown(*exc_info)
-        if self._scheduler is not None:
-            names = self._scheduler.close()
-            if names:
-                self._logger.info(
-                    "%d runs go on without this worker; the next one takes them over: %s",
-                    len(names),
-                    ", ".join(names),
-                )
-            self._scheduler = None
+        await self._stop_scheduling()
         if self._ledger is not None:
             self._ledger.close()
             self._ledger = None
-        self._leadership.release()
-        self._devices.release()
+        await self._leadership.release()
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """One cycle: start what the plan admits, then tell the others why they wait."""
         async with self._pass:
             submitted = await super().get_and_submit_flow_runs()
-        if self._scheduler is not None and self._tasks is not None:
-            self._tasks.start_soon(self._tell, self._scheduler)
+        if self._scheduler is not None and self._scheduling is not None:
+            self._scheduling.start_soon(self._tell, self._scheduler)
         return submitted
 
     async def _submit_run(self, flow_run: FlowRun) -> None:
-        # One at a time: Prefect's SQLite answers writers that meet with an error, after which its
+        # Few at a time: Prefect's SQLite answers writers that meet with an error, after which its
         # client waits two seconds. One after the other, eight starts take less than that.
-        async with self._one_writer:
+        async with self._writers:
             try:
                 await super()._submit_run(flow_run)
             except Exception:
@@ -132,7 +142,7 @@ class GpuProcessWorker(
         return is_ours
 
     async def _tell(self, scheduler: GpuScheduler) -> None:
-        async with self._one_writer:
+        async with self._writers:
             try:
                 await scheduler.tell()
             except Exception:
@@ -152,58 +162,78 @@ class GpuProcessWorker(
     async def run(
         self,
         flow_run: FlowRun,
-        configuration: GpuProcessJobConfiguration,
+        configuration: BaseJobConfiguration,
         task_status: anyio.abc.TaskStatus[Any] | None = None,
-    ) -> GpuProcessResult:
-        """Start the process of an admitted run; the scheduler follows it from there."""
-        if self._scheduler is None:
-            raise RuntimeError("this worker does not schedule: another one acts for the pool")
-        identity = await self._scheduler.launch(flow_run, configuration)
+    ) -> Submitted:
+        """Start an admitted run; the scheduler follows it from there."""
+        scheduler = self._scheduler
+        # Another worker acts by now. It finds the admitted attempt without anything that runs it
+        # and puts the run back in line; an error here would mark the run as crashed.
+        identity = "none" if scheduler is None else await scheduler.launch(flow_run, configuration)
         if task_status is not None:
             task_status.started(identity)
-        return GpuProcessResult(identifier=identity, status_code=0)
+        return Submitted(identifier=identity, status_code=0)
 
     # -- becoming the acting worker --------------------------------------------------------------
 
     async def _acting_scheduler(self) -> GpuScheduler | None:
-        """The scheduler, if this worker is the acting one for its pool on this machine."""
-        if self._scheduler is not None:
-            return self._scheduler
+        """The scheduler, if this worker is the acting one for its pool."""
         if self._tasks is None:
-            return None
-        if not self._leadership.acquire() or not self._may_use_devices():
+            return self._scheduler
+        if not await self._leadership.acquire():
+            await self._stop_scheduling()
             if not self._stands_by:
                 self._logger.warning(
-                    "Another worker acts for pool %r, or uses the GPUs of this machine for another "
-                    "pool; this one stands by.",
+                    "Another worker acts for pool %r, or uses its GPUs for another pool; this one "
+                    "stands by.",
                     self._work_pool_name,
                 )
                 self._stands_by = True
             return None
-        self._scheduler = await self._new_scheduler(self._tasks)
+        self._stands_by = False
+        if self._scheduler is None:
+            await self._start_scheduling(self._tasks)
         return self._scheduler
 
-    def _may_use_devices(self) -> bool:
-        """Real GPUs belong to one pool of a machine at a time; virtual ones to any that asks."""
-        return not discover_gpus() or self._devices.acquire()
-
-    async def _new_scheduler(self, tasks: anyio.abc.TaskGroup) -> GpuScheduler:
+    async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
         connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
         if self._ledger is None:
             self._ledger = await in_thread(Ledger.open, connections.ledger_url)
-        scheduler = GpuScheduler(
-            client=self.client,
-            pool=self._work_pool_name,
-            queues=self._work_queues,
-            settings=self._gpu_settings,
-            connections=connections,
-            ledger=self._ledger,
-            tasks=tasks,
-            wake=self._wake,
-        )
-        await scheduler.recover(self._template)
+        policies = PolicySource(self._gpu_settings.policy_path)
+        scheduling: anyio.abc.TaskGroup = await tasks.start(_hold_tasks)
+        try:
+            scheduler = GpuScheduler(
+                client=self.client,
+                pool=self._work_pool_name,
+                queues=self._work_queues,
+                settings=self._gpu_settings,
+                connections=connections,
+                ledger=self._ledger,
+                policies=policies,
+                infrastructure=await self._new_infrastructure(policies, scheduling),
+                tasks=scheduling,
+                wake=self._wake,
+            )
+            await scheduler.recover(self._template)
+        except BaseException:
+            scheduling.cancel_scope.cancel()
+            raise
+        self._scheduler, self._scheduling = scheduler, scheduling
         self._logger.info("Scheduling %s", scheduler.describe())
-        return scheduler
+
+    async def _stop_scheduling(self) -> None:
+        """Stop deciding and carrying out; what runs goes on, for whoever acts next."""
+        scheduler, scheduling = self._scheduler, self._scheduling
+        self._scheduler = self._scheduling = None
+        if scheduling is not None:
+            scheduling.cancel_scope.cancel()
+        names = await scheduler.close() if scheduler is not None else []
+        if names:
+            self._logger.info(
+                "%d runs go on without this worker; the next one takes them over: %s",
+                len(names),
+                ", ".join(names),
+            )
 
     @property
     def _state_dir(self) -> Path:
@@ -255,6 +285,15 @@ class GpuProcessWorker(
                 # Polling goes on meanwhile.
                 self._logger.debug("Not listening for events: %s", error)
             await anyio.sleep(_RECONNECT_S)
+
+
+async def _hold_tasks(
+    *, task_status: anyio.abc.TaskStatus[anyio.abc.TaskGroup] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """A group of tasks that ends as one: what one stay as the acting worker has begun."""
+    async with anyio.create_task_group() as group:
+        task_status.started(group)
+        await anyio.sleep_forever()
 
 
 logging.getLogger("prefect.gpu").addHandler(logging.NullHandler())

@@ -1,7 +1,7 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
 from prefect.exceptions import ObjectNotFound
+from prefect.workers.base import BaseVariables
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.plan import Reason
@@ -22,7 +23,6 @@ from gpu_core.decisions.request import (
     workload_from_request,
 )
 from gpu_core.decisions.workload import Hold, Workload
-from gpu_core.worker.variables import NOT_OURS
 
 # The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
 # whole of the next queue behind it.
@@ -45,6 +45,8 @@ class Demand:
     request: GpuRequest
     limits: RunLimits
     workload: Workload
+    variables: Mapping[str, object] = field(default_factory=dict)
+    """All its job variables, those of the infrastructure included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,17 @@ class DemandReader:
         client: Prefect's client.
         pool: The pool's name.
         queues: The queues to look at; empty: all.
+        fitted: Adds to a workload what its infrastructure needs of a node beside GPUs.
     """
 
-    def __init__(self, client: PrefectClient, pool: str, queues: Iterable[str]) -> None:
+    def __init__(
+        self,
+        client: PrefectClient,
+        pool: str,
+        queues: Iterable[str],
+        fitted: Callable[[Workload, Mapping[str, object], Policy], Workload],
+    ) -> None:
+        self._fitted = fitted
         self._client = client
         self._pool = pool
         self._queues = frozenset(queues)
@@ -121,8 +131,20 @@ class DemandReader:
             InvalidInput: Its job variables cannot be used.
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
-        request = parse_request(_merged_variables(template, deployment, flow_run), NOT_OURS)
+        variables = _merged_variables(template, deployment, flow_run)
+        request = parse_request(variables, _not_ours(template))
         flow_name = await self._flow_name(flow_run.flow_id)
+        workload = workload_from_request(
+            request,
+            workload_id=str(flow_run.id),
+            name=flow_run.name,
+            queue=queue,
+            submitted_at=flow_run.expected_start_time or flow_run.created or now,
+            policy=policy,
+            user=_creator(flow_run),
+            tags=flow_run.tags,
+            hold=_deployment_hold(deployment),
+        )
         return Demand(
             flow_run=flow_run,
             flow_name=flow_name,
@@ -130,17 +152,8 @@ class DemandReader:
             queue=queue,
             request=request,
             limits=run_limits(request, policy),
-            workload=workload_from_request(
-                request,
-                workload_id=str(flow_run.id),
-                name=flow_run.name,
-                queue=queue,
-                submitted_at=flow_run.expected_start_time or flow_run.created or now,
-                policy=policy,
-                user=_creator(flow_run),
-                tags=flow_run.tags,
-                hold=_deployment_hold(deployment),
-            ),
+            workload=self._fitted(workload, variables, policy),
+            variables=variables,
         )
 
     async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
@@ -225,6 +238,12 @@ def _merged_variables(
     merged.update((deployment.job_variables if deployment is not None else None) or {})
     merged.update(flow_run.job_variables or {})
     return merged
+
+
+def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:
+    """Variables that Prefect's machinery or the platform team's template reads, not we."""
+    properties = template.get("variables", {}).get("properties", {})
+    return frozenset({*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys())
 
 
 def _creator(flow_run: FlowRun) -> str | None:

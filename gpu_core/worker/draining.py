@@ -1,16 +1,15 @@
 """Ending an attempt in good order: notice, save, SIGTERM, and SIGKILL at the end of the grace."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import anyio
 
-from gpu_core.adapters.run_files import Notice, write_notice
+from gpu_core.adapters.run_files import Notice
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.draining")
 
@@ -26,43 +25,55 @@ def notice_window_s(grace_s: float) -> float:
 
 
 async def drain(
-    running: RunningAttempt, processes: LocalProcesses, on_changed: Callable[[], None]
+    running: RunningAttempt, infrastructure: Infrastructure, on_changed: Callable[[], None]
 ) -> None:
     """End this attempt within its grace period. Everything it does may be done twice.
 
-    The run learns by its notice file; one that keeps checkpoints gets the time to save, and
+    The run learns by its notice; one that keeps checkpoints gets the time to save, and
     SIGTERM follows the save or the end of that time. What still lives at the deadline is killed.
     A cancelled run is left to Prefect's own process first, which ends it by itself.
     """
     requested_at, deadline_at = _times(running)
+
+    async def is_over() -> bool:
+        return not _lives(running, infrastructure)
+
     if running.drain_reason is EndReason.CANCELLED:
-        leave_alone_until = deadline_at - timedelta(seconds=_TERMINATION_S)
-        await _until(lambda: not _lives(running, processes), leave_alone_until)
-        processes.terminate(running.attempt)
+        await _until(is_over, deadline_at - timedelta(seconds=_TERMINATION_S))
+        await infrastructure.terminate(running)
     else:
-        await _ask(running, processes, requested_at, deadline_at)
-    await _until(lambda: not _lives(running, processes), deadline_at)
-    await in_thread(processes.kill, running.attempt.attempt_id)
+        await _ask(running, infrastructure, requested_at, deadline_at)
+    await _until(is_over, deadline_at)
+    await infrastructure.kill(running)
     on_changed()
 
 
 async def _ask(
     running: RunningAttempt,
-    processes: LocalProcesses,
+    infrastructure: Infrastructure,
     requested_at: datetime,
     deadline_at: datetime,
 ) -> None:
     try:
-        await in_thread(write_notice, running.run_dir, _notice(running, requested_at, deadline_at))
-    except OSError:
+        await infrastructure.notify(running, _notice(running, requested_at, deadline_at))
+    except Exception:
         # Without a notice the run cannot save, but it has to end all the same.
         _log.exception("Run %r gets no notice", running.record.name)
+
+    async def is_answered() -> bool:
+        if not _lives(running, infrastructure):
+            return True
+        await infrastructure.refresh([running])
+        # One that keeps no checkpoints at all has nothing to save.
+        return running.report is None or running.report.answers_notice
+
+    async def is_started() -> bool:
+        return running.attempt.started_at is not None or running.is_gone
+
     window = timedelta(seconds=notice_window_s((deadline_at - requested_at).total_seconds()))
-    await _until(
-        lambda: _has_answered(running) or not _lives(running, processes), requested_at + window
-    )
-    await _until(lambda: running.attempt.pid is not None or running.is_gone, deadline_at)
-    processes.terminate(running.attempt)
+    await _until(is_answered, requested_at + window)
+    await _until(is_started, deadline_at)
+    await infrastructure.terminate(running)
 
 
 def _times(running: RunningAttempt) -> tuple[datetime, datetime]:
@@ -86,20 +97,14 @@ def deadline(requested_at: datetime, grace_s: int) -> datetime:
     return requested_at + timedelta(seconds=grace_s)
 
 
-def _has_answered(running: RunningAttempt) -> bool:
-    """Nothing to wait for: it saved after the notice, or it keeps no checkpoints at all."""
-    running.refresh()
-    return running.report is None or running.report.answers_notice
-
-
-def _lives(running: RunningAttempt, processes: LocalProcesses) -> bool:
+def _lives(running: RunningAttempt, infrastructure: Infrastructure) -> bool:
     """Is there, or will there be, a process? One that was admitted is about to have one."""
-    if running.attempt.pid is None:
+    if running.attempt.started_at is None:
         return not running.is_gone
-    return processes.lives(running.attempt)
+    return infrastructure.lives(running)
 
 
-async def _until(condition: Callable[[], bool], until: datetime) -> None:
+async def _until(condition: Callable[[], Awaitable[bool]], until: datetime) -> None:
     # What is waited for happens in other processes; nothing here could set an event.
-    while not condition() and datetime.now(UTC) < until:  # noqa: ASYNC110
+    while not await condition() and datetime.now(UTC) < until:  # noqa: ASYNC110
         await anyio.sleep(_LOOK_S)

@@ -21,7 +21,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.draining import deadline, drain
-from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
@@ -31,6 +31,7 @@ from gpu_core.worker.settlement import (
     decide,
     publish,
     read_run,
+    to_record,
 )
 from gpu_core.worker.threads import in_thread
 
@@ -64,7 +65,7 @@ class Endings:
         client: PrefectClient,
         ledger: Ledger,
         attempts: OpenAttempts,
-        processes: LocalProcesses,
+        infrastructure: Infrastructure,
         publisher: Publisher,
         tasks: TaskGroup,
         wake: Callable[[], None],
@@ -73,7 +74,7 @@ class Endings:
         self._client = client
         self._ledger = ledger
         self._attempts = attempts
-        self._processes = processes
+        self._infrastructure = infrastructure
         self._publisher = publisher
         self._tasks = tasks
         self._wake = wake
@@ -152,6 +153,22 @@ class Endings:
                 now=now,
             )
 
+    async def end_troubled(self, policy: Policy, now: datetime) -> None:
+        """End what is where it can never work, or not any more."""
+        for running in self._attempts:
+            if running.is_draining or running.attempt.started_at is None:
+                continue
+            trouble = self._infrastructure.trouble(running, policy, now)
+            if trouble is None:
+                continue
+            await self._begin(
+                running,
+                trouble.reason,
+                grace_s=policy.preemption.grace_period_s,
+                message=trouble.message,
+                now=now,
+            )
+
     def resume_draining(self) -> None:
         """Go on with what an earlier worker had told to end."""
         for running in self._attempts:
@@ -198,23 +215,22 @@ class Endings:
 
     async def _drain(self, running: RunningAttempt) -> None:
         try:
-            await drain(running, self._processes, self._wake)
+            await drain(running, self._infrastructure, self._wake)
         except Exception:
             # An error here must not end the worker, nor leave the GPUs held.
             _log.exception("Run %r is killed instead of ended", running.record.name)
             with suppress(Exception):
-                await in_thread(self._processes.kill, running.attempt.attempt_id)
+                await self._infrastructure.kill(running)
             self._wake()
 
     # -- settling attempts that ended ------------------------------------------------------------
 
     def find_ended(self, submitting: set[UUID]) -> None:
-        """Settle, beside the cycle, every attempt whose launcher is gone."""
+        """Settle, beside the cycle, every attempt whose main process is gone."""
         for running in self._attempts:
-            attempt = running.attempt
             if running.is_ending or running.flow_run_id in submitting:
                 continue
-            if self._processes.lives(attempt):
+            if self._infrastructure.lives(running):
                 continue
             running.is_ending = True
             self._tasks.start_soon(self._settle_until_done, running)
@@ -237,7 +253,7 @@ class Endings:
     async def _settle(self, running: RunningAttempt) -> None:
         flow_run_id = running.attempt.flow_run_id
         # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
-        if not await in_thread(self._processes.kill, running.attempt.attempt_id):
+        if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")
         if not running.is_gone:
             running.is_gone = True
@@ -247,10 +263,12 @@ class Endings:
             self._attempts.remove(running)
             self._wake()
             return
-        running.refresh()
+        await self._infrastructure.refresh([running])
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
-        ending = decide(running, run, earlier, datetime.now(UTC))
+        exit_ = await self._infrastructure.exit(running)
+        ending = decide(running, run, exit_, earlier, datetime.now(UTC))
+        await self._remember(running, ending)
         is_retried = ending.settlement.end_reason and ending.settlement.next_state
         if run is not None and is_retried:
             await allow_another_attempt(self._client, run)
@@ -262,6 +280,12 @@ class Endings:
             number = running.attempt.number
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
+
+    async def _remember(self, running: RunningAttempt, ending: Ending) -> None:
+        """Write the decision down before anything follows from it."""
+        record = to_record(ending)
+        await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
+        running.attempt = replace(running.attempt, settlement=record)
 
     def _close(self, running: RunningAttempt, ending: Ending) -> None:
         attempt, report, settlement = running.attempt, running.report, ending.settlement

@@ -29,16 +29,19 @@ class Forecasts:
 
     Args:
         path: Where what was learned is kept.
-        nodes: The GPUs that there are.
     """
 
-    def __init__(self, path: Path, nodes: Iterable[Node]) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._totals = gpus_by_type(nodes)
+        self._totals = gpus_by_type(())
         self._forecasters = _read(path)
         self._first_seen: dict[str, tuple[datetime, LineFeatures]] = {}
         self._started: deque[tuple[datetime, str, int]] = deque()
         self._is_saved = True
+
+    def look(self, nodes: Iterable[Node]) -> None:
+        """Learn which GPUs there are now."""
+        self._totals = gpus_by_type(nodes)
 
     def started(self, workloads: Iterable[Workload], now: datetime) -> None:
         """Learn that these start now."""

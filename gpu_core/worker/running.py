@@ -1,12 +1,13 @@
 """An attempt that holds GPUs, as the worker keeps it in mind."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from gpu_core.adapters.run_files import CheckpointReport, read_checkpoint_report
+from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
-from gpu_core.decisions.cluster import Allocation, NodeShare, Placement
+from gpu_core.decisions.cluster import Allocation, Placement
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 
@@ -21,6 +22,8 @@ class RunningAttempt:
     request: GpuRequest
     limits: RunLimits
     run_dir: Path
+    variables: Mapping[str, object] = field(default_factory=dict)
+    """All its job variables, for the infrastructure that reads more than `request` has."""
     report: CheckpointReport | None = None
     is_claimed: bool = False
     """Prefect has given the run to this worker. Otherwise another machine's may have it."""
@@ -34,10 +37,6 @@ class RunningAttempt:
         """The flow run's id, as Prefect's client wants it."""
         return UUID(self.attempt.flow_run_id)
 
-    def refresh(self) -> None:
-        """Read what the run last said about its checkpoints."""
-        self.report = read_checkpoint_report(self.run_dir) or self.report
-
     def allocation(self) -> Allocation:
         """The attempt as the scheduler sees it."""
         attempt = self.attempt
@@ -48,9 +47,7 @@ class RunningAttempt:
             placement=Placement(
                 gpu_type=attempt.gpu_type,
                 capacity_type=attempt.capacity_type,
-                shares=(NodeShare(node=attempt.node, gpu_ids=attempt.gpu_ids),)
-                if attempt.gpu_ids
-                else (),
+                shares=attempt.held,
             ),
             admitted_at=attempt.admitted_at,
             checkpointed_at=report.saved_at if report is not None else None,

@@ -11,32 +11,32 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.states import Failed
+from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.cluster import Snapshot
+from gpu_core.decisions.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
+from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.connections import Connections
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.demand import Demand, DemandReader, Line
-from gpu_core.worker.devices import local_nodes
 from gpu_core.worker.endings import Endings
 from gpu_core.worker.forecasts import Forecasts
 from gpu_core.worker.history import History
-from gpu_core.worker.launching import Launching, process_identity
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.launching import Launching
 from gpu_core.worker.policy_source import PolicySource
-from gpu_core.worker.processes import LocalProcesses
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.threads import in_thread
-from gpu_core.worker.variables import GpuProcessJobConfiguration
 
 _log = logging.getLogger("prefect.gpu.scheduler")
 
 
 class GpuScheduler:
-    """The scheduler of one pool on this machine. Only the acting worker may use it.
+    """The scheduler of one pool. Only the acting worker may use it.
 
     Args:
         client: Prefect's client.
@@ -45,6 +45,8 @@ class GpuScheduler:
         settings: The worker's settings.
         connections: Ledger, MLflow and checkpoint store.
         ledger: The usage ledger, open.
+        policies: The policy in force.
+        infrastructure: Where attempts run.
         tasks: Where settling and draining run beside the cycle.
         wake: Called when something changed that the next cycle should see.
     """
@@ -58,29 +60,32 @@ class GpuScheduler:
         settings: GpuWorkerSettings,
         connections: Connections,
         ledger: Ledger,
+        policies: PolicySource,
+        infrastructure: Infrastructure,
         tasks: TaskGroup,
         wake: Callable[[], None],
     ) -> None:
         self._client = client
-        self._wake = wake
-        self._policies = PolicySource(settings.policy_path)
-        self._nodes = local_nodes(self._policies.current())
-        self._reader = DemandReader(client, pool, queues)
-        self._processes = LocalProcesses()
+        self._policies = policies
+        self._infrastructure = infrastructure
+        self._nodes: tuple[Node, ...] = ()
+        self._reader = DemandReader(client, pool, queues, infrastructure.fitted)
         self._history = History(ledger, pool)
         self._forecasts = Forecasts(
-            settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json", self._nodes
+            settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json"
         )
         self._publisher = Publisher(client, pool, settings.waiting_state_name)
-        self._attempts = OpenAttempts(pool, settings.resolved_state_dir(), ledger)
+        self._attempts = OpenAttempts(
+            pool, infrastructure.host, settings.resolved_state_dir(), ledger
+        )
         self._launching = Launching(
-            client, settings, connections, ledger, self._attempts, self._processes
+            client, settings, connections, ledger, self._attempts, infrastructure
         )
         self.endings = Endings(
             client=client,
             ledger=ledger,
             attempts=self._attempts,
-            processes=self._processes,
+            infrastructure=infrastructure,
             publisher=self._publisher,
             tasks=tasks,
             wake=wake,
@@ -94,19 +99,26 @@ class GpuScheduler:
         """When the next run that is not due yet will be."""
 
     def describe(self) -> str:
-        """What this machine offers, in one line."""
-        offers = [f"{len(node.gpu_ids)} × {node.gpu_type} on {node.name}" for node in self._nodes]
-        return ", ".join(offers) or "no GPU: none found through NVML, none declared by the policy"
+        """What there is to schedule on, in one line."""
+        offers = [
+            f"{len(node.gpu_ids)} × {node.gpu_type} on {node.name}" for node in self._nodes[:8]
+        ]
+        more = len(self._nodes) - len(offers)
+        if more:
+            offers.append(f"{more} more nodes")
+        return ", ".join(offers) or "no GPU: none was found, and the policy declares none"
 
     async def recover(self, template: Mapping[str, Any]) -> None:
         """Take over what an earlier worker left."""
         policy = self._policies.current()
-        await self._attempts.recover(self._client, self._reader, self._processes, policy, template)
+        await self._attempts.recover(
+            self._client, self._reader, self._infrastructure, policy, template
+        )
         await self._history.look(policy, datetime.now(UTC))
         await self._history.of_running(self._attempts, policy)
         for running in self._attempts:
-            if running.attempt.pid is not None:
-                self._processes.watch(running.attempt.pid, self._wake)
+            self._infrastructure.watch(running)
+        await self._observe(policy)
         self.endings.resume_draining()
 
     async def cycle(
@@ -126,6 +138,8 @@ class GpuScheduler:
         await self._attempts.beat()
         await self.endings.end_cancelled(now)
         await self.endings.end_overdue(policy, now)
+        await self.endings.end_troubled(policy, now)
+        await self._infrastructure.tend(list(self._attempts), policy)
         line = await self._reader.line(policy, template, now)
         self.next_due_at = line.next_due_at
         await self._history.look(policy, now)
@@ -136,7 +150,7 @@ class GpuScheduler:
             if self._attempts.of_run(demand.workload.workload_id) is None
         }
         demands = await self._history.of_pending(competing, policy)
-        plan = plan_cycle(self._snapshot(demands, now), policy, now)
+        plan = plan_cycle(await self._snapshot(demands, policy, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
             if isinstance(command, Preempt):
@@ -158,12 +172,9 @@ class GpuScheduler:
         if running is not None:
             running.is_claimed = True
 
-    async def launch(self, flow_run: FlowRun, configuration: GpuProcessJobConfiguration) -> str:
-        """Start the process of an admitted run on its GPUs. Returns the process's identity."""
-        running = await self._launching.launch(flow_run, configuration, self._policies.current())
-        if running.attempt.pid is not None:
-            self._processes.watch(running.attempt.pid, self._wake)
-        return process_identity(running)
+    async def launch(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
+        """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
+        return await self._launching.launch(flow_run, configuration, self._policies.current())
 
     async def tell(self) -> None:
         """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
@@ -193,23 +204,32 @@ class GpuScheduler:
         await self._publisher.line(waiting, demands, now)
         await in_thread(self._forecasts.save)
 
-    def close(self) -> list[str]:
+    async def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that go on, for the next worker."""
-        self._processes.close()
+        await self._infrastructure.close()
         return sorted(running.record.name for running in self._attempts if not running.is_gone)
 
-    def _snapshot(self, demands: Mapping[str, Demand], now: datetime) -> Snapshot:
+    async def _snapshot(
+        self, demands: Mapping[str, Demand], policy: Policy, now: datetime
+    ) -> Snapshot:
         self._preemptors.intersection_update(demands)
-        holding = [running for running in self._attempts if not running.is_gone]
-        for running in holding:
-            running.refresh()
+        allocations = await self._observe(policy)
         return Snapshot(
             nodes=self._nodes,
-            allocations=tuple(running.allocation() for running in holding),
+            allocations=allocations,
             pending=tuple(demand.workload for demand in demands.values()),
             usage=self._history.usage(now),
             preemptors=frozenset(self._preemptors),
         )
+
+    async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
+        """Look at the nodes and at what is held on them."""
+        holding = [running for running in self._attempts if not running.is_gone]
+        await self._infrastructure.refresh(holding)
+        allocations = tuple(running.allocation() for running in holding)
+        self._nodes = await self._infrastructure.observe(policy, allocations)
+        self._forecasts.look(self._nodes)
+        return allocations
 
     async def _refuse(self, line: Line, plan: Plan, demands: Mapping[str, Demand]) -> None:
         """End the runs that could never start, with the one reason that their owner can mend."""

@@ -43,6 +43,10 @@ class GpuWorkerSettings(PrefectBaseSettings):
         default=None,
         description="Where runs save; the block gpu-checkpoint-store/default by default.",
     )
+    kubernetes_namespace: str | None = Field(
+        default=None,
+        description="Where the lease of a gpu-kubernetes worker lives; `default` by default.",
+    )
     waiting_state_name: str = Field(
         default="AwaitingConcurrencySlot",
         description=(

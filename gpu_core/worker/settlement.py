@@ -1,29 +1,24 @@
 """What happens when an attempt is over: decide once, write it down, tell Prefect, close the ledger.
 
-The order makes a crash at any line harmless. The decision is written to the run's folder first;
-a worker that finds it there applies the same decision again instead of judging a state that the
+The order makes a crash at any line harmless. The decision is written to the ledger first; a worker
+that finds it there applies the same decision again instead of judging a state that the
 first half of the work has already changed.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Cancelled, Crashed, Failed
 
-from gpu_core.adapters.atomic_file import replace_file
-from gpu_core.adapters.run_files import read_exit_report
 from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.lifecycle import EndFacts, Settlement, settle
+from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
+from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
-
-_FILE = "settlement.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,52 +40,55 @@ async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | 
 
 
 def decide(
-    running: RunningAttempt, run: FlowRun | None, earlier: Sequence[Attempt], now: datetime
+    running: RunningAttempt,
+    run: FlowRun | None,
+    exit_: Exit | None,
+    earlier: Sequence[Attempt],
+    now: datetime,
 ) -> Ending:
-    """How did this attempt end, and what follows? Remembered in the run's folder.
+    """How did this attempt end, and what follows?
 
     Args:
-        running: The attempt; no process of it lives.
+        running: The attempt; nothing of it lives.
         run: The flow run as Prefect has it; None when it was deleted.
+        exit_: How it ended, if anything saw it.
         earlier: The run's attempts before this one.
-        now: When the processes were found gone, in case nothing recorded it.
+        now: When it was found gone, in case nothing recorded it.
     """
     state = run.state if run is not None else None
-    remembered = _remembered(running.run_dir)
+    decided = running.attempt.settlement
     # A person's cancellation that came after the decision overrides it.
-    if remembered is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
-        return remembered
+    if decided is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
+        return _remembered(decided)
     attempt = running.attempt
-    report = read_exit_report(running.run_dir)
     settlement = settle(
         EndFacts(
             prefect_state_type=state.type.value if state is not None else None,
             state_message=state.message if state is not None else None,
             drain_reason=attempt.drain_reason,
             drain_message=attempt.drain_message,
-            exit_code=report.exit_code if report is not None else None,
-            exit_is_known=report is not None,
+            exit_code=exit_.exit_code if exit_ is not None else None,
+            exit_is_known=exit_ is not None and exit_.exit_code is not None,
+            exit_message=exit_.message if exit_ is not None else None,
+            is_interruption=exit_ is not None and exit_.is_interruption,
             # A worker that died at the wrong moment did not note the start, but the end is known.
-            was_started=attempt.started_at is not None or report is not None,
+            was_started=attempt.started_at is not None or exit_ is not None,
             failures_before=sum(a.is_charged_failure for a in earlier),
             interruptions_before=sum(a.end_reason is EndReason.INTERRUPTED for a in earlier),
         ),
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,
     )
+    ended_at = exit_.ended_at if exit_ is not None else None
     is_estimated = (
-        report is None and attempt.started_at is not None and not _seen_lately(attempt, now)
+        ended_at is None and attempt.started_at is not None and not _seen_lately(attempt, now)
     )
-    ending = Ending(
+    return Ending(
         settlement=settlement,
-        released_at=_end(
-            running, report.ended_at if report is not None else None, is_estimated, now
-        ),
-        exit_code=report.exit_code if report is not None else None,
+        released_at=_end(running, ended_at, is_estimated, now),
+        exit_code=exit_.exit_code if exit_ is not None else None,
         is_end_estimated=is_estimated,
     )
-    _remember(running.run_dir, ending)
-    return ending
 
 
 async def publish(
@@ -177,9 +175,10 @@ HEARTBEAT_S = 15
 """How often the ledger hears that an attempt is alive: what a crash of the machine can hide."""
 
 
-def _remember(run_dir: Path, ending: Ending) -> None:
+def to_record(ending: Ending) -> dict[str, str | int | bool | None]:
+    """The decision as the ledger keeps it."""
     settlement = ending.settlement
-    decided = {
+    return {
         "end_reason": settlement.end_reason,
         "is_charged_failure": settlement.is_charged_failure,
         "next_state": settlement.next_state,
@@ -188,24 +187,18 @@ def _remember(run_dir: Path, ending: Ending) -> None:
         "exit_code": ending.exit_code,
         "is_end_estimated": ending.is_end_estimated,
     }
-    run_dir.mkdir(parents=True, exist_ok=True)
-    replace_file(run_dir / _FILE, json.dumps(decided).encode())
 
 
-def _remembered(run_dir: Path) -> Ending | None:
-    try:
-        data = json.loads((run_dir / _FILE).read_text())
-    except FileNotFoundError:
-        return None
-    reason = data["end_reason"]
+def _remembered(record: Mapping[str, Any]) -> Ending:
+    reason = record["end_reason"]
     return Ending(
         settlement=Settlement(
             end_reason=None if reason is None else EndReason(reason),
-            is_charged_failure=data["is_charged_failure"],
-            next_state=data["next_state"],
-            message=data["message"],
+            is_charged_failure=record["is_charged_failure"],
+            next_state=cast("NextState | None", record["next_state"]),
+            message=record["message"],
         ),
-        released_at=datetime.fromisoformat(data["released_at"]),
-        exit_code=data["exit_code"],
-        is_end_estimated=data["is_end_estimated"],
+        released_at=datetime.fromisoformat(record["released_at"]),
+        exit_code=record["exit_code"],
+        is_end_estimated=record["is_end_estimated"],
     )

@@ -1,23 +1,28 @@
-"""One acting scheduler for each pool of a machine; a second one stands by."""
+"""A lock between processes of one machine."""
 
 import fcntl
 import os
 from pathlib import Path
 
 
-class Leadership:
+class FileLock:
     """An exclusive lock that the operating system releases when its holder dies, however it dies.
 
     Args:
-        path: The lock file; one for each pool.
+        path: The lock file.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Does this process have the lock?"""
+        return self._descriptor is not None
+
     def acquire(self) -> bool:
-        """Is this process the acting one? Tries to become it; never blocks."""
+        """Has this process the lock? Tries to get it; never blocks."""
         if self._descriptor is not None:
             return True
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +38,7 @@ class Leadership:
         return True
 
     def release(self) -> None:
-        """Let another worker act."""
+        """Let another process have it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -49,7 +49,7 @@ def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(t
                 )
             )
         engine.dispose()
-        attempts = OpenAttempts("gpus", tmp_path, ledger)
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
 
         async def opening():
             key = str(run.id)

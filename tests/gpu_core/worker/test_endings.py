@@ -18,7 +18,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.endings import Endings
-from gpu_core.worker.processes import LocalProcesses
+from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import make_attempt, make_run
@@ -80,13 +80,13 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
         url = f"http://127.0.0.1:{free_port()}/api"
         woken = anyio.Event()
         async with PrefectClient(url) as client, anyio.create_task_group() as tasks:
-            attempts = OpenAttempts("gpus", tmp_path, ledger)
+            attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
             attempts._open[running.attempt.attempt_id] = running
             endings = Endings(
                 client=client,
                 ledger=ledger,
                 attempts=attempts,
-                processes=LocalProcesses(),
+                infrastructure=ProcessInfrastructure(Policy(version=1), woken.set),
                 publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot"),
                 tasks=tasks,
                 wake=woken.set,

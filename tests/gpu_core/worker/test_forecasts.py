@@ -26,9 +26,16 @@ def explanations(*ids):
     ]
 
 
+def looking(path):
+    """Forecasts of a pool with one node."""
+    forecasts = Forecasts(path)
+    forecasts.look([make_node()])
+    return forecasts
+
+
 def taught(path, waits_s=(600,) * 30):
     """Forecasts that have seen one run after the other wait so long."""
-    forecasts = Forecasts(path, [make_node()])
+    forecasts = looking(path)
     for number, wait_s in enumerate(waits_s):
         workload = make_workload(f"w{number}")
         seen_at = later(number * 1_000)
@@ -64,7 +71,7 @@ def test_nothing_is_said_before_enough_is_learned(tmp_path):
 
 def test_who_starts_at_once_teaches_nothing_about_waits(tmp_path):
     """It was never told when it would start."""
-    forecasts = Forecasts(tmp_path / "f.json", [make_node()])
+    forecasts = looking(tmp_path / "f.json")
     forecasts.started([make_workload(f"w{n}") for n in range(30)], NOW)
     assert forecast(forecasts).expected_start_at is None
 
@@ -81,12 +88,12 @@ def test_what_was_learned_outlives_the_worker(tmp_path):
     path = tmp_path / "missing" / "f.json"
     forecasts = taught(path)
     forecasts.save()
-    assert forecast(Forecasts(path, [make_node()])).expected_start_until is not None
+    assert forecast(looking(path)).expected_start_until is not None
 
 
 def test_nothing_is_written_where_nothing_was_learned(tmp_path):
     """A cycle in which nobody starts costs no write."""
-    Forecasts(tmp_path / "f.json", [make_node()]).save()
+    looking(tmp_path / "f.json").save()
     assert not (tmp_path / "f.json").exists()
 
 
@@ -103,4 +110,4 @@ def test_a_state_that_cannot_be_read_is_learned_anew(tmp_path, content):
     """A worker starts whatever lies there."""
     path = tmp_path / "f.json"
     path.write_text(content)
-    assert forecast(Forecasts(path, [make_node()])).expected_start_at is None
+    assert forecast(looking(path)).expected_start_at is None

@@ -1,5 +1,6 @@
 """What a settlement that is applied for the second time does."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -11,7 +12,7 @@ from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.settlement import decide
+from gpu_core.worker.settlement import decide, to_record
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime.now(UTC)
@@ -53,9 +54,11 @@ def test_a_remembered_decision_stands_unless_a_person_cancelled_the_run(
     tmp_path, state_then, want_next_state
 ):
     """Prefect could not be told for a while: what people did meanwhile counts."""
-    first = decide(preempted(tmp_path), flow_run(Running()), (), NOW)
+    running = preempted(tmp_path)
+    first = decide(running, flow_run(Running()), None, (), NOW)
     assert first.settlement.next_state == "AwaitingRetry"
+    running.attempt = replace(running.attempt, settlement=to_record(first))
 
-    again = decide(preempted(tmp_path), flow_run(state_then), (), NOW + timedelta(hours=1))
+    again = decide(running, flow_run(state_then), None, (), NOW + timedelta(hours=1))
 
     assert again.settlement.next_state == want_next_state

@@ -6,20 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpu_core.worker.leader import Leadership
+from gpu_core.worker.process.file_lock import FileLock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from gpu_core.worker.leader import Leadership
-print(Leadership(Path(sys.argv[1])).acquire(), flush=True)
+from gpu_core.worker.process.file_lock import FileLock
+print(FileLock(Path(sys.argv[1])).acquire(), flush=True)
 time.sleep(60)
 """
 
 
 def test_only_one_acts_and_another_takes_over_when_it_lets_go(tmp_path: Path) -> None:
     """Acquiring never blocks, and asking again costs nothing."""
-    first, second = Leadership(tmp_path / "pool.lock"), Leadership(tmp_path / "pool.lock")
+    first, second = FileLock(tmp_path / "pool.lock"), FileLock(tmp_path / "pool.lock")
 
     assert first.acquire()
     assert first.acquire()
@@ -37,7 +37,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
-        waiting = Leadership(path)
+        waiting = FileLock(path)
         assert not waiting.acquire()
 
         os.kill(holder.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-import gpu_core.worker.launcher as launcher_module
+import gpu_core.worker.process.launcher as launcher_module
 from gpu_core.adapters.run_files import ExitReport, read_exit_report
 from gpu_core.decisions.run_context import EXIT_FILE
 

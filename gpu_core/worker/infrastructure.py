@@ -1,0 +1,146 @@
+"""Where attempts run, as the scheduler needs it: one implementation for each worker type.
+
+The scheduler decides, the infrastructure carries out. It is asked about one attempt at a time and
+may answer from what it has watched; it never decides what an end means.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from prefect.workers.base import BaseJobConfiguration
+
+from gpu_core.adapters.run_files import Notice
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.running import RunningAttempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What was created for an attempt, as the ledger keeps it."""
+
+    started_at: datetime
+    identity: str
+    """What Prefect keeps as the run's infrastructure."""
+    pid: int | None = None
+    pid_created_at: float | None = None
+    infrastructure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How what ran an attempt ended, as far as anything saw it."""
+
+    exit_code: int | None = None
+    """Negative: the signal that ended it; None: nobody knows."""
+    ended_at: datetime | None = None
+    message: str | None = None
+    """What is known beyond the exit code, in one sentence for the run's page."""
+    is_interruption: bool = False
+    """The machine or the provider ended it, not the run itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """An attempt that cannot go on where it is."""
+
+    reason: EndReason
+    """What it is ended for."""
+    message: str
+
+
+class Infrastructure(Protocol):
+    """The attempts of one pool, where they run."""
+
+    @property
+    def host(self) -> str:
+        """Whose open attempts in the ledger this worker answers for."""
+        ...
+
+    def fitted(
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+    ) -> Workload:
+        """The workload with what it needs of a node beside GPUs.
+
+        Args:
+            variables: The run's job variables.
+
+        Raises:
+            InvalidInput: A variable that only this infrastructure reads cannot be used.
+        """
+        ...
+
+    async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
+        """Which nodes are there, without what others than our attempts use of them?"""
+        ...
+
+    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+        """The same context, with what only this infrastructure knows."""
+        ...
+
+    async def start(
+        self,
+        running: RunningAttempt,
+        configuration: BaseJobConfiguration,
+        context: RunContext,
+        environment: Mapping[str, str],
+        policy: Policy,
+    ) -> Started:
+        """Create what runs the attempt. Creating it twice is creating it once.
+
+        Args:
+            environment: Variables for the run beside those of its configuration and context.
+
+        Raises:
+            Exception: It could not be created, and nothing of it was.
+        """
+        ...
+
+    async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
+        """What is there of these open attempts of an earlier worker, by attempt id?"""
+        ...
+
+    def watch(self, running: RunningAttempt) -> None:
+        """Wake the cycle when the attempt ends."""
+        ...
+
+    def lives(self, running: RunningAttempt) -> bool:
+        """Does its main process live, or will it?"""
+        ...
+
+    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+        """Is it in a place where it can never work, or not any more?"""
+        ...
+
+    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+        """Tell Prefect of what these attempts cannot tell themselves: states, logs, events."""
+        ...
+
+    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+        """Read what these attempts last said about their checkpoints."""
+        ...
+
+    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+        """Tell the run that it will be ended."""
+        ...
+
+    async def terminate(self, running: RunningAttempt) -> None:
+        """Ask it to end: SIGTERM."""
+        ...
+
+    async def kill(self, running: RunningAttempt) -> bool:
+        """End all of it at once. False: something of it lives, or nobody can tell."""
+        ...
+
+    async def exit(self, running: RunningAttempt) -> Exit | None:
+        """How did it end? None: nothing that saw it survived."""
+        ...
+
+    async def close(self) -> None:
+        """Stop watching. What runs goes on."""
+        ...

@@ -1,0 +1,1 @@
+"""GPUs of one machine, runs as local processes."""

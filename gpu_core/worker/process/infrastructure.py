@@ -1,0 +1,182 @@
+"""Attempts as processes of this machine."""
+
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import psutil
+from prefect.workers.base import BaseJobConfiguration
+
+from gpu_core.adapters.run_files import (
+    Notice,
+    read_checkpoint_report,
+    read_exit_report,
+    write_notice,
+)
+from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.infrastructure import Exit, Started, Trouble
+from gpu_core.worker.process.devices import local_nodes, visible_devices
+from gpu_core.worker.process.processes import LocalProcesses
+from gpu_core.worker.process.variables import GpuProcessJobConfiguration
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.threads import in_thread
+
+# The worker's own settings hold the addresses and passwords of databases: no run needs them.
+_WORKERS_OWN = ("PREFECT_INTEGRATIONS_GPU_", "PREFECT_SERVER_", "PREFECT_WORKER_")
+
+
+class ProcessInfrastructure:
+    """The machine of this worker.
+
+    Args:
+        policy: Which virtual GPUs it has, where it has no real ones.
+        wake: Called when a process ended.
+    """
+
+    def __init__(self, policy: Policy, wake: Callable[[], None]) -> None:
+        self._nodes = local_nodes(policy)
+        self._wake = wake
+        self._processes = LocalProcesses()
+
+    @property
+    def host(self) -> str:
+        """This machine's name."""
+        return socket.gethostname()
+
+    def fitted(
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+    ) -> Workload:
+        """The same: CPU and memory of this machine are not counted."""
+        return workload
+
+    async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
+        """The machine as it was when the worker began."""
+        return self._nodes
+
+    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+        """With the run's folder and its own devices."""
+        return replace(context, run_dir=str(running.run_dir), devices=running.attempt.gpu_ids)
+
+    async def start(
+        self,
+        running: RunningAttempt,
+        configuration: BaseJobConfiguration,
+        context: RunContext,
+        environment: Mapping[str, str],
+        policy: Policy,
+    ) -> Started:
+        """Start the attempt's process in a session of its own."""
+        if not isinstance(configuration, GpuProcessJobConfiguration):
+            raise TypeError(f"{type(configuration).__name__} is not of a gpu-process pool")
+        started = await in_thread(
+            self._processes.start,
+            _command(configuration.command),
+            _environment(configuration, context, environment),
+            configuration.working_dir or running.run_dir,
+            running.run_dir,
+        )
+        return _started(datetime.now(UTC), started.pid, started.created_at)
+
+    async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
+        """The launchers of these attempts, by the mark that all their processes carry."""
+        marked = await in_thread(self._processes.marked)
+        return {
+            attempt.attempt_id: _launcher(marked[attempt.attempt_id])
+            for attempt in attempts
+            if marked.get(attempt.attempt_id)
+        }
+
+    def watch(self, running: RunningAttempt) -> None:
+        """Wake the cycle when the launcher ends."""
+        if running.attempt.pid is not None:
+            self._processes.watch(running.attempt.pid, self._wake)
+
+    def lives(self, running: RunningAttempt) -> bool:
+        """Is its launcher alive? False also before it was started."""
+        return self._processes.lives(running.attempt)
+
+    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+        """Never: a process that was started works, or ends."""
+        return None
+
+    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+        """Nothing: Prefect runs in every one of them and tells all of it."""
+
+    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+        """Read the reports in the run folders."""
+        for running in attempts:
+            running.report = read_checkpoint_report(running.run_dir) or running.report
+
+    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+        """Write the notice file into the run's folder."""
+        await in_thread(write_notice, running.run_dir, notice)
+
+    async def terminate(self, running: RunningAttempt) -> None:
+        """SIGTERM to the launcher, which hands it to Prefect's process."""
+        self._processes.terminate(running.attempt)
+
+    async def kill(self, running: RunningAttempt) -> bool:
+        """SIGKILL to everything that carries the attempt's mark, orphans included."""
+        return await in_thread(self._processes.kill, running.attempt.attempt_id)
+
+    async def exit(self, running: RunningAttempt) -> Exit | None:
+        """What the launcher wrote down."""
+        report = read_exit_report(running.run_dir)
+        if report is None:
+            return None
+        return Exit(exit_code=report.exit_code, ended_at=report.ended_at)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._processes.close()
+
+
+def _launcher(processes: Sequence[psutil.Process]) -> Started:
+    created_at, pid = min((process.create_time(), process.pid) for process in processes)
+    return _started(datetime.fromtimestamp(created_at, UTC), pid, created_at)
+
+
+def _started(started_at: datetime, pid: int, created_at: float) -> Started:
+    return Started(
+        started_at=started_at,
+        identity=f"{socket.gethostname()}:{pid}:{created_at:.2f}",
+        pid=pid,
+        pid_created_at=created_at,
+    )
+
+
+def _environment(
+    configuration: GpuProcessJobConfiguration,
+    context: RunContext,
+    environment: Mapping[str, str],
+) -> dict[str, str]:
+    unset = {name for name, value in configuration.env.items() if value is None}
+    merged = {
+        **os.environ,
+        **environment,
+        **{name: value for name, value in configuration.env.items() if value is not None},
+        **context.to_environment(),
+        "CUDA_VISIBLE_DEVICES": visible_devices(context.devices),
+    }
+    return {
+        name: value
+        for name, value in merged.items()
+        if name not in unset and not name.startswith(_WORKERS_OWN)
+    }
+
+
+def _command(command: str | None) -> list[str]:
+    """The command as arguments; `prefect` is this interpreter's, whatever the path says."""
+    words = shlex.split(command or "prefect flow-run execute")
+    if words and words[0] in ("prefect", "python"):
+        module = ["-m", "prefect"] if words[0] == "prefect" else []
+        return [sys.executable, *module, *words[1:]]
+    return words

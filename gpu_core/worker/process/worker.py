@@ -1,0 +1,70 @@
+"""The worker type `gpu-process`: GPUs of this machine, runs as local processes."""
+
+import tempfile
+from pathlib import Path
+
+import anyio.abc
+from prefect.workers.base import BaseWorker
+
+from gpu_core.adapters.nvml import discover_gpus
+from gpu_core.worker.base import GpuWorker, Leadership, Submitted
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.process.file_lock import FileLock
+from gpu_core.worker.process.infrastructure import ProcessInfrastructure
+from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
+from gpu_core.worker.settings import file_name
+
+
+class GpuProcessWorker(
+    GpuWorker, BaseWorker[GpuProcessJobConfiguration, GpuProcessVariables, Submitted]
+):
+    """Schedules the runs of a work pool on the GPUs of this machine.
+
+    One worker for each pool and machine acts; a second one stands by.
+    """
+
+    type = "gpu-process"
+    job_configuration = GpuProcessJobConfiguration
+    job_configuration_variables = GpuProcessVariables
+    _display_name = "GPU Process"
+    _description = (
+        "Run flows on the GPUs of one machine, with priorities, gangs, preemption and resumption, "
+        "and a cost for every run."
+    )
+
+    def _new_leadership(self) -> Leadership:
+        return MachineLeadership(
+            FileLock(self._state_dir / f"{file_name(self._work_pool_name)}.lock"),
+            FileLock(Path(tempfile.gettempdir()) / "prefect-gpu-devices.lock"),
+        )
+
+    async def _new_infrastructure(
+        self, policies: PolicySource, _tasks: anyio.abc.TaskGroup
+    ) -> Infrastructure:
+        return ProcessInfrastructure(policies.current(), self._wake)
+
+
+class MachineLeadership:
+    """One acting worker for each pool of a machine, and one pool for its real GPUs.
+
+    Args:
+        pool: The pool's lock.
+        devices: The lock of the machine's GPUs. Virtual ones are for any pool that asks.
+    """
+
+    def __init__(self, pool: FileLock, devices: FileLock) -> None:
+        self._pool = pool
+        self._devices = devices
+
+    async def acquire(self) -> bool:
+        """Is this worker the acting one? Tries to become it; never blocks."""
+        return self._pool.acquire() and (self._devices.is_held or self._may_use_devices())
+
+    async def release(self) -> None:
+        """Let another worker act."""
+        self._pool.release()
+        self._devices.release()
+
+    def _may_use_devices(self) -> bool:
+        return not discover_gpus() or self._devices.acquire()
