@@ -1,0 +1,163 @@
+"""A copy of one kind of object, kept up to date by a watch.
+
+List once, then follow the changes from the list's version on. Bookmarks move that version along
+while nothing changes; when the server has forgotten it (410 Gone) the list is made anew. What was
+deleted meanwhile is told as deleted, so that nobody waits for an event that was missed.
+"""
+
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Generic, TypeVar
+
+import anyio
+
+from gpu_core.adapters.kubernetes.api import Json, KubernetesApi, KubernetesError, error_from_answer
+
+_log = logging.getLogger("prefect.gpu.kubernetes")
+
+# The server ends a watch after so long, and a silent one is given up a little later: a connection
+# that was cut without a word is noticed within that time.
+_WATCH_S = 60
+_SILENCE_S = 75.0
+
+_RETRY_S = 0.2
+_LONGEST_RETRY_S = 10.0
+
+Kept = TypeVar("Kept")
+
+
+class _Gone(Exception):
+    """The server no longer knows the version that we follow."""
+
+
+class Reflector(Generic[Kept]):
+    """The objects of one list.
+
+    Args:
+        api: The cluster.
+        path: The list's path, such as `/api/v1/nodes`.
+        keep: What to remember of an object; None: nothing, it is passed over.
+        on_change: Called with what was kept before and after each change; None before: it is new,
+            None after: it is gone. In the event loop; it must not raise.
+        query: Label and field selectors.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        path: str,
+        keep: Callable[[Json], Kept | None],
+        on_change: Callable[[Kept | None, Kept | None], None],
+        query: dict[str, str] | None = None,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._keep = keep
+        self._on_change = on_change
+        self._query = query or {}
+        self._objects: dict[str, Kept] = {}
+        self._synced = anyio.Event()
+        self.failure: str | None = None
+        """Why the copy may be behind; None: it is up to date as far as anybody knows."""
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(list(self._objects.values()))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    async def wait_until_synced(self) -> None:
+        """Return when the first list is complete."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the list for ever."""
+        version: str | None = None
+        delay_s = _RETRY_S
+        while True:
+            try:
+                if version is None:
+                    version = await self._list()
+                    self._synced.set()
+                    self.failure = None
+                async for followed in self._watch(version):
+                    version = followed
+                    delay_s = _RETRY_S
+                    self.failure = None
+                continue
+            except _Gone:
+                version = None
+                continue
+            except KubernetesError as error:
+                # A watch that was cut goes on where it was; only a refusal needs a new list.
+                if not error.is_retryable:
+                    version = None
+                self.failure = str(error)
+                _log.debug("Watching %s: %s", self._path, error)
+            await anyio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+
+    async def _list(self) -> str:
+        version = ""
+        found: dict[str, Kept] = {}
+        try:
+            async for items, page_version in self._api.pages(self._path, self._query):
+                version = page_version
+                for item in items:
+                    kept = self._keep(item)
+                    if kept is not None:
+                        found[item["metadata"]["uid"]] = kept
+        except KubernetesError as error:
+            if error.status == 410:
+                raise _Gone from error
+            raise
+        before, self._objects = self._objects, found
+        for uid in before.keys() - found.keys():
+            self._on_change(before[uid], None)
+        for uid, kept in found.items():
+            if before.get(uid) != kept:
+                self._on_change(before.get(uid), kept)
+        return version
+
+    async def _watch(self, version: str) -> AsyncIterator[str]:
+        query = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(_WATCH_S),
+        }
+        async for line in self._api.lines(self._path, query, silence_s=_SILENCE_S):
+            yield self._apply(json.loads(line))
+
+    def _apply(self, event: Json) -> str:
+        """Follow one event. Returns the version it brings the copy to."""
+        kind, item = event["type"], event["object"]
+        if kind == "ERROR":
+            if item.get("code") == 410:
+                raise _Gone
+            raise error_from_answer(item.get("code") or 0, json.dumps(item).encode())
+        metadata = item["metadata"]
+        version: str = metadata["resourceVersion"]
+        if kind == "BOOKMARK":
+            return version
+        uid = metadata["uid"]
+        before = self._objects.get(uid)
+        if kind == "DELETED":
+            # The last words of an object: its end is told with what it said before it went.
+            last = self._keep(item)
+            self._objects.pop(uid, None)
+            if last is not None and last != before:
+                self._on_change(before, last)
+            self._on_change(last or before, None)
+            return version
+        kept = self._keep(item)
+        if kept is None:
+            self._objects.pop(uid, None)
+        else:
+            self._objects[uid] = kept
+        if kept != before:
+            self._on_change(before, kept)
+        return version
