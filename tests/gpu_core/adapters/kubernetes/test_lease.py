@@ -1,0 +1,134 @@
+"""Who acts: never two at a time, and somebody soon after the last one died."""
+
+import anyio
+import pytest
+from aiohttp import web
+
+from gpu_core.adapters.kubernetes.lease import DURATION_S, KubernetesLease
+from tests.gpu_core.adapters.kubernetes.api_server import serving
+
+
+class LeaseServer:
+    """One object with optimistic locking, as an API server keeps it."""
+
+    def __init__(self):
+        self.lease = None
+        self.version = 0
+        self.is_away = False
+
+    async def handle(self, request):
+        if self.is_away:
+            return web.json_response({"reason": "Away", "message": "away"}, status=503)
+        if request.method == "GET":
+            return self._answer(self.lease)
+        body = await request.json()
+        is_stale = self.lease is not None and (
+            request.method == "POST"
+            or body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]
+        )
+        if is_stale:
+            return web.json_response({"reason": "Conflict", "message": "conflict"}, status=409)
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = body
+        return self._answer(body)
+
+    @staticmethod
+    def _answer(body):
+        if body is None:
+            return web.json_response({"reason": "NotFound", "message": "none"}, status=404)
+        return web.json_response(body)
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self):
+        self.now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("gpu_core.adapters.kubernetes.lease._now_s", clock)
+    return clock
+
+
+def lease(api, holder):
+    return KubernetesLease(api, "default", "pool", holder)
+
+
+def run(scenario):
+    anyio.run(scenario)
+
+
+def test_the_first_one_gets_it_and_the_second_waits(clock):
+    async def scenario():
+        async with serving(LeaseServer()) as api:
+            first, second = lease(api, "one"), lease(api, "two")
+            assert await first.try_once()
+            assert not await second.try_once()
+            assert second.holder == "one"
+
+    run(scenario)
+
+
+def test_a_holder_that_renews_keeps_it_for_ever(clock):
+    async def scenario():
+        async with serving(LeaseServer()) as api:
+            first, second = lease(api, "one"), lease(api, "two")
+            for _ in range(20):
+                assert await first.try_once()
+                assert not await second.try_once()
+                clock.now_s += 2
+
+    run(scenario)
+
+
+def test_a_dead_holder_is_followed_after_the_lease_and_not_before(clock):
+    async def scenario():
+        async with serving(LeaseServer()) as api:
+            first, second = lease(api, "one"), lease(api, "two")
+            await first.try_once()
+            await second.try_once()
+            clock.now_s += DURATION_S - 0.1
+            assert not await second.try_once()
+            clock.now_s += 0.1
+            assert await second.try_once()
+            assert not await first.try_once()
+
+    run(scenario)
+
+
+def test_who_cannot_renew_stops_before_anybody_else_may_begin(clock):
+    """The old one is silent for less than the lease, and the new one waits the whole of it."""
+
+    async def scenario():
+        server = LeaseServer()
+        async with serving(server) as api:
+            first = lease(api, "one")
+            await first.try_once()
+            server.is_away = True
+            held_s = 0
+            while first.is_held:
+                clock.now_s += 0.5
+                held_s += 0.5
+                await first.try_once()
+            assert held_s < DURATION_S
+
+    run(scenario)
+
+
+def test_a_lease_that_is_given_back_is_free_at_once(clock):
+    async def scenario():
+        async with serving(LeaseServer()) as api:
+            first, second = lease(api, "one"), lease(api, "two")
+            await first.try_once()
+            await first.release()
+            assert not first.is_held
+            assert await second.try_once()
+
+    run(scenario)
