@@ -1,0 +1,43 @@
+"""What a version of Kubernetes can do, as far as the manifests depend on it."""
+
+import re
+from dataclasses import dataclass
+
+from gpu_core.decisions.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the API server accepts and acts upon, rather than drops silently."""
+
+    indexed_jobs: bool = True
+    """`completionMode: Indexed`; without it a gang is one Job for each node."""
+    pod_failure_policy: bool = True
+    """`podFailurePolicy`; without it an eviction is told apart by the pod's conditions alone."""
+    suspended_jobs: bool = True
+    """`suspend`, which Kueue needs."""
+
+
+def capabilities_of(version: str) -> Capabilities:
+    """What can this version do?
+
+    A capability counts from the version on that has it without a feature gate (Kubernetes change
+    logs: Indexed and suspended Jobs beta in 1.22, podFailurePolicy beta in 1.26).
+
+    Args:
+        version: Such as `1.34` or `v1.34.2-eks-1`.
+
+    Raises:
+        InvalidInput: It is not a version.
+    """
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None:
+        raise InvalidInput(
+            "kubernetes.version", "is not a version", got=version, allowed="text such as '1.34'"
+        )
+    number = (int(match[1]), int(match[2]))
+    return Capabilities(
+        indexed_jobs=number >= (1, 22),
+        pod_failure_policy=number >= (1, 26),
+        suspended_jobs=number >= (1, 22),
+    )

@@ -1,0 +1,75 @@
+"""Names, labels and annotations: what everything is called, made valid, and found by again."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+PREFIX = "prefect-gpu.dev"
+
+FLOW_RUN_LABEL = f"{PREFIX}/flow-run-id"
+ATTEMPT_LABEL = f"{PREFIX}/attempt"
+ATTEMPT_ID_LABEL = f"{PREFIX}/attempt-id"
+"""Everything that belongs to an attempt carries this label: it is how all of it is found again."""
+POOL_LABEL = f"{PREFIX}/pool"
+TEAM_LABEL = f"{PREFIX}/team"
+PROJECT_LABEL = f"{PREFIX}/project"
+QUEUE_LABEL = f"{PREFIX}/queue"
+USER_LABEL = f"{PREFIX}/user"
+CAPACITY_TYPE_LABEL = f"{PREFIX}/capacity-type"
+RANK_LABEL = f"{PREFIX}/node-rank"
+"""Of the Jobs of a gang that has one for each node."""
+
+NAME_ANNOTATION = f"{PREFIX}/name"
+DEPLOYMENT_ANNOTATION = f"{PREFIX}/deployment"
+NOTICE_ANNOTATION = f"{PREFIX}/notice"
+"""Set on a pod, its value appears in the file that the run watches: end soon."""
+
+NOTICE_FILE_VARIABLE = "PREFECT_GPU_NOTICE_FILE"
+"""Where a run in a pod reads its notice."""
+
+KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+
+# Of a label's value and of a DNS label (RFC 1123).
+_LONGEST = 63
+# Hex digits: 32 bits, two long values of one team that meet are no matter of life and death.
+_HASH_DIGITS = 8
+
+
+def label_value(text: str) -> str:
+    """The text as a valid label value; a hash tells apart what would otherwise become equal.
+
+    >>> label_value("vision & speech")
+    'vision-speech-46cdadda'
+    """
+    if re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", text):
+        return text
+    return _with_hash(re.sub(r"[^A-Za-z0-9_.]+", "-", text), text)
+
+
+def labels(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels with valid values; what nobody knows (None) is left out."""
+    return {key: label_value(value) for key, value in values.items() if value}
+
+
+def job_name(attempt_id: str) -> str:
+    """What is the Job of this attempt called?
+
+    Always the same, so that creating it twice is refused by Kubernetes (AlreadyExists) and does no
+    harm. It begins with a letter, as the name of its Service has to (RFC 1035), and leaves room
+    for what operators append to it.
+    """
+    name = f"gpu-{attempt_id.lower()}"
+    if len(name) <= _LONGEST_JOB_NAME and re.fullmatch(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", name):
+        return name
+    return _with_hash(re.sub(r"[^a-z0-9]+", "-", name), name, _LONGEST_JOB_NAME)
+
+
+# KubeRay refuses a RayJob with a longer name (v1.7): it makes others from it by appending.
+_LONGEST_JOB_NAME = 47
+
+
+def _with_hash(slug: str, text: str, longest: int = _LONGEST) -> str:
+    digits = hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
+    kept = slug.strip("-_.")[: longest - _HASH_DIGITS - 1].rstrip("-_.")
+    return f"{kept}-{digits}" if kept else digits
