@@ -9,6 +9,7 @@ from gpu_core.decisions.budget import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.calendar import CalendarPolicy, calendar_contradictions
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.fair_share import FairSharePolicy
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, kubernetes_contradictions
 from gpu_core.decisions.placement.policy import PlacementPolicy
 from gpu_core.decisions.policy_base import (
     CapacityType,
@@ -87,6 +88,7 @@ class Policy(Section):
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     limits: Limits = Limits()
     waiting: WaitingPolicy = WaitingPolicy()
+    kubernetes: KubernetesPolicy = KubernetesPolicy()
 
     def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:
         """What does one GPU of this type cost per hour? None: unpriced, which is never free."""
@@ -133,6 +135,7 @@ def _contradictions(policy: Policy) -> list[InvalidInput]:
     errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
     errors += budget_contradictions(policy.budgets)
     errors += calendar_contradictions(policy.calendar)
+    errors += kubernetes_contradictions(policy.kubernetes)
     if PREFECT_DEFAULT_QUEUE in policy.priorities:
         errors.append(
             InvalidInput(

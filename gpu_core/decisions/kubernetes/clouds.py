@@ -1,0 +1,259 @@
+"""What tells GPU types and capacity types apart on each cloud: its labels, taints and warnings.
+
+Sources, all read 2026-08: Karpenter's AWS provider v1.14 (well-known labels), the user guides of
+EKS, EKS Auto Mode, GKE and AKS, and GPU Feature Discovery v0.17.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.kubernetes.instance_types import instance_types_with
+from gpu_core.decisions.kubernetes.names import CAPACITY_TYPE_LABEL
+
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+KARPENTER_CAPACITY_LABEL = "karpenter.sh/capacity-type"
+EKS_CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+GKE_SPOT_LABEL = "cloud.google.com/gke-spot"
+GKE_ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
+AKS_PRIORITY_LABEL = "kubernetes.azure.com/scalesetpriority"
+
+SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
+
+EKS_CAPACITY: Mapping[str, str] = MappingProxyType(
+    {"SPOT": SPOT, "ON_DEMAND": ON_DEMAND, "CAPACITY_BLOCK": RESERVED}
+)
+
+
+class Provisioner(StrEnum):
+    """Who makes the nodes come, and so which labels may be selected by before they exist."""
+
+    KARPENTER = "karpenter"
+    """Karpenter on AWS."""
+    EKS_AUTO = "eks-auto"
+    """EKS Auto Mode."""
+    EKS_NODE_GROUPS = "eks-node-groups"
+    """EKS managed node groups, with or without the cluster autoscaler."""
+    GKE = "gke"
+    AKS = "aks"
+    FIXED = "fixed"
+    """Nobody: the nodes are there, labelled by GPU Feature Discovery."""
+
+
+LAUNCHES_BY_LABEL = frozenset({Provisioner.KARPENTER, Provisioner.EKS_AUTO})
+"""Provisioners that launch nothing for a label that they do not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One condition on a node's labels, as node affinity has it."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def to_manifest(self) -> dict[str, object]:
+        """The condition in a manifest's words."""
+        body: dict[str, object] = {"key": self.key, "operator": self.operator}
+        return {**body, "values": list(self.values)} if self.values else body
+
+
+# GPU type -> the provider's name of the chip, and the memory in MiB where the name is not enough.
+_AWS_GPU: Mapping[str, tuple[str, str | None]] = {
+    "t4": ("t4", None),
+    "v100-16gb": ("v100", "16384"),
+    "v100-32gb": ("v100", "32768"),
+    "a10g": ("a10g", None),
+    "l4": ("l4", None),
+    "l40s": ("l40s", None),
+    "a100-40gb": ("a100", "40960"),
+    "a100-80gb": ("a100", "81920"),
+    "h100-80gb": ("h100", None),
+    "h200": ("h200", None),
+    "b200": ("b200", None),
+}
+
+GKE_ACCELERATORS: Mapping[str, str] = MappingProxyType(
+    {
+        "nvidia-tesla-t4": "t4",
+        "nvidia-tesla-v100": "v100-16gb",
+        "nvidia-l4": "l4",
+        "nvidia-tesla-a100": "a100-40gb",
+        "nvidia-a100-80gb": "a100-80gb",
+        "nvidia-h100-80gb": "h100-80gb",
+        "nvidia-h100-mega-80gb": "h100-80gb",
+        "nvidia-h200-141gb": "h200",
+        "nvidia-b200": "b200",
+    }
+)
+
+# As GPU Feature Discovery writes the driver's product name.
+_PRODUCTS: Mapping[str, tuple[str, ...]] = {
+    "t4": ("Tesla-T4",),
+    "v100-16gb": ("Tesla-V100-SXM2-16GB", "Tesla-V100-PCIE-16GB"),
+    "v100-32gb": ("Tesla-V100-SXM2-32GB", "Tesla-V100-SXM3-32GB", "Tesla-V100-PCIE-32GB"),
+    "a10g": ("NVIDIA-A10G",),
+    "l4": ("NVIDIA-L4",),
+    "l40s": ("NVIDIA-L40S",),
+    "a100-40gb": ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"),
+    "a100-80gb": ("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe"),
+    "h100-80gb": ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe"),
+    "h200": ("NVIDIA-H200",),
+    "b200": ("NVIDIA-B200",),
+}
+
+
+def gpu_type_expressions(
+    provisioner: Provisioner,
+    gpu_type: str,
+    gpus_per_node: int,
+    own_labels: Mapping[str, Mapping[str, str]],
+) -> tuple[Expression, ...]:
+    """Which conditions does a node with this type of GPU meet, before it exists?
+
+    Args:
+        provisioner: Who makes it.
+        gpu_type: Such as `a100-80gb`.
+        gpus_per_node: How many GPUs it has at least; where machines are chosen by their type, only
+            those that are large enough are named.
+        own_labels: Labels of the platform team's own by GPU type; they come first.
+
+    Raises:
+        InvalidInput: This provisioner's labels cannot say it.
+    """
+    if gpu_type in own_labels:
+        pairs = sorted(own_labels[gpu_type].items())
+        return tuple(Expression(key, "In", (value,)) for key, value in pairs)
+    found = _known_expressions(provisioner, gpu_type, gpus_per_node)
+    if not found:
+        raise InvalidInput(
+            "gpu_type",
+            f"cannot be selected on {provisioner.value}",
+            got=gpu_type,
+            allowed=listed(_AWS_GPU),
+            nearest=nearest_name(gpu_type, _AWS_GPU),
+            remedy="name the labels of its nodes in the policy's kubernetes.gpu_type_labels",
+        )
+    return found
+
+
+def selectable_gpu_types(
+    gpu_types: Iterable[str],
+    provisioner: Provisioner,
+    gpus_per_node: int,
+    own_labels: Mapping[str, Mapping[str, str]],
+) -> tuple[str, ...]:
+    """Which of these types can be selected before their nodes exist?"""
+    return tuple(
+        gpu_type
+        for gpu_type in gpu_types
+        if gpu_type in own_labels or _known_expressions(provisioner, gpu_type, gpus_per_node)
+    )
+
+
+def _known_expressions(
+    provisioner: Provisioner, gpu_type: str, gpus_per_node: int
+) -> tuple[Expression, ...]:
+    match provisioner:
+        case Provisioner.KARPENTER:
+            return _aws("karpenter.k8s.aws", gpu_type)
+        case Provisioner.EKS_AUTO:
+            return _aws("eks.amazonaws.com", gpu_type)
+        case Provisioner.GKE:
+            names = tuple(name for name, known in GKE_ACCELERATORS.items() if known == gpu_type)
+            return _in(GKE_ACCELERATOR_LABEL, names)
+        case Provisioner.EKS_NODE_GROUPS:
+            return _in(INSTANCE_TYPE_LABEL, instance_types_with(gpu_type, gpus_per_node, "aws"))
+        case Provisioner.AKS:
+            return _in(INSTANCE_TYPE_LABEL, instance_types_with(gpu_type, gpus_per_node, "azure"))
+        case Provisioner.FIXED:
+            products = _PRODUCTS.get(gpu_type, ())
+            return _in(PRODUCT_LABEL, (*products, *(f"{name}-SHARED" for name in products)))
+
+
+def _aws(domain: str, gpu_type: str) -> tuple[Expression, ...]:
+    if gpu_type not in _AWS_GPU:
+        return ()
+    name, memory_mib = _AWS_GPU[gpu_type]
+    found = _in(f"{domain}/instance-gpu-name", (name,))
+    if memory_mib is None:
+        return found
+    return (*found, *_in(f"{domain}/instance-gpu-memory", (memory_mib,)))
+
+
+def _in(key: str, values: tuple[str, ...]) -> tuple[Expression, ...]:
+    return (Expression(key, "In", values),) if values else ()
+
+
+def capacity_type_expressions(
+    provisioner: Provisioner, capacity_types: tuple[str, ...]
+) -> tuple[Expression, ...]:
+    """Which conditions does a node of one of these capacity types meet, before it exists?
+
+    Args:
+        provisioner: Who makes it.
+        capacity_types: `spot`, `on-demand`, `reserved`; empty: any.
+    """
+    if not capacity_types:
+        return ()
+    match provisioner:
+        case Provisioner.KARPENTER | Provisioner.EKS_AUTO:
+            return _in(KARPENTER_CAPACITY_LABEL, capacity_types)
+        case Provisioner.EKS_NODE_GROUPS:
+            words = (word for word, known in EKS_CAPACITY.items() if known in capacity_types)
+            return _in(EKS_CAPACITY_LABEL, tuple(words))
+        case Provisioner.GKE:
+            return _spot_or_not(GKE_SPOT_LABEL, "true", capacity_types)
+        case Provisioner.AKS:
+            return _spot_or_not(AKS_PRIORITY_LABEL, SPOT, capacity_types)
+        case Provisioner.FIXED:
+            return _in(CAPACITY_TYPE_LABEL, capacity_types)
+
+
+def _spot_or_not(key: str, value: str, capacity_types: tuple[str, ...]) -> tuple[Expression, ...]:
+    """For clouds that label spot nodes and no others."""
+    if SPOT not in capacity_types:
+        return (Expression(key, "NotIn", (value,)),)
+    return _in(key, (value,)) if capacity_types == (SPOT,) else ()
+
+
+GPU_TAINT = "nvidia.com/gpu"
+"""Every convention agrees on the key and none on the value, so it is tolerated by its key."""
+
+SPOT_TAINTS: Mapping[str, str] = MappingProxyType(
+    {GKE_SPOT_LABEL: "true", AKS_PRIORITY_LABEL: SPOT}
+)
+"""The taints of spot nodes, with their values."""
+
+INTERRUPTION_TAINTS = frozenset(
+    {
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "aws-node-termination-handler/spot-itn",
+        "aws-node-termination-handler/asg-lifecycle-termination",
+        "aws-node-termination-handler/scheduled-maintenance",
+        "cloud.google.com/impending-node-termination",
+        "remediator.kubernetes.azure.com/unschedulable",
+        "remediator.aks.microsoft.com/unschedulable",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "ToBeDeletedByClusterAutoscaler",
+    }
+)
+"""Taints that say: this node is about to go."""
+
+_TERMINATION_WARNING_S: Mapping[Provisioner, int] = {
+    Provisioner.KARPENTER: 120,
+    Provisioner.EKS_AUTO: 120,
+    Provisioner.EKS_NODE_GROUPS: 120,
+    # The system keeps the other 15 s of Google's 30 for itself.
+    Provisioner.GKE: 15,
+    Provisioner.AKS: 30,
+}
+
+
+def termination_warning_s(provisioner: Provisioner, capacity_type: str) -> int | None:
+    """How long before a node of this kind goes is a pod told? None: it does not go by itself."""
+    return _TERMINATION_WARNING_S.get(provisioner) if capacity_type == SPOT else None

@@ -1,0 +1,70 @@
+"""The environment variables of a run in a pod."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpu_core.decisions.kubernetes.launch import Launch
+from gpu_core.decisions.kubernetes.merge import Manifest
+from gpu_core.decisions.kubernetes.names import NOTICE_FILE_VARIABLE
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.run_context import NOTICE_FILE
+
+RUN_DIR = "/var/run/prefect-gpu/run"
+NOTICE_DIR = "/var/run/prefect-gpu/notice"
+
+# What the device plugin sets for a container with GPUs, or the CUDA library reads.
+_DEVICE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"})
+
+
+def required_environment(launch: Launch) -> dict[str, str]:
+    """What must be so for the run to work: who it is, where its files are, what SIGTERM means."""
+    context = replace(launch.context, run_dir=RUN_DIR, devices=())
+    found = context.to_environment()
+    found[NOTICE_FILE_VARIABLE] = f"{NOTICE_DIR}/{NOTICE_FILE}"
+    if launch.is_flow:
+        # The run goes back in line: said here, because prefect-kubernetes guesses it otherwise.
+        found["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] = "reschedule"
+    if not launch.shape.gpu_count:
+        # A container that asks for no GPU may otherwise see all of the node's.
+        found["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return found
+
+
+def default_environment(launch: Launch, policy: KubernetesPolicy) -> dict[str, str]:
+    """What is so unless the template says otherwise."""
+    found = dict(launch.environment)
+    if launch.is_flow:
+        found["PREFECT_LOGGING_EXTRA_LOGGERS"] = "gpu_core"
+    if policy.pod_security == "restricted" and policy.run_as_user is not None:
+        # A user id that the image does not know has no home that it may write to.
+        found["HOME"] = RUN_DIR
+    return found
+
+
+def without_unwanted(env: list[Manifest], launch: Launch) -> list[Manifest]:
+    """The template's variables without those that would break the run or give secrets away.
+
+    - Which devices it sees: the kubelet appends the template's variables after the device
+      plugin's, so `NVIDIA_VISIBLE_DEVICES=all` would show the run its neighbours' GPUs.
+    - Prefect's settings and keys in a container job, which has no Prefect inside.
+    """
+    return [item for item in env if not _is_unwanted(str(item.get("name", "")), launch)]
+
+
+def _is_unwanted(name: str, launch: Launch) -> bool:
+    if name in _DEVICE_VARIABLES:
+        return True
+    return not launch.is_flow and name.startswith("PREFECT_")
+
+
+def env_list(values: Mapping[str, str]) -> list[Manifest]:
+    """Variables as a container has them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def secret_env(policy: KubernetesPolicy) -> list[Manifest]:
+    """The variables that come from Secrets."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
+        for name, secret in policy.secrets.items()
+    ]

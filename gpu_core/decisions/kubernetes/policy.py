@@ -1,0 +1,188 @@
+"""The policy's section on Kubernetes: what the platform team decides for every Job of the pool."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.capabilities import Capabilities, capabilities_of
+from gpu_core.decisions.kubernetes.clouds import Provisioner
+from gpu_core.decisions.policy_base import Name, PositiveDuration, Section
+from gpu_core.decisions.validation import parsed_by
+
+# A day: longer than any outage of the worker that goes unnoticed, and the exit code is still there.
+_KEPT_AFTER_END_S = 24 * 3600
+
+LEAST_TERMINATION_GRACE_S = 35
+"""Prefect ends a flow within 30 s of SIGTERM, whatever the pod allows (3.8,
+`ProcessManager.kill`), and then has to report it."""
+
+
+def _path(value: object, field: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"/[^:]*", value):
+        raise InvalidInput(field, "is not a path", allowed="an absolute path without colons")
+    return value
+
+
+def _object_name(value: object, field: str) -> str:
+    # A DNS subdomain (RFC 1123), as names of Kubernetes objects are.
+    pattern = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise InvalidInput(
+            field, "is not a name of a Kubernetes object", allowed="lower case, digits, '-' and '.'"
+        )
+    return value
+
+
+def _version(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(
+            field, "is not text", allowed="a version such as '1.34'", remedy="put it in quotes"
+        )
+    capabilities_of(value)
+    return value
+
+
+AbsolutePath = Annotated[str, parsed_by(_path)]
+ObjectName = Annotated[str, parsed_by(_object_name)]
+
+
+class PerGpu(Section):
+    """Main memory and CPU that come with one GPU of a type, unless the run says otherwise."""
+
+    cpu: Annotated[float, Field(gt=0, le=256, allow_inf_nan=False)]
+    memory_gib: Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)]
+
+
+DEFAULT = "default"
+"""The row of `per_gpu` for GPU types that have none, and for runs without a GPU."""
+
+# 85 % of one GPU's part of the smallest machine that has it, so that kubelet and daemons keep
+# theirs (EC2, Compute Engine and Azure machine types, read 2026-08).
+_PER_GPU: Mapping[str, PerGpu] = {
+    DEFAULT: PerGpu(cpu=3, memory_gib=13),
+    "t4": PerGpu(cpu=3, memory_gib=13),
+    "a10g": PerGpu(cpu=3, memory_gib=13),
+    "l4": PerGpu(cpu=3, memory_gib=13),
+    "l40s": PerGpu(cpu=3, memory_gib=27),
+    "v100-16gb": PerGpu(cpu=6, memory_gib=51),
+    "v100-32gb": PerGpu(cpu=10, memory_gib=81),
+    "a100-40gb": PerGpu(cpu=10, memory_gib=67),
+    "a100-80gb": PerGpu(cpu=10, memory_gib=122),
+    "h100-80gb": PerGpu(cpu=13, memory_gib=185),
+    "h200": PerGpu(cpu=20, memory_gib=217),
+    "b200": PerGpu(cpu=20, memory_gib=217),
+}
+
+
+class ModelCache(Section):
+    """Where downloaded models are kept between runs: a claim, or a folder of each node."""
+
+    mount_path: AbsolutePath = "/models"
+    claim: ObjectName | None = None
+    """A PersistentVolumeClaim that many pods may use."""
+    host_path: AbsolutePath | None = None
+    """A folder of the node; Pod Security `restricted` forbids it."""
+    is_read_only: bool = Field(default=False, alias="read_only")
+
+
+class SecretReference(Section):
+    """One key of a Kubernetes Secret in the namespace of the Jobs."""
+
+    name: ObjectName
+    key: Name
+
+
+class GangNetwork(Section):
+    """How the nodes of a gang find each other."""
+
+    master_port: Annotated[int, Field(ge=1024, le=65535)] = 29500
+    """Where rank 0 listens; torchrun's own default."""
+    zone_label: Name | None = "topology.kubernetes.io/zone"
+    """Nodes of a gang that are still to be provisioned share this label's value; None: any."""
+
+
+class KubernetesPolicy(Section):
+    """What the Jobs of a gpu-kubernetes pool look like. The pool's template says the rest."""
+
+    provisioner: Provisioner = Field(default=Provisioner.FIXED, strict=False)
+    version: Annotated[str, parsed_by(_version)] = "1.34"
+    """Of the cluster: what an older one does not know is left out."""
+
+    gpu_resource: Name = "nvidia.com/gpu"
+    shared_gpu_resource: Name = "nvidia.com/gpu.shared"
+    """`nvidia.com/gpu` where the device plugin does not rename GPUs that are shared."""
+    shares_per_gpu: Annotated[int, Field(ge=2, le=64)] = 4
+    """Replicas of each GPU that is shared by time-slicing or MPS."""
+    mig_strategy: Literal["mixed", "single"] = "mixed"
+    """Of the device plugin: `single` offers MIG instances under the name of whole GPUs."""
+    per_gpu: Mapping[Name, PerGpu] = Field(default=_PER_GPU)
+    """By GPU type; `default` is for those that are not listed, and for runs without a GPU."""
+    gpu_type_labels: Mapping[Name, Mapping[Name, str]] = Field(default={})
+    """Labels of nodes by GPU type, where the cloud's own do not tell."""
+
+    pod_security: Literal["restricted", "template"] = "restricted"
+    """`restricted` fills in what that Pod Security Standard asks for and the template leaves open;
+    `template` leaves it to the template."""
+    run_as_user: Annotated[int, Field(ge=1)] | None = 1000
+    """The user id that `restricted` fills in; None: the image's own, which must not be root."""
+    has_priority_classes: bool = Field(default=False, alias="priority_classes")
+    """Our PriorityClasses are installed, and pods name the one of their queue."""
+    termination_grace_s: Annotated[PositiveDuration, Field(ge=LEAST_TERMINATION_GRACE_S)] = Field(
+        default=120, alias="termination_grace"
+    )
+    """From SIGTERM until the kill, on nodes that do not go by themselves."""
+    kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
+    """Jobs that ended stay so long, for whoever was away to learn how they ended."""
+
+    model_cache: ModelCache | None = None
+    secrets: Mapping[Name, SecretReference] = Field(default={})
+    """Environment variables from Secrets; they replace literal values of that name."""
+    gangs: GangNetwork = GangNetwork()
+    kueue_queue: ObjectName | None = None
+    """A LocalQueue: then Kueue admits and places, and our own placement is left out."""
+
+    def per_gpu_of(self, gpu_type: str | None) -> PerGpu:
+        """What comes with one GPU of this type?"""
+        fallback = self.per_gpu.get(DEFAULT, _PER_GPU[DEFAULT])
+        return self.per_gpu.get(gpu_type or DEFAULT, fallback)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the cluster can do."""
+        return capabilities_of(self.version)
+
+
+def kubernetes_contradictions(policy: KubernetesPolicy) -> list[InvalidInput]:
+    """Which parts of this section contradict each other?
+
+    Returns:
+        An error for each, with field paths from `kubernetes` on; none: it can be used.
+    """
+    errors = []
+    cache = policy.model_cache
+    if cache is not None and (cache.claim is None) == (cache.host_path is None):
+        errors.append(
+            InvalidInput("kubernetes.model_cache", "needs one place", allowed="claim or host_path")
+        )
+    if cache is not None and cache.host_path is not None and policy.pod_security == "restricted":
+        errors.append(
+            InvalidInput(
+                "kubernetes.model_cache.host_path",
+                "is forbidden by Pod Security 'restricted'",
+                got=cache.host_path,
+                remedy="use a claim, or set kubernetes.pod_security to 'template'",
+            )
+        )
+    if policy.kueue_queue is not None and not policy.capabilities.suspended_jobs:
+        errors.append(
+            InvalidInput(
+                "kubernetes.kueue_queue",
+                "needs Kubernetes 1.22 or newer",
+                got=policy.version,
+                remedy="leave it out",
+            )
+        )
+    return errors

@@ -1,0 +1,137 @@
+"""How large a pod is: its GPUs by the name that the device plugin gives them, CPU and memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.quantities import format_cpu, format_memory
+from gpu_core.decisions.kubernetes.variables import PodRequest
+from gpu_core.decisions.placement.mig import mig_profile, slices_of
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+# What a Python process with a deep-learning framework needs before it does anything.
+_LEAST_CPU_MILLI = 500
+_LEAST_MEMORY_MIB = 1024
+
+_MIB_PER_GIB = 1024
+# The instances that a GPU of a type that we do not know is divided into (A30: 4, all others: 7).
+_MOST_MIG_INSTANCES = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSize:
+    """What one pod asks of its node."""
+
+    cpu_milli: int
+    memory_mib: int
+    shm_mib: int
+    """Shared memory, a part of the main memory."""
+    gpus: Mapping[str, int]
+    """Device-plugin resources by name; empty: no GPU."""
+
+    def to_resources(self) -> dict[str, dict[str, str]]:
+        """Requests and limits as a container has them.
+
+        Memory and GPUs have limits equal to requests; CPU has none, because a limit would only
+        throttle data loading while cores are idle.
+        """
+        gpus = {name: str(count) for name, count in self.gpus.items()}
+        memory = {"memory": format_memory(self.memory_mib)}
+        return {
+            "requests": {"cpu": format_cpu(self.cpu_milli), **memory, **gpus},
+            "limits": {**memory, **gpus},
+        }
+
+
+def pod_size(
+    shape: Shape, request: PodRequest, policy: KubernetesPolicy, gpu_type: str | None
+) -> PodSize:
+    """How large is each pod of this workload?
+
+    What the scheduler planned with (`cpu_milli`, `memory_mib` of the shape) is what the pod gets;
+    where it planned with nothing, the run's own wish, else the policy's for the GPU type.
+
+    Args:
+        shape: What the scheduler placed.
+        request: The run's job variables.
+        policy: Gives what the run leaves open.
+        gpu_type: Of the GPUs that it gets; None: not known yet, or it has none.
+
+    Raises:
+        InvalidInput: A part of a GPU cannot be had so, or /dev/shm is larger than the memory.
+    """
+    row = policy.per_gpu_of(gpu_type if shape.gpu_count else None)
+    gpus = max(1, shape.gpu_count) * _part_of_gpu(shape, gpu_type)
+    cpu = Fraction(request.cpu_per_gpu or row.cpu)
+    memory_gib = Fraction(request.memory_gib_per_gpu or row.memory_gib)
+    memory_mib = shape.memory_mib or max(ceil(memory_gib * gpus * _MIB_PER_GIB), _LEAST_MEMORY_MIB)
+    return PodSize(
+        cpu_milli=shape.cpu_milli or max(ceil(cpu * gpus * 1000), _LEAST_CPU_MILLI),
+        memory_mib=memory_mib,
+        shm_mib=_shm_mib(request.shm_size_mib, memory_mib),
+        gpus=gpu_resources(shape, policy),
+    )
+
+
+def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
+    """Which extended resources does one pod of this shape ask for?
+
+    Raises:
+        InvalidInput: It wants a larger part of a GPU than one replica is, or several parts: the
+            device plugin may hand out replicas of different GPUs, so neither can be had.
+    """
+    if shape.gpu_count == 0:
+        return {}
+    if shape.mig_profile is not None:
+        return {mig_resource(shape.mig_profile, policy): shape.gpu_count}
+    if shape.gpu_share_milli == WHOLE_GPU_MILLI:
+        return {policy.gpu_resource: shape.gpu_count}
+    largest_milli = WHOLE_GPU_MILLI // policy.shares_per_gpu
+    if shape.gpu_share_milli > largest_milli or shape.gpu_count > 1:
+        raise InvalidInput(
+            "gpu_fraction",
+            "cannot be had from replicas of shared GPUs",
+            got=f"{shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g}",
+            allowed=f"one part of at most {largest_milli / WHOLE_GPU_MILLI:g} GPU",
+            remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",
+        )
+    return {policy.shared_gpu_resource: 1}
+
+
+def mig_resource(profile: str, policy: KubernetesPolicy) -> str:
+    """What does the device plugin call an instance of this profile?
+
+    >>> mig_resource("1g.10gb+me", KubernetesPolicy())
+    'nvidia.com/mig-1g.10gb.me'
+    """
+    if policy.mig_strategy == "single":
+        return policy.gpu_resource
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def _part_of_gpu(shape: Shape, gpu_type: str | None) -> Fraction:
+    """The part of each GPU's CPU and memory that goes with the part of the GPU itself."""
+    if shape.mig_profile is None:
+        return Fraction(shape.gpu_share_milli, WHOLE_GPU_MILLI)
+    known = None if gpu_type is None else mig_profile(gpu_type, shape.mig_profile)
+    if known is not None and gpu_type is not None:
+        return Fraction(known.memory_slices, slices_of(gpu_type))
+    slices, _, _ = shape.mig_profile.partition("g")
+    return Fraction(int(slices), _MOST_MIG_INSTANCES) if slices.isdigit() else Fraction(1)
+
+
+def _shm_mib(wanted_mib: int | None, memory_mib: int) -> int:
+    if wanted_mib is None:
+        return memory_mib // 2  # what Linux gives a tmpfs without a size: half of the memory
+    if wanted_mib >= memory_mib:
+        raise InvalidInput(
+            "shm_size",
+            "leaves nothing of the memory that it is a part of",
+            got=format_memory(wanted_mib),
+            allowed=f"less than {format_memory(memory_mib)}",
+            remedy="raise memory_gib_per_gpu, or lower shm_size",
+        )
+    return wanted_mib

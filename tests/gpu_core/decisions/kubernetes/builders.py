@@ -1,0 +1,167 @@
+"""Builders of what the Kubernetes decisions take."""
+
+import re
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from kubernetes_validate.utils import schema_contents
+from referencing import Registry, Resource
+
+from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.kubernetes.job import Manifests, build_job
+from gpu_core.decisions.kubernetes.launch import Launch, Wanted
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.variables import parse_pod_request
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.workload import Shape
+
+ATTEMPT_ID = "3f2a6f0e-1c5d-4e8a-9b7f-0123456789ab"
+JOB_NAME = f"gpu-{ATTEMPT_ID}"
+
+# What a pool's template looks like when Prefect has rendered it: names, empty variables and all.
+TEMPLATE: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {
+        "annotations": {},
+        "labels": {"prefect.io/flow-run-name": "brave-fox"},
+        "namespace": "ml",
+        "generateName": "brave-fox-",
+    },
+    "spec": {
+        "backoffLimit": 0,
+        "ttlSecondsAfterFinished": None,
+        "template": {
+            "metadata": {"labels": {"prefect.io/flow-run-name": "brave-fox"}},
+            "spec": {
+                "parallelism": 1,
+                "completions": 1,
+                "restartPolicy": "Never",
+                "serviceAccountName": None,
+                "containers": [
+                    {
+                        "name": "prefect-job",
+                        "image": "prefecthq/prefect:3.8.8-python3.11",
+                        "imagePullPolicy": "IfNotPresent",
+                        "args": ["prefect", "flow-run", "execute"],
+                        "env": [{"name": "PREFECT_API_URL", "value": "http://prefect:4200/api"}],
+                        "resources": {
+                            "limits": {"cpu": None, "memory": None},
+                            "requests": {"cpu": None, "memory": None},
+                        },
+                    }
+                ],
+            },
+        },
+    },
+}
+
+VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
+
+
+def template(**pod: Any) -> dict[str, Any]:
+    """The pool's template with these fields in its pod's spec."""
+    found = deepcopy(TEMPLATE)
+    found["spec"]["template"]["spec"].update(pod)
+    return found
+
+
+def template_container(**fields: Any) -> dict[str, Any]:
+    """The pool's template with these fields in its container."""
+    found = deepcopy(TEMPLATE)
+    found["spec"]["template"]["spec"]["containers"][0].update(fields)
+    return found
+
+
+def make_policy(**fields: Any) -> KubernetesPolicy:
+    """The section `kubernetes` with these fields, as a person writes them."""
+    return KubernetesPolicy.model_validate(fields)
+
+
+def on_nodes(*names: str, gpus: int = 1, capacity_type: str = "on-demand") -> Placement:
+    """A placement on so many a100-80gb of each of these nodes."""
+    ids = tuple(str(i) for i in range(gpus))
+    shares = tuple(NodeShare(node=name, gpu_ids=ids) for name in names)
+    return Placement(gpu_type="a100-80gb", capacity_type=capacity_type, shares=shares)
+
+
+def make_launch(
+    gpus: int = 1,
+    *,
+    nodes: int = 1,
+    place: Placement | Wanted | None = None,
+    shape: dict[str, Any] | None = None,
+    variables: dict[str, Any] | None = None,
+    context: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Launch:
+    """One attempt for so many GPUs on planned nodes, unless it says otherwise."""
+    names = tuple(f"n{i + 1}" for i in range(nodes))
+    values: dict[str, Any] = {
+        "context": RunContext(
+            **(
+                {
+                    "flow_run_id": "7d0c9f2e-5a55-4a3b-8a43-8a7f6a3f1f10",
+                    "attempt": 1,
+                    "attempt_id": ATTEMPT_ID,
+                    "name": "brave-fox",
+                    "team": "vision",
+                    "checkpoint_uri": "s3://checkpoints",
+                }
+                | (context or {})
+            )
+        ),
+        "shape": Shape(gpu_count=gpus, nodes=nodes)._replace(**(shape or {})),
+        "place": on_nodes(*names, gpus=gpus) if place is None else place,
+        "pool": "gpus",
+        "queue": "high",
+        "pod": parse_pod_request(variables or {}),
+    }
+    return Launch(**(values | changes))
+
+
+def build(launch: Launch | None = None, manifest: Any = None, **policy: Any) -> Manifests:
+    """The manifests of the launch under a policy with these fields."""
+    return build_job(manifest or TEMPLATE, launch or make_launch(), make_policy(**policy))
+
+
+def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The pod's spec of a Job."""
+    return manifest["spec"]["template"]["spec"]
+
+
+def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The run's container of a Job."""
+    return pod_of(manifest)["containers"][0]
+
+
+def env_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The variables of the run's container: values, or where they come from."""
+    return {
+        item["name"]: item.get("value", item.get("valueFrom"))
+        for item in container_of(manifest)["env"]
+    }
+
+
+def schema_errors(manifest: dict[str, Any], versions: tuple[str, ...] = VERSIONS) -> list[str]:
+    """What the published schemas of these versions say against it; unknown fields count."""
+    return [
+        f"{version} {error.json_path}: {error.message}"
+        for version in versions
+        for error in _validator(manifest["kind"], manifest["apiVersion"], version).iter_errors(
+            manifest
+        )
+    ]
+
+
+@cache
+def _validator(kind: str, api_version: str, version: str) -> Draft202012Validator:
+    # As kubernetes_validate does it, but once: loading takes far longer than checking.
+    folder = f"kubernetes-json-schema/v{version}.0-local-strict"
+    group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
+    schema = schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
+    definitions = Resource.from_contents(schema_contents(f"{folder}/_definitions.json", version))
+    registry = definitions @ (Resource.from_contents(schema) @ Registry())
+    return Draft202012Validator(schema, registry=registry)

@@ -1,0 +1,137 @@
+"""Several nodes at once: two forms for two ages of Kubernetes, one environment."""
+
+import subprocess
+
+import pytest
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.launch import Wanted
+from tests.gpu_core.decisions.kubernetes.builders import (
+    ATTEMPT_ID,
+    JOB_NAME,
+    build,
+    container_of,
+    env_of,
+    make_launch,
+    pod_of,
+    schema_errors,
+    template_container,
+)
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+COMMAND = {"command": "torchrun train.py --name 'a b'"}
+RANKS = ("NODE_RANK", "PET_NODE_RANK")
+
+
+def gang(gpus=8, nodes=3, **changes):
+    """A flow on several nodes."""
+    return make_launch(gpus, nodes=nodes, variables=COMMAND, **changes)
+
+
+def test_an_indexed_job_has_one_pod_for_each_node():
+    (job,) = build(gang()).jobs
+    spec = job["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (3, 3, "Indexed")
+    assert pod_of(job)["subdomain"] == JOB_NAME
+    assert "hostname" not in pod_of(job)
+
+
+def test_without_indexed_jobs_there_is_a_job_for_each_node():
+    jobs = build(gang(), version="1.20").jobs
+    assert [job["metadata"]["name"] for job in jobs] == [f"{JOB_NAME}-{rank}" for rank in range(3)]
+    assert [pod_of(job)["hostname"] for job in jobs] == [f"{JOB_NAME}-{rank}" for rank in range(3)]
+    for rank, job in enumerate(jobs):
+        assert job["metadata"]["labels"]["prefect-gpu.dev/node-rank"] == str(rank)
+        assert [env_of(job)[name] for name in RANKS] == [str(rank)] * 2
+        assert (job["spec"]["completions"], job["spec"]["parallelism"]) == (1, 1)
+        terms = pod_of(job)["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+        assert [term["matchFields"][0]["values"] for term in terms] == [[f"n{rank + 1}"]]
+        assert schema_errors(job) == []
+
+
+def test_both_forms_tell_the_run_the_same():
+    def told(job):
+        return {name: value for name, value in env_of(job).items() if name not in RANKS}
+
+    (indexed,) = build(gang()).jobs
+    assert [told(job) for job in build(gang(), version="1.20").jobs] == [told(indexed)] * 3
+    env = env_of(indexed)
+    assert env["MASTER_ADDR"] == env["PET_MASTER_ADDR"] == f"{JOB_NAME}-0.{JOB_NAME}"
+    assert env["MASTER_PORT"] == env["PET_MASTER_PORT"] == "29500"
+    assert (env["NNODES"], env["PET_NNODES"], env["WORLD_SIZE"]) == ("3", "3", "24")
+    assert env["PET_NPROC_PER_NODE"] == "8"
+    index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    assert [env[name] for name in RANKS] == [{"fieldRef": {"fieldPath": index}}] * 2
+
+
+def test_the_pods_have_names_before_they_are_ready():
+    service = build(gang()).service
+    assert service["metadata"]["name"] == JOB_NAME
+    assert service["metadata"]["namespace"] == "ml"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {"prefect-gpu.dev/attempt-id": ATTEMPT_ID}
+    assert schema_errors(service) == []
+
+
+def test_no_node_gets_two_of_the_pods():
+    (job,) = build(gang()).jobs
+    affinity = pod_of(job)["affinity"]
+    (rule,) = affinity["podAntiAffinity"][REQUIRED]
+    assert rule["topologyKey"] == "kubernetes.io/hostname"
+    own = job["spec"]["template"]["metadata"]["labels"]
+    assert rule["labelSelector"]["matchLabels"].items() <= own.items()
+    terms = affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert [term["matchFields"][0]["values"] for term in terms] == [["n1"], ["n2"], ["n3"]]
+    assert "podAffinity" not in affinity
+
+
+@pytest.mark.parametrize(
+    ("shape", "gangs", "want"),
+    [
+        pytest.param({}, {}, "topology.kubernetes.io/zone", id="one zone"),
+        pytest.param({"same_label": "rack"}, {}, "rack", id="what the run says"),
+        pytest.param({}, {"zone_label": None}, None, id="anywhere"),
+    ],
+)
+def test_nodes_that_are_to_come_are_near_each_other(shape, gangs, want):
+    launch = gang(place=Wanted(), shape=shape)
+    affinity = pod_of(build(launch, gangs=gangs).jobs[0])["affinity"]
+    keys = [rule["topologyKey"] for rule in affinity.get("podAffinity", {}).get(REQUIRED, ())]
+    assert keys == ([want] if want else [])
+
+
+@pytest.mark.parametrize(
+    ("rank", "want"),
+    [
+        pytest.param("0", "flow-run execute", id="the first runs the flow"),
+        pytest.param("1", "train.py --name a b", id="the others run the command"),
+    ],
+)
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"args": ["echo", "flow-run", "execute"]}, id="behind the entry point"),
+        pytest.param({"command": ["echo", "flow-run", "execute"], "args": None}, id="as command"),
+    ],
+)
+def test_one_node_reports_to_prefect(rank, want, container):
+    """Every pod of an Indexed Job has the same container, so the container itself has to choose."""
+    launch = make_launch(nodes=2, variables={"command": "echo train.py --name 'a b'"})
+    found = container_of(build(launch, template_container(**container)).jobs[0])
+    words = found.get("args") or found["command"]
+    result = subprocess.run(
+        words, env={"NODE_RANK": rank, "PATH": "/usr/bin:/bin"}, capture_output=True, check=True
+    )
+    assert result.stdout.decode().strip() == want
+
+
+def test_a_gang_of_a_flow_needs_a_command_for_the_others():
+    with pytest.raises(InvalidInput, match="command is missing; with nodes > 1"):
+        build(make_launch(nodes=2))
+
+
+def test_a_container_job_runs_its_command_on_every_node():
+    launch = gang(is_flow=False)
+    container = container_of(build(launch).jobs[0])
+    assert container["command"] == ["torchrun", "train.py", "--name", "a b"]

@@ -1,0 +1,64 @@
+"""The job variables that shape a pod, and what a person reads who wrote something else."""
+
+import pytest
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.variables import ClaimMount, parse_pod_request
+
+
+def test_all_of_them():
+    request = parse_pod_request(
+        {
+            "cpu_per_gpu": 4,
+            "memory_gib_per_gpu": 32.5,
+            "shm_size": "8Gi",
+            "volumes": [{"claim": "datasets", "mount_path": "/data", "read_only": True}],
+            "model_cache": False,
+            "image": "ghcr.io/team/train:1",
+            "command": "python train.py --name 'a b'",
+            "framework": "torchrun",
+            "team": "vision",
+            "user": None,
+        }
+    )
+    assert (request.cpu_per_gpu, request.memory_gib_per_gpu) == (4.0, 32.5)
+    assert request.shm_size_mib == 8 * 1024
+    assert request.volumes == (ClaimMount(claim="datasets", mount_path="/data", read_only=True),)
+    assert request.command == ("python", "train.py", "--name", "a b")
+    assert (request.model_cache, request.framework) == (False, "torchrun")
+
+
+def test_a_command_may_be_a_list():
+    assert parse_pod_request({"command": ["sh", "-c", "a; b"]}).command == ("sh", "-c", "a; b")
+
+
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param({"shm_size": "8GB"}, "shm_size is not a quantity", id="a unit of disks"),
+        pytest.param({"shm_size": "0"}, "shm_size is too small", id="no shared memory"),
+        pytest.param({"cpu_per_gpu": "4"}, "cpu_per_gpu", id="a number as text"),
+        pytest.param({"command": "a 'b"}, "command cannot be split", id="an open quote"),
+        pytest.param({"command": []}, "command is not a command", id="an empty command"),
+        pytest.param(
+            {"volumes": [{"claim": "Data Sets", "mount_path": "/data"}]},
+            "volumes.0.claim is not a name of a Kubernetes object",
+            id="a claim with a blank",
+        ),
+        pytest.param(
+            {"volumes": [{"claim": "data", "mount_path": "data"}]},
+            "volumes.0.mount_path is not a path",
+            id="a relative path",
+        ),
+        pytest.param(
+            {"volumes": [{"claim": "data", "path": "/data"}]},
+            "volumes.0.path is not a known name",
+            id="a misspelt key",
+        ),
+        pytest.param({"framework": "rai"}, "did you mean 'ray'", id="a misspelt framework"),
+    ],
+)
+def test_what_is_wrong_is_said(variables, want):
+    with pytest.raises(InvalidInput) as caught:
+        parse_pod_request(variables)
+    assert want in str(caught.value)
