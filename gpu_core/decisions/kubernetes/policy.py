@@ -77,6 +77,16 @@ _PER_GPU: Mapping[str, PerGpu] = {
 }
 
 
+# EKS node monitoring agent (user guide, read 2026-08), AKS node problem detector (GPU health
+# monitoring, read 2026-08), Nebius health checks (read 2026-08).
+_GPU_CONDITIONS: Mapping[str, Literal["True", "False"]] = {
+    "AcceleratedHardwareReady": "False",
+    "GPUMissing": "True",
+    "NVLinkStatusInactive": "True",
+    "NebiusGPUError": "True",
+}
+
+
 class ModelCache(Section):
     """Where downloaded models are kept between runs: a claim, or a folder of each node."""
 
@@ -122,6 +132,8 @@ class KubernetesPolicy(Section):
     """By GPU type; `default` is for those that are not listed, and for runs without a GPU."""
     gpu_type_labels: Mapping[Name, Mapping[Name, str]] = Field(default={})
     """Labels of nodes by GPU type, where the cloud's own do not tell."""
+    gpu_conditions: Mapping[Name, Literal["True", "False"]] = Field(default=_GPU_CONDITIONS)
+    """The status of a node's condition that says that its GPUs are in trouble."""
 
     pod_security: Literal["restricted", "template"] = "restricted"
     """`restricted` fills in what that Pod Security Standard asks for and the template leaves open;

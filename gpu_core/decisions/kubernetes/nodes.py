@@ -1,0 +1,216 @@
+"""From Kubernetes' Node objects to the nodes that the scheduler plans with."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.gpu_types import nominal_memory_gib
+from gpu_core.decisions.kubernetes.clouds import INSTANCE_TYPE_LABEL, PRODUCT_LABEL
+from gpu_core.decisions.kubernetes.names import POOL_LABEL, label_value
+from gpu_core.decisions.kubernetes.node_health import (
+    blocked_by,
+    interruption_of,
+    taints_to_tolerate,
+)
+from gpu_core.decisions.kubernetes.node_labels import (
+    COUNT_LABEL,
+    REPLICAS_LABEL,
+    ZONE_LABEL,
+    capacity_type_of,
+    count_label,
+    gpu_type_of,
+    reported_memory_gib,
+)
+from gpu_core.decisions.kubernetes.pod_requests import Requests, pod_requests
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.quantities import MIB, parse_quantity
+
+_MIG_PREFIX = "nvidia.com/mig-"
+# Compute slices of a GPU in MIG mode (NVIDIA MIG user guide; 4 on an A30).
+_MIG_SLICES = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node as the scheduler plans with it, and what it cannot say in its own words."""
+
+    node: Node
+    """GPUs are numbered, because the device plugin says only how many there are. Those that other
+    people's pods hold are not listed; those that may not be used now are unhealthy."""
+    blocked_by: tuple[str, ...] = ()
+    """Why it gets no new runs; empty: it does."""
+    interruption: str | None = None
+    """The taint that says that it is about to go; None: none does."""
+    foreign_gpus: int = 0
+    """GPUs that other people's pods hold."""
+    mig_instances: Mapping[str, int] = field(default_factory=dict)
+    """MIG instances that are partitioned and not held by others, by profile."""
+    zone: str | None = None
+    instance_type: str | None = None
+
+
+class _Gpus(NamedTuple):
+    """The physical GPUs of a node, as far as its device plugin tells."""
+
+    total: int
+    unhealthy: int = 0
+    foreign: int = 0
+    is_shareable: bool = False
+    mig_instances: Mapping[str, int] = MappingProxyType({})
+
+
+def node_facts(
+    node: Mapping[str, Any],
+    pods: Iterable[Mapping[str, Any]],
+    policy: KubernetesPolicy,
+    *,
+    pool: str,
+    held_gpu_ids: frozenset[str] = frozenset(),
+) -> NodeFacts | None:
+    """What does the scheduler know about this node? None: it has no GPUs and will have none.
+
+    Args:
+        node: The Node object.
+        pods: The pods on it, of everybody.
+        policy: Names the resources and the labels of the platform team.
+        pool: Our own pool: its pods are what the scheduler itself has placed.
+        held_gpu_ids: The GPUs that our attempts hold there: those stay listed.
+
+    Raises:
+        InvalidInput: A quantity cannot be read.
+    """
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    status = node.get("status", {})
+    capacity, allocatable = _amounts(status, "capacity"), _amounts(status, "allocatable")
+    own = label_value(pool)
+    others = [pod_requests(pod) for pod in pods if _pool_of(pod) != own]
+    foreign = _total(others)
+    gpu_type = gpu_type_of(labels, policy.gpu_type_labels)
+    gpus = _gpus(labels, capacity, allocatable, foreign, policy)
+    if gpu_type is None and not gpus.total:
+        return None
+    why_not = [*blocked_by(node, policy.gpu_conditions)]
+    if not gpus.total:
+        why_not.append("its device plugin offers no GPU yet")
+    listed, unhealthy = _numbered(gpus, held_gpu_ids)
+    gpu_type = gpu_type or "unknown"
+    return NodeFacts(
+        node=Node(
+            name=node["metadata"]["name"],
+            gpu_type=gpu_type,
+            gpu_ids=listed,
+            gpu_memory_gib=nominal_memory_gib(gpu_type) or reported_memory_gib(labels),
+            capacity_type=capacity_type_of(labels),
+            unhealthy_gpu_ids=frozenset(listed) if why_not else unhealthy,
+            cpu_milli=_left(allocatable, foreign, "cpu", Fraction(1, 1000)),
+            memory_mib=_left(allocatable, foreign, "memory", Fraction(MIB)),
+            labels=labels,
+            taints=taints_to_tolerate(node),
+            is_shareable=gpus.is_shareable,
+            is_mig=bool(gpus.mig_instances),
+        ),
+        blocked_by=tuple(why_not),
+        interruption=interruption_of(node),
+        foreign_gpus=gpus.foreign,
+        mig_instances=gpus.mig_instances,
+        zone=labels.get(ZONE_LABEL),
+        instance_type=labels.get(INSTANCE_TYPE_LABEL),
+    )
+
+
+def _gpus(
+    labels: Mapping[str, str],
+    capacity: Requests,
+    allocatable: Requests,
+    foreign: Requests,
+    policy: KubernetesPolicy,
+) -> _Gpus:
+    """Whole GPUs, replicas of shared ones, or MIG instances: a node offers one of these."""
+    instances = mig_instances(labels, allocatable, foreign, policy.gpu_resource)
+    if instances:
+        return _Gpus(total=_divided_gpus(labels, instances), mig_instances=instances)
+    replicas = count_label(labels, REPLICAS_LABEL) or 1
+    resource = policy.gpu_resource
+    if capacity.get(policy.shared_gpu_resource) and policy.shared_gpu_resource != resource:
+        resource = policy.shared_gpu_resource
+        replicas = replicas if replicas > 1 else policy.shares_per_gpu
+    offered = int(capacity.get(resource, 0))
+    missing = offered - int(allocatable.get(resource, 0))
+    return _Gpus(
+        total=offered // replicas,
+        unhealthy=ceil(missing / replicas),
+        foreign=ceil(int(foreign.get(resource, 0)) / replicas),
+        is_shareable=replicas > 1,
+    )
+
+
+def mig_instances(
+    labels: Mapping[str, str], allocatable: Requests, foreign: Requests, gpu_resource: str
+) -> dict[str, int]:
+    """Which MIG instances does the node offer that others do not hold? By profile.
+
+    With the device plugin's strategy `mixed` each profile has its resource; with `single` all
+    instances are alike, are called GPUs, and the product's name has the profile.
+    """
+    _, is_single, profile = labels.get(PRODUCT_LABEL, "").partition("-MIG-")
+    if is_single:
+        left = allocatable.get(gpu_resource, 0) - foreign.get(gpu_resource, 0)
+        return {profile: max(0, int(left))}
+    return {
+        name.removeprefix(_MIG_PREFIX).replace(".me", "+me"): max(0, int(n - foreign.get(name, 0)))
+        for name, n in allocatable.items()
+        if name.startswith(_MIG_PREFIX)
+    }
+
+
+def _divided_gpus(labels: Mapping[str, str], instances: Mapping[str, int]) -> int:
+    """How many GPUs are divided into these instances? At least one."""
+    count = count_label(labels, COUNT_LABEL) or 1
+    if "-MIG-" not in labels.get(PRODUCT_LABEL, ""):
+        return count
+    # Here the label counts instances.
+    (profile,) = instances
+    slices = int(profile.partition("g")[0])
+    return max(1, count * slices // _MIG_SLICES)
+
+
+def _numbered(gpus: _Gpus, held: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The ids of the GPUs that are ours to plan with, and which of them are unhealthy.
+
+    Nobody says which of the GPUs others hold or which is broken: it is those with the highest
+    numbers that none of our attempts holds.
+    """
+    ids = [str(number) for number in range(gpus.total)]
+    spare = [gpu_id for gpu_id in reversed(ids) if gpu_id not in held]
+    foreign = set(spare[: gpus.foreign])
+    unhealthy = spare[gpus.foreign : gpus.foreign + gpus.unhealthy]
+    return tuple(gpu_id for gpu_id in ids if gpu_id not in foreign), frozenset(unhealthy)
+
+
+def _left(allocatable: Requests, foreign: Requests, name: str, unit: Fraction) -> int | None:
+    """What others leave of a resource, in whole units; None: the node does not say."""
+    if name not in allocatable:
+        return None
+    return max(0, floor((allocatable[name] - foreign.get(name, 0)) / unit))
+
+
+def _amounts(status: Mapping[str, Any], kind: str) -> Requests:
+    found = status.get(kind) or {}
+    return {name: parse_quantity(value, f"{kind}.{name}") for name, value in found.items()}
+
+
+def _total(parts: Iterable[Requests]) -> Requests:
+    total: dict[str, Any] = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _pool_of(pod: Mapping[str, Any]) -> str | None:
+    labels: Mapping[str, str] = pod.get("metadata", {}).get("labels") or {}
+    return labels.get(POOL_LABEL)
