@@ -1,0 +1,152 @@
+"""How a pod ended, and whose doing that was."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
+from gpu_core.decisions.kubernetes.pod import PREFECT_CONTAINER
+
+# Reasons of the condition DisruptionTarget (Kubernetes 1.34, "Pod disruption conditions").
+_DISRUPTIONS: Mapping[str, Cause] = {
+    "PreemptionByScheduler": Cause.PREEMPTED_BY_POD,
+    "DeletionByTaintManager": Cause.NODE_LOST,
+    "DeletionByPodGC": Cause.NODE_LOST,
+    "EvictionByEvictionAPI": Cause.EVICTED,
+    "TerminationByKubelet": Cause.NODE_SHUTDOWN,
+}
+
+# `status.reason` of a failed pod, as kubelet and controllers set it.
+_REASONS: Mapping[str, Cause] = {
+    "DeadlineExceeded": Cause.DEADLINE,
+    "NodeLost": Cause.NODE_LOST,
+    "NodeShutdown": Cause.NODE_SHUTDOWN,
+    "Shutdown": Cause.NODE_SHUTDOWN,
+    "Terminated": Cause.NODE_SHUTDOWN,
+    "Preempting": Cause.PREEMPTED_BY_POD,
+    "UnexpectedAdmissionError": Cause.NODE_REFUSED,
+    "NodeAffinity": Cause.NODE_REFUSED,
+    "NodeName": Cause.NODE_REFUSED,
+    "NodePorts": Cause.NODE_REFUSED,
+    "TopologyAffinityError": Cause.NODE_REFUSED,
+}
+
+# The kubelet's words when a pod uses more of the node's disk or of a volume than it may itself.
+_OWN_STORAGE = ("exceeds the total limit", "exceeds the limit", "exceeded its local ephemeral")
+
+_SIGTERM_CODE, _SIGKILL_CODE = 143, 137
+_UNKNOWN_TO_KUBELET = "ContainerStatusUnknown"
+# A command that is missing or may not be executed: what the runtime says, and what a shell says.
+_START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
+_SHELL_START_CODES = frozenset({126, 127})
+
+
+def ending_of(pod: Mapping[str, Any]) -> Outcome | None:
+    """How did this pod end, or how is it about to? None: it goes on."""
+    status = pod.get("status") or {}
+    ended = _main_ending(status)
+    ended_at, code = ended.get("finishedAt"), ended.get("exitCode")
+    match status.get("phase"):
+        case "Succeeded":
+            # Prefect ends so after SIGTERM too, and says in the run's state that it goes on later.
+            told = "it had been told to end" if _disruption(status) else None
+            return outcome(Cause.COMPLETED, detail=told, exit_code=0, ended_at=ended_at)
+        case "Failed":
+            cause, detail = _why(pod, status, ended)
+            return outcome(cause, detail=detail, exit_code=code, ended_at=ended_at)
+        case "Unknown":
+            return outcome(Cause.NODE_LOST, detail=status.get("message"))
+        case _:
+            return _imminent(pod, status)
+
+
+def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome | None:
+    """Why a pod that is still there is about to end; None: it is not."""
+    disruption = _disruption(status)
+    if disruption is not None:
+        cause, detail = _disruption_cause(disruption)
+        return outcome(cause, detail=detail)
+    if status.get("reason") == "NodeLost":
+        return outcome(Cause.NODE_LOST, detail=status.get("message"))
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return outcome(Cause.DELETED, detail="the pod is being deleted")
+    return None
+
+
+def _why(
+    pod: Mapping[str, Any], status: Mapping[str, Any], ended: Mapping[str, Any]
+) -> tuple[Cause, str | None]:
+    """What outside forces say comes before what the container says: they are why it ended."""
+    reason, words = status.get("reason", ""), status.get("message") or ""
+    disruption = _disruption(status)
+    if reason == "Evicted":
+        own = any(phrase in words for phrase in _OWN_STORAGE)
+        return (Cause.STORAGE_EXCEEDED if own else Cause.NODE_PRESSURE), words
+    if reason in _REASONS:
+        return _REASONS[reason], words
+    if reason.startswith("OutOf"):  # OutOfcpu, OutOfnvidia.com/gpu ...
+        return Cause.NODE_REFUSED, words or reason
+    if disruption is not None:
+        return _disruption_cause(disruption)
+    return _container_cause(pod, ended, words)
+
+
+def _container_cause(
+    pod: Mapping[str, Any], ended: Mapping[str, Any], words: str
+) -> tuple[Cause, str | None]:
+    code, reason = ended.get("exitCode"), ended.get("reason")
+    if reason == "OOMKilled":
+        return Cause.OUT_OF_MEMORY, _memory_limit(pod, ended)
+    if reason in _START_ERRORS or code in _SHELL_START_CODES:
+        return Cause.NOT_STARTED, ended.get("message") or f"exit code {code}"
+    if reason == _UNKNOWN_TO_KUBELET:
+        return Cause.NODE_LOST, "the kubelet does not know how its container ended"
+    is_deleted = bool((pod.get("metadata") or {}).get("deletionTimestamp"))
+    if is_deleted and code in (_SIGKILL_CODE, _SIGTERM_CODE):
+        cause = Cause.KILLED if code == _SIGKILL_CODE else Cause.DELETED
+        return cause, f"exit code {code}"
+    if code is None:
+        return Cause.FAILED, words or None
+    if code == _SIGKILL_CODE:
+        return Cause.FAILED, f"exit code {code} (SIGKILL), most likely out of memory"
+    last_words = (ended.get("message") or "").strip().splitlines()
+    return Cause.FAILED, f"exit code {code}" + (f", {last_words[-1]}" if last_words else "")
+
+
+def _disruption_cause(condition: Mapping[str, Any]) -> tuple[Cause, str | None]:
+    reason = condition.get("reason", "")
+    return _DISRUPTIONS.get(reason, Cause.EVICTED), condition.get("message") or reason
+
+
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            found: Mapping[str, Any] = condition
+            return found
+    return None
+
+
+def _main_ending(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the container that decided ended: the run's own, if it ended badly, else the first that
+    did."""
+    endings = sorted(_endings(status), key=lambda item: item[0] != PREFECT_CONTAINER)
+    bad = [ended for _, ended in endings if ended.get("exitCode") != 0]
+    return next(iter([*bad, *(ended for _, ended in endings)]), {})
+
+
+def _endings(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        for container in status.get(kind) or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended is not None:
+                yield container.get("name", ""), ended
+
+
+def _memory_limit(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    limits = (
+        ((container.get("resources") or {}).get("limits") or {}).get("memory")
+        for container in sorted(containers, key=lambda c: c.get("name") != PREFECT_CONTAINER)
+    )
+    limit = next((text for text in limits if text), None)
+    code = f"exit code {ended.get('exitCode')}"
+    return code if limit is None else f"its limit is {limit}, {code}"

@@ -1,0 +1,69 @@
+"""Why a pod does not run yet."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
+
+# Reasons of a waiting container (kubelet, `pkg/kubelet/images` and `kuberuntime`, 1.34). An image
+# that is pulled again with back-off may come yet, but a person should look at it.
+_WAITING: Mapping[str, Cause] = {
+    "ErrImagePull": Cause.BAD_IMAGE,
+    "ImagePullBackOff": Cause.BAD_IMAGE,
+    "InvalidImageName": Cause.BAD_IMAGE,
+    "ErrImageNeverPull": Cause.BAD_IMAGE,
+    "ImageInspectError": Cause.BAD_IMAGE,
+    "RegistryUnavailable": Cause.BAD_IMAGE,
+    "SignatureValidationFailed": Cause.BAD_IMAGE,
+    "CreateContainerConfigError": Cause.BAD_CONFIGURATION,
+    "CreateContainerError": Cause.BAD_CONFIGURATION,
+    "RunContainerError": Cause.BAD_CONFIGURATION,
+    "CrashLoopBackOff": Cause.BAD_CONFIGURATION,
+}
+
+
+def waiting_of(pod: Mapping[str, Any]) -> Outcome | None:
+    """Why does this pod not run? None: it runs, or has ended."""
+    status = pod.get("status") or {}
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        cause = _WAITING.get(waiting.get("reason", ""))
+        if cause is not None:
+            words = waiting.get("message") or waiting["reason"]
+            return outcome(cause, detail=f"container {container.get('name')}: {words}")
+    if status.get("phase", "Pending") != "Pending":
+        return None
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        gated = scheduled.get("reason") == "SchedulingGated"
+        cause = Cause.GATED if gated else Cause.UNSCHEDULABLE
+        return outcome(cause, detail=scheduled.get("message"))
+    return outcome(Cause.CREATING, detail=_step(status))
+
+
+def refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
+    """Why can the Job's pods not be made? The newest refusal; None: no event speaks of one.
+
+    Args:
+        events: Of the Job, oldest first. What the API server refuses stands nowhere else.
+    """
+    for event in reversed(events):
+        if event.get("reason") != "FailedCreate":
+            continue
+        words = str(event.get("message", ""))
+        is_quota = "exceeded quota" in words or "failed quota" in words
+        return outcome(Cause.QUOTA_REFUSED if is_quota else Cause.ADMISSION_REFUSED, detail=words)
+    return None
+
+
+def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _step(status: Mapping[str, Any]) -> str | None:
+    reasons = (
+        ((container.get("state") or {}).get("waiting") or {}).get("reason")
+        for container in _containers(status)
+    )
+    return next((reason for reason in reasons if reason), None)

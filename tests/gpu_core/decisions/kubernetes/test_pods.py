@@ -1,0 +1,414 @@
+"""What happened to an attempt, as its Job, pods and events tell."""
+
+import pytest
+
+from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase, outcome
+from gpu_core.decisions.kubernetes.pods import observe
+
+MAIN = "prefect-job"
+UNSCHEDULABLE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+
+
+def job(*conditions, completions=1, metadata=None, **spec):
+    """A Job with these conditions: `(type, reason, message)`."""
+    found = [{"type": t, "status": "True", "reason": r, "message": m} for t, r, m in conditions]
+    return {
+        "metadata": metadata or {},
+        "spec": {"completions": completions, **spec},
+        "status": {"conditions": found},
+    }
+
+
+def pod(phase, *conditions, state=None, name=MAIN, deleted=False, **status):
+    """A pod with one container in this state; conditions are `(type, status, reason, message)`."""
+    containers = [] if state is None else [{"name": name, "state": state}]
+    return {
+        "metadata": {"deletionTimestamp": "2026-09-01T12:00:00Z"} if deleted else {},
+        "spec": {"containers": [{"name": name, "resources": {"limits": {"memory": "16Gi"}}}]},
+        "status": {
+            "phase": phase,
+            "conditions": [
+                {"type": t, "status": s, "reason": r, "message": m} for t, s, r, m in conditions
+            ],
+            "containerStatuses": containers,
+            **status,
+        },
+    }
+
+
+def waiting(reason, message=""):
+    """A container that waits."""
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def ended(code, reason="Error", at="2026-09-01T12:00:00Z", message=""):
+    """A container that has ended."""
+    return {
+        "terminated": {"exitCode": code, "reason": reason, "finishedAt": at, "message": message}
+    }
+
+
+def disrupted(reason, message=""):
+    """The condition that tells a disruption from a failure."""
+    return ("DisruptionTarget", "True", reason, message)
+
+
+RUNNING = pod("Running", state={"running": {}})
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "want_cause", "want_words", "want_needs_person"),
+    [
+        pytest.param([], [], Cause.CREATING, "being made", False, id="no pod yet"),
+        pytest.param(
+            [pod("Pending", ("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE))],
+            [],
+            Cause.UNSCHEDULABLE,
+            "5 Insufficient nvidia.com/gpu",
+            False,
+            id="no node has room",
+        ),
+        pytest.param(
+            [pod("Pending", ("PodScheduled", "False", "SchedulingGated", "gated"))],
+            [],
+            Cause.GATED,
+            "scheduling gate",
+            False,
+            id="a gate",
+        ),
+        pytest.param(
+            [pod("Pending", state=waiting("ImagePullBackOff", "manifest unknown"))],
+            [],
+            Cause.BAD_IMAGE,
+            "container prefect-job: manifest unknown",
+            True,
+            id="an image that is not there",
+        ),
+        pytest.param(
+            [pod("Pending", state=waiting("CreateContainerConfigError", 'secret "hf" not found'))],
+            [],
+            Cause.BAD_CONFIGURATION,
+            'secret "hf" not found',
+            True,
+            id="a Secret that is not there",
+        ),
+        pytest.param(
+            [pod("Pending", state=waiting("ContainerCreating"))],
+            [],
+            Cause.CREATING,
+            "ContainerCreating",
+            False,
+            id="on its way",
+        ),
+        pytest.param(
+            [],
+            [
+                {"reason": "FailedCreate", "message": "pods is forbidden: exceeded quota: gpus"},
+                {"reason": "SuccessfulCreate", "message": "Created pod"},
+            ],
+            Cause.QUOTA_REFUSED,
+            "exceeded quota: gpus",
+            False,
+            id="the namespace's quota",
+        ),
+        pytest.param(
+            [],
+            [{"reason": "FailedCreate", "message": "violates PodSecurity restricted: hostPath"}],
+            Cause.ADMISSION_REFUSED,
+            "violates PodSecurity",
+            True,
+            id="Pod Security",
+        ),
+        pytest.param(
+            [
+                pod("Pending", ("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE)),
+                pod("Pending", state=waiting("ErrImagePull", "denied")),
+            ],
+            [],
+            Cause.BAD_IMAGE,
+            "denied",
+            True,
+            id="what needs a person comes first",
+        ),
+    ],
+)  # fmt: skip
+def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
+    found = observe(job(), pods, events)
+    assert (found.phase, found.cause, found.charge) == (Phase.PENDING, want_cause, None)
+    assert want_words in found.message
+    assert found.needs_person is want_needs_person
+    if want_needs_person:
+        assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("pods", "want_cause", "want_charge", "want_words"),
+    [
+        pytest.param(
+            [pod("Failed", state=ended(3, message="Traceback\nValueError: no data\n"))],
+            Cause.FAILED,
+            Charge.RUN,
+            "exit code 3, ValueError: no data",
+            id="an exit code and the last words",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(137, "OOMKilled"))],
+            Cause.OUT_OF_MEMORY,
+            Charge.RUN,
+            "its limit is 16Gi",
+            id="out of memory",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(137))],
+            Cause.FAILED,
+            Charge.RUN,
+            "most likely out of memory",
+            id="a kill that nobody explains",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(128, "StartError", message='exec: "trian": not found'))],
+            Cause.NOT_STARTED,
+            Charge.RUN,
+            "not found",
+            id="a misspelt command",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(127))], Cause.NOT_STARTED, Charge.RUN, "127",
+            id="a misspelt command in a shell",
+        ),
+        pytest.param(
+            [pod("Failed", reason="DeadlineExceeded", message="active on the node too long")],
+            Cause.DEADLINE,
+            Charge.LIMIT,
+            "longest duration",
+            id="the longest duration",
+        ),
+        pytest.param(
+            [
+                pod(
+                    "Failed",
+                    disrupted("TerminationByKubelet"),
+                    reason="Evicted",
+                    message='Usage of EmptyDir volume "prefect-gpu-shm" exceeds the limit "8Gi".',
+                )
+            ],
+            Cause.STORAGE_EXCEEDED,
+            Charge.RUN,
+            "prefect-gpu-shm",
+            id="its own volume ran over",
+        ),
+        pytest.param(
+            [
+                pod(
+                    "Failed",
+                    disrupted("TerminationByKubelet"),
+                    reason="Evicted",
+                    message="The node was low on resource: memory.",
+                )
+            ],
+            Cause.NODE_PRESSURE,
+            Charge.INTERRUPTION,
+            "low on resource: memory",
+            id="the node ran short",
+        ),
+        pytest.param(
+            [pod("Failed", disrupted("EvictionByEvictionAPI"), state=ended(143))],
+            Cause.EVICTED,
+            Charge.INTERRUPTION,
+            "evicted",
+            id="a drain",
+        ),
+        pytest.param(
+            [pod("Failed", disrupted("PreemptionByScheduler", "preempting"), state=ended(143))],
+            Cause.PREEMPTED_BY_POD,
+            Charge.PREEMPTION,
+            "higher priority",
+            id="the kube-scheduler preempted it",
+        ),
+        pytest.param(
+            [pod("Failed", disrupted("DeletionByPodGC", "node not found"))],
+            Cause.NODE_LOST,
+            Charge.INTERRUPTION,
+            "node not found",
+            id="its node is gone",
+        ),
+        pytest.param(
+            [
+                pod(
+                    "Failed",
+                    disrupted("TerminationByKubelet"),
+                    reason="Terminated",
+                    message="Pod was terminated in response to imminent node shutdown.",
+                    state=ended(143),
+                )
+            ],
+            Cause.NODE_SHUTDOWN,
+            Charge.INTERRUPTION,
+            "imminent node shutdown",
+            id="a graceful shutdown of the node",
+        ),
+        pytest.param(
+            [pod("Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough")],
+            Cause.NODE_REFUSED,
+            Charge.INTERRUPTION,
+            "Node didn't have enough",
+            id="the kubelet had no GPU left",
+        ),
+        pytest.param(
+            [pod("Failed", reason="UnexpectedAdmissionError", message="unhealthy device")],
+            Cause.NODE_REFUSED,
+            Charge.INTERRUPTION,
+            "unhealthy device",
+            id="the device plugin refused",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(137), deleted=True)],
+            Cause.KILLED,
+            Charge.INTERRUPTION,
+            "grace period was over",
+            id="killed after its grace period",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(143), deleted=True)],
+            Cause.DELETED,
+            Charge.INTERRUPTION,
+            "deleted",
+            id="deleted, and it ended in time",
+        ),
+        pytest.param(
+            [pod("Failed", state=ended(137, "ContainerStatusUnknown"))],
+            Cause.NODE_LOST,
+            Charge.INTERRUPTION,
+            "does not know",
+            id="the kubelet came back without memory",
+        ),
+    ],
+)  # fmt: skip
+def test_how_it_failed_and_who_bears_it(pods, want_cause, want_charge, want_words):
+    found = observe(job(("Failed", "BackoffLimitExceeded", "")), pods)
+    assert (found.phase, found.cause, found.charge) == (Phase.FAILED, want_cause, want_charge)
+    assert want_words in found.message
+
+
+@pytest.mark.parametrize(
+    ("found_job", "want_cause", "want_charge"),
+    [
+        pytest.param(
+            job(
+                (
+                    "Failed",
+                    "PodFailurePolicy",
+                    "Pod ml/x has condition DisruptionTarget matching FailJob rule at index 0",
+                )
+            ),
+            Cause.EVICTED,
+            Charge.INTERRUPTION,
+            id="an eviction",
+        ),
+        pytest.param(
+            job(("Failed", "BackoffLimitExceeded", "reached the limit")),
+            Cause.DELETED,
+            Charge.INTERRUPTION,
+            id="a plain delete, as a provisioner without patience does it",
+        ),
+        pytest.param(
+            job(("Failed", "DeadlineExceeded", "active longer than")),
+            Cause.DEADLINE,
+            Charge.LIMIT,
+            id="the deadline of the Job",
+        ),
+        pytest.param(None, Cause.DELETED, Charge.INTERRUPTION, id="even the Job is gone"),
+        pytest.param(
+            job(metadata={"deletionTimestamp": "2026-09-01T12:00:00Z"}),
+            Cause.DELETED,
+            Charge.INTERRUPTION,
+            id="the Job is about to be gone",
+        ),
+    ],
+)
+def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
+    found = observe(found_job)
+    assert (found.phase, found.cause, found.charge) == (Phase.FAILED, want_cause, want_charge)
+
+
+@pytest.mark.parametrize(
+    ("found_job", "pods"),
+    [
+        pytest.param(job(), [pod("Running", deleted=True)], id="a pod in its grace period"),
+        pytest.param(None, [RUNNING], id="a Job deleted without its pods"),
+        pytest.param(
+            job(("FailureTarget", "PodFailurePolicy", "DisruptionTarget")),
+            [RUNNING],
+            id="a Job that is about to fail",
+        ),
+        pytest.param(
+            job(completions=2), [pod("Failed", state=ended(1)), RUNNING], id="half of a gang"
+        ),
+        pytest.param(
+            job(), [pod("Running", disrupted("DeletionByTaintManager"))], id="a silent node"
+        ),
+        pytest.param(job(), [pod("Unknown")], id="a node that nobody hears"),
+    ],
+)
+def test_nothing_is_over_while_a_pod_may_run(found_job, pods):
+    """The next attempt must not run beside it."""
+    found = observe(found_job, pods)
+    assert (found.phase, found.charge) == (Phase.RUNNING, None)
+    assert found.cause is not Cause.RUNNING
+
+
+def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
+    late, early = "2026-09-01T12:00:09Z", "2026-09-01T12:00:01Z"
+    consequence = pod("Failed", state=ended(1, at=early, message="NCCL timeout"))
+    error = pod("Failed", state=ended(2, at=late))
+    lost = pod("Failed", disrupted("DeletionByPodGC"))
+    failed = job(completions=3)
+    assert observe(failed, [error, consequence, lost]).cause is Cause.NODE_LOST
+    assert observe(failed, [error, consequence]).exit_code == 1
+    assert observe(failed, [consequence, error]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("found_job", "pods", "want_phase"),
+    [
+        pytest.param(job(), [RUNNING], Phase.RUNNING, id="it runs"),
+        pytest.param(
+            job(("Complete", "CompletionsReached", "")),
+            [pod("Succeeded", state=ended(0, "Completed"))],
+            Phase.SUCCEEDED,
+            id="it is done",
+        ),
+        pytest.param(
+            job(("SuccessCriteriaMet", "CompletionsReached", "")), [], Phase.SUCCEEDED,
+            id="its pods were cleared away",
+        ),
+        pytest.param(
+            None, [pod("Succeeded", state=ended(0, "Completed"))], Phase.SUCCEEDED,
+            id="its Job was cleared away",
+        ),
+        pytest.param(job(suspend=True), [], Phase.PENDING, id="Kueue has not admitted it"),
+        pytest.param(job(completions=2), [RUNNING], Phase.PENDING, id="half of a gang is there"),
+    ],
+)  # fmt: skip
+def test_the_rest(found_job, pods, want_phase):
+    found = observe(found_job, pods)
+    assert (found.phase, found.charge, found.needs_person) == (want_phase, None, False)
+
+
+def test_an_end_after_sigterm_is_marked():
+    done = pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed"))
+    assert "had been told to end" in observe(job(), [done]).message
+
+
+def test_long_words_are_cut():
+    words = "node(s) had untolerated taint, " * 100
+    found = observe(job(), [pod("Pending", ("PodScheduled", "False", "Unschedulable", words))])
+    assert len(found.message) < 500
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_cause_has_its_words(cause):
+    found = outcome(cause)
+    assert found.message.endswith(".")
+    assert (found.charge is not None) == (found.phase is Phase.FAILED)
+    assert found.remedy or not found.needs_person
