@@ -78,6 +78,11 @@ def write_notice(run_dir: str | Path, notice: Notice) -> None:
     _write(Path(run_dir, NOTICE_FILE), notice)
 
 
+def notice_text(notice: Notice) -> str:
+    """The notice as the content of its file, for who brings it there in another way."""
+    return _text(notice).decode()
+
+
 def read_notice(run_dir: str | Path) -> Notice | None:
     """Has the run been told to end? None: no, or the file cannot be understood (logged)."""
     return _read(Path(run_dir, NOTICE_FILE), _notice)
@@ -121,11 +126,15 @@ def read_exit_report(run_dir: str | Path) -> ExitReport | None:
 
 
 def _write(path: Path, record: Notice | CheckpointReport | ExitReport) -> None:
+    replace_file(path, _text(record))
+
+
+def _text(record: Notice | CheckpointReport | ExitReport) -> bytes:
     values = {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in asdict(record).items()
     }
-    replace_file(path, json.dumps(values, indent=2).encode())
+    return json.dumps(values, indent=2).encode()
 
 
 def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:

@@ -7,7 +7,7 @@ from typing import Literal
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 
-NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Failed", "Crashed"]
+NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Completed", "Failed", "Crashed"]
 
 PREFECT_STATE_TYPES = frozenset(
     {
@@ -45,6 +45,8 @@ class EndFacts:
     """What is known of the end beyond the exit code, in words."""
     is_interruption: bool = False
     """Whether the machine or the provider ended it, and not the run itself."""
+    is_flow: bool = True
+    """Whether Prefect runs inside and has told how the flow ended; otherwise the exit code says."""
     state_message: str | None = None
     drain_reason: EndReason | None = None
     """Why the attempt was told to end; None: it was not."""
@@ -84,7 +86,7 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
         case None:
             return _withdrawn(facts)
         case EndReason.COMPLETED:
-            return _leave(EndReason.COMPLETED, "Completed.")
+            return _completed(facts)
         case EndReason.SUSPENDED:
             return _leave(EndReason.SUSPENDED, "Suspended; it waits to be resumed.")
         case EndReason.CANCELLED:
@@ -102,6 +104,8 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
             )
         case EndReason.INTERRUPTED:
             return _interrupted(facts, max_interruptions)
+        case EndReason.FAILED if not facts.is_flow:
+            return _charged(facts, EndReason.FAILED, _crash(facts), max_failures)
         case EndReason.FAILED:
             what = facts.state_message or "the flow failed"
             return _charged(facts, EndReason.FAILED, what, max_failures)
@@ -131,8 +135,7 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
             # Prefect itself put it back, as it does when a signal from outside ends its process.
             return drain or EndReason.INTERRUPTED
         case "RUNNING" | "PENDING":
-            is_own_end = facts.exit_is_known and not facts.is_interruption
-            return drain or (EndReason.CRASHED if is_own_end else EndReason.INTERRUPTED)
+            return drain or _own_end(facts) or EndReason.INTERRUPTED
         case unknown:
             raise InvalidInput(
                 "prefect_state_type",
@@ -141,6 +144,24 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
                 allowed=listed(PREFECT_STATE_TYPES),
                 nearest=nearest_name(unknown, PREFECT_STATE_TYPES),
             )
+
+
+def _own_end(facts: EndFacts) -> EndReason | None:
+    """How did a run end that Prefect thinks is running? None: nobody saw, or others ended it."""
+    if not facts.exit_is_known or facts.is_interruption:
+        return None
+    if facts.is_flow:
+        return EndReason.CRASHED
+    return EndReason.COMPLETED if facts.exit_code == 0 else EndReason.FAILED
+
+
+def _completed(facts: EndFacts) -> Settlement:
+    return Settlement(
+        end_reason=EndReason.COMPLETED,
+        is_charged_failure=False,
+        next_state=None if facts.prefect_state_type == "COMPLETED" else "Completed",
+        message="Completed.",
+    )
 
 
 def _withdrawn(facts: EndFacts) -> Settlement:
@@ -187,7 +208,8 @@ def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -
     number = facts.failures_before + 1
     is_last = number >= max_failures
     is_over = facts.prefect_state_type in ("FAILED", "CRASHED")
-    final: NextState | None = None if is_over else "Crashed"
+    final: NextState | None = "Failed" if reason is EndReason.FAILED else "Crashed"
+    final = None if is_over else final
     outcome = "it is not tried again" if is_last else "trying again"
     return Settlement(
         end_reason=reason,

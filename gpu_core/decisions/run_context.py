@@ -27,6 +27,8 @@ _NAME = "PREFECT_GPU_RUN_NAME"
 _TEAM = "PREFECT_GPU_TEAM"
 _PROJECT = "PREFECT_GPU_PROJECT"
 _DEPLOYMENT = "PREFECT_GPU_DEPLOYMENT"
+_REPORTS = "PREFECT_GPU_REPORTS"
+_TO_PREFECT = "prefect"
 
 ATTEMPT_ID_VARIABLE = _ATTEMPT_ID
 """Every process of an attempt carries this variable: it is how they are all found again."""
@@ -51,6 +53,8 @@ class RunContext:
     team: str | None = None
     project: str | None = None
     deployment: str | None = None
+    reports_to_prefect: bool = False
+    """Its worker shares no folder with it: it learns of checkpoints through Prefect's API."""
 
     def to_environment(self) -> dict[str, str]:
         """The environment variables that carry this context into the run."""
@@ -68,6 +72,7 @@ class RunContext:
             _TEAM: self.team,
             _PROJECT: self.project,
             _DEPLOYMENT: self.deployment,
+            _REPORTS: _TO_PREFECT if self.reports_to_prefect else None,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -90,4 +95,5 @@ class RunContext:
             team=environment.get(_TEAM),
             project=environment.get(_PROJECT),
             deployment=environment.get(_DEPLOYMENT),
+            reports_to_prefect=environment.get(_REPORTS) == _TO_PREFECT,
         )

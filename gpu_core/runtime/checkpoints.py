@@ -21,6 +21,7 @@ from gpu_core.decisions.checkpoint_manifest import Manifest
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.runtime.notice import NoticeWatch
+from gpu_core.runtime.prefect_report import PrefectReport
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +116,9 @@ class Checkpointing:
         self._notices = NoticeWatch(self._run_dir)
         self._answered: Notice | None = None
         self._report = CheckpointReport(attempt_id="" if run is None else run.attempt_id)
+        self._prefect: PrefectReport | None = None
+        if run is not None and run.reports_to_prefect:
+            self._prefect = PrefectReport(run.flow_run_id)
         self._saved_at_s = clock()
         self._has_warned = False
 
@@ -132,7 +136,9 @@ class Checkpointing:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        """Nothing to undo: what was saved stays until newer ones replace it."""
+        """Let the worker know what is safe; what was saved stays until newer ones replace it."""
+        if self._prefect is not None:
+            self._prefect.close()
 
     @property
     def notice(self) -> Notice | None:
@@ -237,6 +243,8 @@ class Checkpointing:
 
     def _tell_worker(self, report: CheckpointReport) -> None:
         self._report = report
+        if self._prefect is not None:
+            self._prefect.tell(report)
         if self._run_dir is None:
             return
         try:

@@ -3,6 +3,7 @@
 Prefect imports this module when it looks for worker types, so it must stay quick to import.
 """
 
+from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
 from gpu_core.worker.process.worker import GpuProcessWorker
 
-__all__ = ["GpuProcessWorker"]
+__all__ = ["GpuKubernetesWorker", "GpuProcessWorker"]

@@ -17,7 +17,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.worker.connections import read_connections
-from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.infrastructure import Infrastructure, NotStarted
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -28,6 +28,9 @@ from gpu_core.worker.threads import in_thread
 _WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cancelled")
 
 _RECONNECT_S = 5.0
+
+# What Prefect is told about the infrastructure of a run that has none.
+_NOTHING = "none"
 
 # Prefect registers every subclass of its worker as a type that people may choose: what the types
 # share is mixed in before it.
@@ -166,13 +169,21 @@ class GpuWorker(_Mixin):
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> Submitted:
         """Start an admitted run; the scheduler follows it from there."""
-        scheduler = self._scheduler
-        # Another worker acts by now. It finds the admitted attempt without anything that runs it
-        # and puts the run back in line; an error here would mark the run as crashed.
-        identity = "none" if scheduler is None else await scheduler.launch(flow_run, configuration)
+        identity = await self._launched(flow_run, configuration)
         if task_status is not None:
             task_status.started(identity)
         return Submitted(identifier=identity, status_code=0)
+
+    async def _launched(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
+        # An error here would mark the run as crashed. What was admitted and has nothing that runs
+        # it is found by the acting worker, this one or another, which puts the run back in line.
+        if self._scheduler is None:
+            return _NOTHING
+        try:
+            return await self._scheduler.launch(flow_run, configuration)
+        except NotStarted as error:
+            self._logger.warning("Flow run %r is not started this time: %s", flow_run.name, error)
+            return _NOTHING
 
     # -- becoming the acting worker --------------------------------------------------------------
 

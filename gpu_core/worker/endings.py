@@ -261,6 +261,7 @@ class Endings:
         if not running.is_claimed:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
             self._attempts.remove(running)
+            self._infrastructure.settled(running)
             self._wake()
             return
         await self._infrastructure.refresh([running])
@@ -275,6 +276,7 @@ class Endings:
         await publish(self._client, running, run, ending.settlement)
         await in_thread(self._close, running, ending)
         self._attempts.remove(running)
+        self._infrastructure.settled(running)
         if ending.settlement.end_reason is not None:
             self.stories[flow_run_id] = ending.settlement.message
             number = running.attempt.number

@@ -41,8 +41,14 @@ class Exit:
     ended_at: datetime | None = None
     message: str | None = None
     """What is known beyond the exit code, in one sentence for the run's page."""
+    is_flow: bool = True
+    """Prefect ran inside and has told how the flow ended; otherwise the exit code says it."""
     is_interruption: bool = False
     """The machine or the provider ended it, not the run itself."""
+
+
+class NotStarted(Exception):
+    """Nothing was started, and nobody is to blame: the run goes back to its place in the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,8 @@ class Infrastructure(Protocol):
             environment: Variables for the run beside those of its configuration and context.
 
         Raises:
-            Exception: It could not be created, and nothing of it was.
+            NotStarted: It can be created another time.
+            Exception: It could not be created, for a reason that is the run's.
         """
         ...
 
@@ -139,6 +146,10 @@ class Infrastructure(Protocol):
 
     async def exit(self, running: RunningAttempt) -> Exit | None:
         """How did it end? None: nothing that saw it survived."""
+        ...
+
+    def settled(self, running: RunningAttempt) -> None:
+        """Its end is written down: forget it."""
         ...
 
     async def close(self) -> None:

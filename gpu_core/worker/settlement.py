@@ -13,7 +13,14 @@ from typing import Any, cast
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
-from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Cancelled, Crashed, Failed
+from prefect.states import (
+    AwaitingConcurrencySlot,
+    AwaitingRetry,
+    Cancelled,
+    Completed,
+    Crashed,
+    Failed,
+)
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
@@ -71,6 +78,7 @@ def decide(
             exit_is_known=exit_ is not None and exit_.exit_code is not None,
             exit_message=exit_.message if exit_ is not None else None,
             is_interruption=exit_ is not None and exit_.is_interruption,
+            is_flow=exit_ is None or exit_.is_flow,
             # A worker that died at the wrong moment did not note the start, but the end is known.
             was_started=attempt.started_at is not None or exit_ is not None,
             failures_before=sum(a.is_charged_failure for a in earlier),
@@ -134,6 +142,8 @@ def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] |
             return AwaitingConcurrencySlot(
                 scheduled_time=running.workload.submitted_at, message=message
             )
+        case "Completed":
+            return Completed(message=message)
         case "Cancelled":
             return Cancelled(message=message)
         case "Failed":

@@ -114,6 +114,8 @@ class Pool:
         policy: The policy, as YAML.
         worker_type: The type of the pool and its workers, as Prefect knows it.
         poll_s: How often its workers ask the server for runs.
+        edited: Edits the pool's base job template, as a platform team does.
+        environment: What its workers find in their environment beside the usual.
     """
 
     def __init__(
@@ -124,6 +126,8 @@ class Pool:
         *,
         worker_type: str = "gpu-process",
         poll_s: int = 2,
+        edited: Callable[[dict], dict] = lambda template: template,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"gpu-{uuid4().hex[:8]}"
         self.folder = folder
@@ -143,7 +147,9 @@ class Pool:
             "PREFECT_INTEGRATIONS_GPU_LEDGER_URL": self.ledger_url,
             "PREFECT_INTEGRATIONS_GPU_CHECKPOINT_URI": str(folder / "checkpoints"),
             "PREFECT_WORKER_QUERY_SECONDS": str(poll_s),
+            **(environment or {}),
         }
+        self._edited = edited
         try:
             self._create()
         except BaseException:
@@ -162,7 +168,7 @@ class Pool:
             {
                 "name": self.name,
                 "type": self._worker_type,
-                "base_job_template": worker_class.get_default_base_job_template(),
+                "base_job_template": self._edited(worker_class.get_default_base_job_template()),
             },
         )
         for priority, queue in enumerate(("critical", "high", "medium", "low"), start=1):
@@ -282,6 +288,11 @@ class Pool:
         return "".join(worker.log.read_text() for worker in self._workers)
 
     # -- the ledger ------------------------------------------------------------------------------
+
+    def logs(self, flow_run_id: str) -> list[str]:
+        """The lines of the run's log in Prefect, the first one first."""
+        body = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
+        return [line["message"] for line in self.call("POST", "/logs/filter", body)]
 
     def attempts(self, flow_run_id: str) -> tuple[Attempt, ...]:
         """The run's attempts, from the ledger."""

@@ -8,6 +8,7 @@ may begin.
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -63,10 +64,18 @@ class KubernetesLease:
         renewed_at_s = self._renewed_at_s
         return renewed_at_s is not None and _now_s() - renewed_at_s < _GIVE_UP_S
 
-    async def hold(self) -> None:
-        """Get the lease and keep it, for ever; between tries others may have it."""
+    async def hold(self, on_change: Callable[[], None]) -> None:
+        """Get the lease and keep it, for ever; between tries others may have it.
+
+        Args:
+            on_change: Called when it was got, and when it was lost.
+        """
+        was_held = self.is_held
         while True:
             await self.try_once()
+            if self.is_held != was_held:
+                was_held = self.is_held
+                on_change()
             await anyio.sleep(_RENEW_S)
 
     async def try_once(self) -> bool:

@@ -149,6 +149,14 @@ class KubernetesPolicy(Section):
     kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
     """Jobs that ended stay so long, for whoever was away to learn how they ended."""
 
+    pending_timeout_s: PositiveDuration = Field(default=600, alias="pending_timeout")
+    """How long pods may take to start; afterwards the attempt is ended with the reason."""
+    silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
+    """A node that has not been ready for so long is given up: its runs are to go on elsewhere."""
+    fenced_after_s: PositiveDuration = Field(default=300, alias="fenced_after")
+    """Pods of a node that has been silent for so long count as ended, although nobody can tell. A
+    node that Kubernetes has deleted is fenced at once."""
+
     model_cache: ModelCache | None = None
     secrets: Mapping[Name, SecretReference] = Field(default={})
     """Environment variables from Secrets; they replace literal values of that name."""

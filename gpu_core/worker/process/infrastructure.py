@@ -134,6 +134,9 @@ class ProcessInfrastructure:
             return None
         return Exit(exit_code=report.exit_code, ended_at=report.ended_at)
 
+    def settled(self, running: RunningAttempt) -> None:
+        """Nothing to forget."""
+
     async def close(self) -> None:
         """Stop watching."""
         self._processes.close()

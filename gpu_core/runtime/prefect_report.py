@@ -1,0 +1,87 @@
+"""Telling the worker of checkpoints from where it shares no folder: labels of the flow run."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from uuid import UUID
+
+from gpu_core.adapters.run_files import CheckpointReport
+from gpu_core.decisions.checkpoint_labels import Label, to_labels
+
+_log = logging.getLogger(__name__)
+
+# How long the end of a run waits for its last report; the worker does without it as well.
+_LAST_WORDS_S = 5.0
+
+
+class PrefectReport:
+    """Tells reports one after the other, beside the work; the newest replaces what still waits.
+
+    A server that is slow or away must not make training stand still, and a report that cannot be
+    told is only missed: the next one says more.
+
+    Args:
+        flow_run_id: The run.
+        send: Sends labels; by default to Prefect's API, as this process's settings have it.
+    """
+
+    def __init__(
+        self, flow_run_id: str, send: "Callable[[str, dict[str, Label]], None] | None" = None
+    ) -> None:
+        self._flow_run_id = flow_run_id
+        self._send = send or _send
+        self._changed = threading.Condition()
+        self._waiting: CheckpointReport | None = None
+        self._is_sending = False
+        self._thread: threading.Thread | None = None
+
+    def tell(self, report: CheckpointReport) -> None:
+        """Tell this report soon; returns at once."""
+        with self._changed:
+            self._waiting = report
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="prefect-gpu-report", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wait until everything is told, but not for long."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting is None and not self._is_sending, timeout=_LAST_WORDS_S
+            )
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting is not None)
+                report, self._waiting, self._is_sending = self._waiting, None, True
+            try:
+                if report is not None:
+                    self._send(self._flow_run_id, _labels(report))
+            except Exception as error:
+                _log.warning("The worker is not told of a checkpoint: %s", error)
+            with self._changed:
+                self._is_sending = False
+                self._changed.notify_all()
+
+
+def _labels(report: CheckpointReport) -> dict[str, Label]:
+    return to_labels(
+        {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in asdict(report).items()
+        }
+    )
+
+
+def _send(flow_run_id: str, labels: dict[str, Label]) -> None:
+    # Prefect takes a second to import, and a flow has it already.
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        client.update_flow_run_labels(UUID(flow_run_id), labels)

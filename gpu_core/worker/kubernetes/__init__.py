@@ -1,0 +1,1 @@
+"""GPUs of a Kubernetes cluster, runs as Jobs."""

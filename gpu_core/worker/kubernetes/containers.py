@@ -1,0 +1,102 @@
+"""Runs without Prefect inside: the worker tells Prefect of their states and their output."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import StateType
+from prefect.states import Running
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.worker.run_log import run_log
+from gpu_core.worker.running import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.containers")
+
+# A container that says nothing for so long may be asked again; its log goes on where it was.
+_SILENCE_S = 300.0
+_RETRY_S = 2.0
+
+# Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
+_LONGEST_LINE = 8_000
+_LAST_LINES = 20
+
+
+class ContainerRuns:
+    """The container jobs of one pool.
+
+    Args:
+        client: Prefect's client.
+        api: The cluster.
+        tasks: Where logs are followed.
+        is_over: Has this attempt's pod ended, so that no more output comes?
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        api: KubernetesApi,
+        tasks: TaskGroup,
+        is_over: Callable[[RunningAttempt], bool],
+    ) -> None:
+        self._client = client
+        self._api = api
+        self._tasks = tasks
+        self._is_over = is_over
+        self._told_running: set[str] = set()
+        self._followed: set[str] = set()
+        self._last_lines: dict[str, deque[str]] = {}
+
+    async def tend(self, running: RunningAttempt, pod: Json, container: str) -> None:
+        """Tell Prefect that it runs, once, and follow its output."""
+        attempt_id = running.attempt.attempt_id
+        if attempt_id not in self._followed:
+            self._followed.add(attempt_id)
+            self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
+            self._tasks.start_soon(self._follow, running, pod, container)
+        if attempt_id in self._told_running:
+            return
+        run = await self._client.read_flow_run(running.flow_run_id)
+        if run.state is not None and run.state.type is StateType.PENDING:
+            await self._client.set_flow_run_state(run.id, Running())
+        self._told_running.add(attempt_id)
+
+    def last_lines(self, attempt_id: str) -> tuple[str, ...]:
+        """The end of what the container wrote, as far as it was followed."""
+        return tuple(self._last_lines.get(attempt_id, ()))
+
+    def forget(self, attempt_id: str) -> None:
+        """The attempt is settled."""
+        self._told_running.discard(attempt_id)
+        self._followed.discard(attempt_id)
+        self._last_lines.pop(attempt_id, None)
+
+    async def _follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
+        log = run_log(running.record)
+        lines = self._last_lines[running.attempt.attempt_id]
+        since: str | None = None
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
+        while True:
+            query = {"container": container, "follow": "true", "timestamps": "true"}
+            if since is not None:
+                query["sinceTime"] = since
+            try:
+                async for raw in self._api.lines(path, query, silence_s=_SILENCE_S):
+                    moment, _, text = raw.decode(errors="replace").rstrip("\r\n").partition(" ")
+                    if since is not None and moment <= since:
+                        continue  # told before the connection was cut
+                    since = moment
+                    lines.append(text[:_LONGEST_LINE])
+                    log.info("%s", text[:_LONGEST_LINE])
+            except KubernetesError as error:
+                if error.is_missing:
+                    return
+                _log.debug("The output of %r: %s", running.record.name, error)
+            if self._is_over(running):
+                return
+            await anyio.sleep(_RETRY_S)

@@ -1,0 +1,161 @@
+"""Whether an attempt lives, how it ended, and whether it is where it can never work."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.kubernetes.node_health import interruption_of
+from gpu_core.decisions.kubernetes.outcome import Charge, Outcome, Phase
+from gpu_core.decisions.kubernetes.pods import observe
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.units import format_duration
+from gpu_core.worker.infrastructure import Exit, Trouble
+from gpu_core.worker.kubernetes.view import has_ended
+
+_OF_OTHERS = frozenset({Charge.INTERRUPTION, Charge.PREEMPTION})
+
+
+def is_alive(jobs: Sequence[Json], pods: Sequence[Json], fenced: Iterable[str]) -> bool:
+    """Is the attempt on its way, with all the pods that it needs?
+
+    The end of one pod is the end of a gang: the others wait for it in vain.
+
+    Args:
+        jobs: Its Jobs.
+        pods: Its pods.
+        fenced: The nodes whose pods count as gone.
+    """
+    if any(has_ended(pod) for pod in pods):
+        return False
+    if pods:
+        return any(runs(pod, fenced) for pod in pods)
+    return any(not _is_finished(job) for job in jobs)
+
+
+def runs(pod: Json, fenced: Iterable[str]) -> bool:
+    """May a process of this pod be alive?"""
+    return not has_ended(pod) and pod["spec"].get("nodeName") not in fenced
+
+
+def silent_for_s(node: Json | None, now: datetime) -> float | None:
+    """How long has this node been silent? None: it is not; a node that is gone is for ever."""
+    if node is None:
+        return float("inf")
+    ready = _conditions(node).get("Ready", {})
+    if ready.get("status") == "True":
+        return None
+    since = _moment(ready.get("lastTransitionTime"))
+    return 0.0 if since is None else (now - since).total_seconds()
+
+
+def exit_of(
+    jobs: Sequence[Json], pods: Sequence[Json], last_lines: Sequence[str], *, is_flow: bool
+) -> Exit | None:
+    """How did an attempt end, of which nothing lives?
+
+    Args:
+        jobs: Its Jobs that are there.
+        pods: Its pods as they were seen last.
+        last_lines: The end of its output, where it was followed.
+        is_flow: Whether Prefect ran inside.
+    """
+    if not jobs and not pods:
+        return None
+    # Pods that were never seen to end are gone without a word.
+    ended = [pod for pod in pods if has_ended(pod)]
+    found = observe(jobs[0] if jobs else None, ended)
+    if found.phase in (Phase.PENDING, Phase.RUNNING):
+        found = observe(None)
+    return Exit(
+        exit_code=found.exit_code,
+        ended_at=_moment(found.ended_at),
+        message=None if found.phase is Phase.SUCCEEDED else _words(found, last_lines),
+        is_flow=is_flow,
+        is_interruption=found.charge in _OF_OTHERS,
+    )
+
+
+def trouble_of(
+    jobs: Sequence[Json],
+    pods: Sequence[Json],
+    events: Sequence[Json],
+    nodes: Mapping[str, Json],
+    policy: KubernetesPolicy,
+    now: datetime,
+) -> Trouble | None:
+    """Does an attempt wait for what will not come, or is one of its nodes about to go?"""
+    for pod in pods:
+        name = pod["spec"].get("nodeName")
+        if name is None or has_ended(pod):
+            continue
+        why = _node_trouble(nodes.get(name), policy, now)
+        if why is not None:
+            return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
+    return _waits_in_vain(jobs, pods, events, policy, now)
+
+
+def waiting_outcome(
+    jobs: Sequence[Json], pods: Sequence[Json], events: Sequence[Json]
+) -> Outcome | None:
+    """What does it wait for? None: it runs, or has ended."""
+    if not jobs:
+        return None
+    found = observe(jobs[0], pods, events)
+    return found if found.phase is Phase.PENDING else None
+
+
+def _waits_in_vain(
+    jobs: Sequence[Json],
+    pods: Sequence[Json],
+    events: Sequence[Json],
+    policy: KubernetesPolicy,
+    now: datetime,
+) -> Trouble | None:
+    found = waiting_outcome(jobs, pods, events)
+    created_at = _moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
+    if found is None or created_at is None:
+        return None
+    waited_s = (now - created_at).total_seconds()
+    if waited_s < policy.pending_timeout_s:
+        return None
+    text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
+    # What only a person can mend is not tried again; for the rest there may be room elsewhere.
+    reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
+    return Trouble(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
+
+
+def _node_trouble(node: Json | None, policy: KubernetesPolicy, now: datetime) -> str | None:
+    if node is None:
+        return "is gone"
+    taint = interruption_of(node)
+    if taint is not None:
+        return f"is about to go: it has the taint {taint}"
+    conditions = _conditions(node)
+    for kind, bad in policy.gpu_conditions.items():
+        if conditions.get(kind, {}).get("status") == bad:
+            return f"has trouble with its GPUs: {kind} is {bad}"
+    silent_s = silent_for_s(node, now)
+    if silent_s is not None and silent_s >= policy.silent_after_s:
+        return f"has been silent for {format_duration(int(silent_s))}"
+    return None
+
+
+def _words(found: Outcome, last_lines: Sequence[str]) -> str:
+    text = " ".join(filter(None, (found.message.rstrip(), found.remedy)))
+    if not last_lines or found.charge is not Charge.RUN:
+        return text
+    return "\n".join((text, "Its last lines:", *last_lines))
+
+
+def _is_finished(job: Json) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
+
+
+def _conditions(node: Json) -> dict[str, Json]:
+    return {c["type"]: c for c in (node.get("status") or {}).get("conditions") or ()}
+
+
+def _moment(text: object) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None

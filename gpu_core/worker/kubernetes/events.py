@@ -1,0 +1,84 @@
+"""What the cluster says about Jobs and pods that do not run yet, in the log of the run."""
+
+import logging
+from collections.abc import Iterable
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.worker.kubernetes.view import ClusterView
+from gpu_core.worker.run_log import run_log
+from gpu_core.worker.running import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.events")
+
+# A start takes a second or two; events are worth asking for when it takes longer.
+_LOOK_S = 5.0
+# So many attempts in one cycle: a hundred that wait for one node need not all be asked for.
+_AT_ONCE = 10
+
+
+class PodEvents:
+    """The events of attempts that are being started.
+
+    Asked for where something takes its time, instead of watching every event of a cluster.
+    """
+
+    def __init__(self, api: KubernetesApi, view: ClusterView) -> None:
+        self._api = api
+        self._view = view
+        self._events: dict[str, dict[str, Json]] = {}
+        self._looked_at_s: dict[str, float] = {}
+
+    def of(self, attempt_id: str) -> list[Json]:
+        """The events of an attempt as far as they are known, oldest first."""
+        return list(self._events.get(attempt_id, {}).values())
+
+    async def look(self, attempts: Iterable[RunningAttempt]) -> None:
+        """Read the events of those that do not run yet, and tell their runs what is new."""
+        now_s = anyio.current_time()
+        waiting = [running for running in attempts if self._waits(running.attempt.attempt_id)]
+        known = {running.attempt.attempt_id for running in waiting}
+        self._looked_at_s = {key: self._looked_at_s.get(key, now_s - _LOOK_S / 2) for key in known}
+        self._events = {key: found for key, found in self._events.items() if key in known}
+        due = [
+            running
+            for running in waiting
+            if now_s - self._looked_at_s[running.attempt.attempt_id] >= _LOOK_S
+        ]
+        for running in due[:_AT_ONCE]:
+            self._looked_at_s[running.attempt.attempt_id] = now_s
+            try:
+                await self._read(running)
+            except KubernetesError as error:
+                _log.debug("Events of %r: %s", running.record.name, error)
+
+    def _waits(self, attempt_id: str) -> bool:
+        pods = self._view.pods_of(attempt_id)
+        if not pods:
+            return bool(self._view.jobs_of(attempt_id))
+        return any((pod.get("status") or {}).get("phase") == "Pending" for pod in pods)
+
+    async def _read(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        known = self._events.setdefault(attempt_id, {})
+        log = run_log(running.record)
+        for item in (*self._view.jobs_of(attempt_id), *self._view.pods_of(attempt_id)):
+            metadata = item["metadata"]
+            answer = await self._api.get(
+                f"/api/v1/namespaces/{metadata['namespace']}/events",
+                {"fieldSelector": f"involvedObject.uid={metadata['uid']}"},
+            )
+            for event in sorted(answer.get("items") or (), key=_time):
+                key = f"{event.get('reason')}: {event.get('message')}"
+                if key in known:
+                    continue
+                known[key] = event
+                level = logging.WARNING if event.get("type") == "Warning" else logging.INFO
+                log.log(level, "Kubernetes: %s", key)
+
+
+def _time(event: Json) -> str:
+    metadata = event["metadata"]
+    return str(event.get("lastTimestamp") or metadata.get("creationTimestamp") or "")

@@ -1,0 +1,344 @@
+"""Attempts as Jobs of a cluster."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.workers.base import BaseJobConfiguration
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.run_files import Notice, notice_text
+from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.kubernetes.job import build_job, owned_by
+from gpu_core.decisions.kubernetes.launch import Launch
+from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION
+from gpu_core.decisions.kubernetes.sizes import pod_size
+from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.infrastructure import Exit, NotStarted, Started, Trouble
+from gpu_core.worker.kubernetes.containers import ContainerRuns
+from gpu_core.worker.kubernetes.ending import (
+    exit_of,
+    is_alive,
+    runs,
+    silent_for_s,
+    trouble_of,
+)
+from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.offers import Offers
+from gpu_core.worker.kubernetes.reports import CheckpointReports
+from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
+from gpu_core.worker.kubernetes.view import ClusterView, has_ended
+from gpu_core.worker.running import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.kubernetes")
+
+_JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
+
+# The watch tells of a new Job within milliseconds; until then nothing proves that it lives.
+_UNSEEN_S = 30.0
+
+# SIGKILL follows SIGTERM at once when an attempt is killed; 0 would only forget the pod.
+_KILL_GRACE_S = 1
+_KILL_WAIT_S = 10.0
+
+
+class KubernetesInfrastructure:
+    """The Jobs of one pool in a cluster.
+
+    Args:
+        api: The cluster.
+        pool: The pool's name.
+        namespace: Where Jobs are created whose template says nothing else.
+        client: Prefect's, for what pods cannot tell themselves.
+        wake: Called when something changed that the next cycle should see.
+        may_act: Asked before everything that changes the cluster.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        pool: str,
+        namespace: str,
+        client: PrefectClient,
+        wake: Callable[[], None],
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._may_act = may_act
+        self._api = api
+        self._pool = pool
+        self._namespace = namespace
+        self._client = client
+        self._view = ClusterView(api, wake)
+        self._offers = Offers(self._view, pool)
+        self._events = PodEvents(api, self._view)
+        self._fenced: frozenset[str] = frozenset()
+        self._reports = CheckpointReports(client)
+        self._containers: ContainerRuns | None = None
+        self._created_at_s: dict[str, float] = {}
+        self._host = ""
+
+    async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
+        """Learn which cluster it is, and what is there."""
+        self._host = await self._cluster_name()
+        self._containers = ContainerRuns(self._client, self._api, tasks, self._is_over)
+        await self._view.start(tasks)
+
+    @property
+    def host(self) -> str:
+        """The cluster's name in the ledger: the same for every worker that looks at it."""
+        return self._host
+
+    def fitted(
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+    ) -> Workload:
+        """With the CPU and memory that its pods ask for."""
+        gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
+        request = parse_pod_request(variables)
+        size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
+        return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
+
+    async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
+        """The nodes with GPUs, without what the pods of others use."""
+        self._fence(policy)
+        return self._offers.nodes(policy, allocations)
+
+    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+        """Folder and devices are the pod's; what is safe has to be told through Prefect."""
+        return replace(context, reports_to_prefect=not is_container_job(running))
+
+    async def start(
+        self,
+        running: RunningAttempt,
+        configuration: BaseJobConfiguration,
+        context: RunContext,
+        environment: Mapping[str, str],
+        policy: Policy,
+    ) -> Started:
+        """Create the attempt's Job, and a Service where its nodes have to find each other."""
+        if not isinstance(configuration, GpuKubernetesJobConfiguration):
+            raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
+        launch = self._launch(running, context, environment)
+        manifests = build_job(configuration.job_manifest, launch, policy.kubernetes)
+        namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
+        self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
+        try:
+            jobs = [
+                await self._create(_JOBS.format(namespace=namespace), job) for job in manifests.jobs
+            ]
+            if manifests.service is not None:
+                path = f"/api/v1/namespaces/{namespace}/services"
+                await self._create(path, owned_by(manifests.service, jobs[0]))
+        except KubernetesError as error:
+            self._created_at_s.pop(running.attempt.attempt_id, None)
+            if error.is_retryable:
+                raise NotStarted(str(error)) from error
+            raise
+        return replace(_started(jobs[0]), started_at=datetime.now(UTC))
+
+    async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
+        """The Jobs of these attempts that are there."""
+        found = {}
+        for attempt in attempts:
+            jobs = self._view.jobs_of(attempt.attempt_id)
+            if jobs:
+                found[attempt.attempt_id] = _started(
+                    min(jobs, key=lambda job: job["metadata"]["name"])
+                )
+        return found
+
+    def watch(self, running: RunningAttempt) -> None:
+        """Nothing: all of the pool is watched."""
+
+    def lives(self, running: RunningAttempt) -> bool:
+        """Is there a Job, or pods, that have not come to their end?"""
+        attempt_id = running.attempt.attempt_id
+        jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
+        if jobs or pods:
+            self._created_at_s.pop(attempt_id, None)
+            return is_alive(jobs, pods, self._fenced)
+        created_at_s = self._created_at_s.get(attempt_id)
+        return created_at_s is not None and anyio.current_time() - created_at_s < _UNSEEN_S
+
+    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+        """Does a pod of it wait for what will not come, or is its node about to go?"""
+        attempt_id = running.attempt.attempt_id
+        return trouble_of(
+            self._view.jobs_of(attempt_id),
+            self._view.pods_of(attempt_id),
+            self._events.of(attempt_id),
+            self._view.nodes,
+            policy.kubernetes,
+            now,
+        )
+
+    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+        """Events of pods that do not run yet; states and output of containers without Prefect."""
+        await self._events.look([running for running in attempts if not running.is_gone])
+        if self._containers is None:
+            return
+        for running in attempts:
+            if running.is_gone or not is_container_job(running):
+                continue
+            for pod in self._view.pods_of(running.attempt.attempt_id)[:1]:
+                container = pod["spec"]["containers"][0]["name"]
+                if (pod["status"] or {}).get("phase") != "Pending":
+                    await self._containers.tend(running, pod, container)
+
+    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+        """What the labels of the flow runs say."""
+        await self._reports.refresh(attempts)
+
+    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+        """Annotate the pods; the kubelet writes the annotation into the file that the run reads."""
+        body = {"metadata": {"annotations": {NOTICE_ANNOTATION: notice_text(notice)}}}
+        for pod in self._view.pods_of(running.attempt.attempt_id):
+            if not has_ended(pod):
+                await self._api.patch(_path(pod), body)
+
+    async def terminate(self, running: RunningAttempt) -> None:
+        """Delete the Job: its pods get SIGTERM, and no others can take their place."""
+        await self._delete(running, grace_s=None)
+
+    async def kill(self, running: RunningAttempt) -> bool:
+        """Delete what lives of it, and wait until the nodes say that it is gone."""
+        attempt_id = running.attempt.attempt_id
+        deadline_s = anyio.current_time() + _KILL_WAIT_S
+        if self._lives_anywhere(attempt_id):
+            await self._delete(running, grace_s=_KILL_GRACE_S)
+        while self._lives_anywhere(attempt_id):
+            if anyio.current_time() >= deadline_s:
+                return False
+            await self._view.next_change(1.0)
+        await self._clear(running)
+        return True
+
+    async def _clear(self, running: RunningAttempt) -> None:
+        """Take away what could still make pods, and pods on nodes that are fenced off."""
+        attempt_id = running.attempt.attempt_id
+        unfinished = [pod for pod in self._view.pods_of(attempt_id) if not has_ended(pod)]
+        if unfinished:
+            await self._delete(running, grace_s=0)
+
+    async def exit(self, running: RunningAttempt) -> Exit | None:
+        """What the statuses of its pods said last."""
+        attempt_id = running.attempt.attempt_id
+        lines = self._containers.last_lines(attempt_id) if self._containers else ()
+        return exit_of(
+            self._view.jobs_of(attempt_id),
+            self._view.last_pods_of(attempt_id),
+            lines,
+            is_flow=not is_container_job(running),
+        )
+
+    def settled(self, running: RunningAttempt) -> None:
+        """Forget how its pods ended."""
+        attempt_id = running.attempt.attempt_id
+        self._view.forget(attempt_id)
+        self._created_at_s.pop(attempt_id, None)
+        if self._containers is not None:
+            self._containers.forget(attempt_id)
+
+    async def close(self) -> None:
+        """Nothing of its own: the watches end with the group of tasks that they run in."""
+
+    def _launch(
+        self, running: RunningAttempt, context: RunContext, environment: Mapping[str, str]
+    ) -> Launch:
+        request = parse_pod_request(running.variables)
+        return Launch(
+            context=context,
+            shape=running.workload.shape,
+            place=running.allocation().placement,
+            pool=self._pool,
+            # Prefect has rendered the image into the manifest, templates in it included.
+            pod=request.model_copy(update={"image": None}),
+            queue=running.workload.queue,
+            user=running.workload.user,
+            max_duration_s=running.limits.max_duration_s,
+            is_flow=not is_container_job(running),
+            environment=environment,
+        )
+
+    async def _create(self, path: str, body: Json) -> Json:
+        self._check_lease()
+        try:
+            return await self._api.create(path, body)
+        except KubernetesError as error:
+            if not error.is_conflict:
+                raise
+            return await self._api.get(f"{path}/{body['metadata']['name']}")
+
+    async def _delete(self, running: RunningAttempt, *, grace_s: int | None) -> None:
+        self._check_lease()
+        attempt_id = running.attempt.attempt_id
+        # The Jobs first: a Job whose pod goes would make another one.
+        for job in self._view.jobs_of(attempt_id):
+            await self._api.delete(_path(job, "/apis/batch/v1", "jobs"))
+        for pod in self._view.pods_of(attempt_id):
+            if not has_ended(pod):
+                await self._api.delete(_path(pod), grace_s=grace_s)
+
+    def _lives_anywhere(self, attempt_id: str) -> bool:
+        return any(runs(pod, self._fenced) for pod in self._view.pods_of(attempt_id))
+
+    def _fence(self, policy: Policy) -> None:
+        """Which nodes are gone, or silent for so long that nobody waits for them any more?"""
+        now = datetime.now(UTC)
+        names = {
+            pod["spec"]["nodeName"]
+            for attempt_id in self._view.attempt_ids
+            for pod in self._view.pods_of(attempt_id)
+            if "nodeName" in pod["spec"]
+        }
+        silent_s = {name: silent_for_s(self._view.nodes.get(name), now) for name in names}
+        self._fenced = frozenset(
+            name
+            for name, silence_s in silent_s.items()
+            if silence_s is not None and silence_s >= policy.kubernetes.fenced_after_s
+        )
+
+    def _check_lease(self) -> None:
+        if not self._may_act():
+            raise NotStarted("another worker acts for this pool by now")
+
+    def _is_over(self, running: RunningAttempt) -> bool:
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        return all(has_ended(pod) for pod in pods)
+
+    async def _cluster_name(self) -> str:
+        """The uid of the namespace that every cluster has and nobody can make anew."""
+        system = await self._api.get("/api/v1/namespaces/kube-system")
+        return f"cluster-{system['metadata']['uid']}"
+
+
+def is_container_job(running: RunningAttempt) -> bool:
+    """Is it an image and a command without Prefect inside?"""
+    request: PodRequest = parse_pod_request(running.variables)
+    return request.command is not None and (
+        running.workload.nodes == 1 or request.framework == "torchrun"
+    )
+
+
+def _started(job: Json) -> Started:
+    metadata = job["metadata"]
+    name = f"{metadata['namespace']}:{metadata['name']}"
+    return Started(
+        started_at=datetime.fromisoformat(metadata["creationTimestamp"]).astimezone(UTC),
+        identity=name,
+        infrastructure=name,
+    )
+
+
+def _path(item: Json, group: str = "/api/v1", plural: str = "pods") -> str:
+    metadata = item["metadata"]
+    return f"{group}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"

@@ -1,0 +1,73 @@
+"""What the nodes of a cluster offer, worked out again only where something changed."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.policy import Policy
+from gpu_core.worker.kubernetes.view import ClusterView
+
+_log = logging.getLogger("prefect.gpu.offers")
+
+
+class Offers:
+    """The nodes as the scheduler plans with them.
+
+    Args:
+        view: The cluster.
+        pool: Our pool's name: what its pods use is what the scheduler has given.
+    """
+
+    def __init__(self, view: ClusterView, pool: str) -> None:
+        self._view = view
+        self._pool = pool
+        self._policy: KubernetesPolicy | None = None
+        self._held: dict[str, frozenset[str]] = {}
+        self._facts: dict[str, NodeFacts] = {}
+
+    def nodes(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
+        """The nodes with GPUs, without what the pods of others use of them."""
+        held = _held(allocations)
+        dirty = self._view.take_dirty_nodes() | _differing(held, self._held)
+        if policy.kubernetes != self._policy:
+            dirty |= self._view.nodes.keys()
+        self._policy, self._held = policy.kubernetes, held
+        for name in dirty:
+            self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
+        return tuple(self._facts[name].node for name in sorted(self._facts))
+
+    def facts(self, name: str) -> NodeFacts | None:
+        """What is known of this node beside what the scheduler plans with."""
+        return self._facts.get(name)
+
+    def _work_out(self, name: str, policy: KubernetesPolicy, held: frozenset[str]) -> None:
+        self._facts.pop(name, None)
+        node = self._view.nodes.get(name)
+        if node is None:
+            return
+        try:
+            facts = node_facts(
+                node, self._view.pods_on(name), policy, pool=self._pool, held_gpu_ids=held
+            )
+        except InvalidInput as error:
+            # One node that nobody understands must not keep the others from being used.
+            _log.warning("Node %s is left out: %s", name, error)
+            return
+        if facts is not None:
+            self._facts[name] = facts
+
+
+def _held(allocations: Iterable[Allocation]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for allocation in allocations:
+        for share in allocation.placement.shares:
+            found[share.node].update(share.gpu_ids)
+    return {node: frozenset(ids) for node, ids in found.items()}
+
+
+def _differing(one: dict[str, frozenset[str]], other: dict[str, frozenset[str]]) -> set[str]:
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

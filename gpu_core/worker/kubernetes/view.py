@@ -1,0 +1,252 @@
+"""What the watches of a cluster have told: nodes, pods and our Jobs, found by attempt."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gpu_core.adapters.kubernetes import KubernetesApi, Reflector
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class ClusterView:
+    """A copy of what the scheduler needs of a cluster.
+
+    Objects are kept without what changes all the time and decides nothing (heartbeats, images), so
+    that a change of the copy means something.
+
+    Args:
+        api: The cluster.
+        on_change: Called when something changed that the next cycle should see.
+    """
+
+    def __init__(self, api: KubernetesApi, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._pods_by_attempt: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._jobs_by_attempt: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._pods_by_node: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._nodes_by_name: dict[str, Json] = {}
+        self._last_pods: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._dirty_nodes: set[str] = set()
+        self._changed = anyio.Event()
+        self._nodes = Reflector(api, "/api/v1/nodes", kept_node, self._node_changed)
+        self._pods = Reflector(api, "/api/v1/pods", kept_pod, self._pod_changed)
+        self._jobs = Reflector(
+            api,
+            "/apis/batch/v1/jobs",
+            kept_job,
+            self._job_changed,
+            {"labelSelector": ATTEMPT_ID_LABEL},
+        )
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Watch, and return when everything was seen once."""
+        reflectors = (self._nodes, self._pods, self._jobs)
+        for reflector in reflectors:
+            tasks.start_soon(reflector.run)
+        for reflector in reflectors:
+            await reflector.wait_until_synced()
+
+    @property
+    def failure(self) -> str | None:
+        """Why this copy may be behind; None: it is up to date."""
+        failures = (self._nodes.failure, self._pods.failure, self._jobs.failure)
+        return next((failure for failure in failures if failure is not None), None)
+
+    @property
+    def nodes(self) -> Mapping[str, Json]:
+        """The nodes, by name."""
+        return self._nodes_by_name
+
+    def pods_on(self, node: str) -> Iterable[Json]:
+        """The pods that a node has and that have not ended."""
+        return self._pods_by_node.get(node, {}).values()
+
+    def pods_of(self, attempt_id: str) -> list[Json]:
+        """The pods of an attempt that are there, ended ones included."""
+        return list(self._pods_by_attempt.get(attempt_id, {}).values())
+
+    def last_pods_of(self, attempt_id: str) -> list[Json]:
+        """The pods of an attempt as they were seen last, those that are gone included."""
+        return list(self._last_pods.get(attempt_id, {}).values())
+
+    def jobs_of(self, attempt_id: str) -> list[Json]:
+        """The Jobs of an attempt that are there."""
+        return list(self._jobs_by_attempt.get(attempt_id, {}).values())
+
+    @property
+    def attempt_ids(self) -> set[str]:
+        """The attempts of which something is there."""
+        return {*self._jobs_by_attempt, *self._pods_by_attempt}
+
+    def take_dirty_nodes(self) -> set[str]:
+        """The nodes that changed, or whose pods did, since the last time this was asked."""
+        dirty, self._dirty_nodes = self._dirty_nodes, set()
+        return dirty
+
+    def forget(self, attempt_id: str) -> None:
+        """An attempt is settled: how its pods ended need not be remembered."""
+        self._last_pods.pop(attempt_id, None)
+
+    async def next_change(self, longest_s: float) -> None:
+        """Wait until something changes, or for so long."""
+        changed = self._changed
+        with anyio.move_on_after(longest_s):
+            await changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _node_changed(self, before: Json | None, after: Json | None) -> None:
+        node = after or before or {}
+        name = node["metadata"]["name"]
+        if after is None:
+            self._nodes_by_name.pop(name, None)
+        else:
+            self._nodes_by_name[name] = after
+        self._dirty_nodes.add(name)
+        self._tell()
+        self._on_change()
+
+    def _pod_changed(self, before: Json | None, after: Json | None) -> None:
+        pod = after or before or {}
+        uid = pod["metadata"]["uid"]
+        for side in (before, after):
+            node = None if side is None else side["spec"].get("nodeName")
+            if node is not None:
+                self._dirty_nodes.add(node)
+                self._pods_by_node[node].pop(uid, None)
+        node = None if after is None else after["spec"].get("nodeName")
+        if after is not None and node is not None and not has_ended(after):
+            self._pods_by_node[node][uid] = after
+        attempt_id = attempt_of(pod)
+        if attempt_id is not None:
+            self._index(self._pods_by_attempt, attempt_id, uid, after)
+            self._last_pods[attempt_id][uid] = pod
+            self._tell()
+            self._on_change()
+        elif wants_gpus(pod):
+            self._on_change()
+
+    def _job_changed(self, before: Json | None, after: Json | None) -> None:
+        job = after or before or {}
+        attempt_id = attempt_of(job)
+        if attempt_id is None:
+            return
+        self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
+        self._tell()
+        self._on_change()
+
+    @staticmethod
+    def _index(
+        index: dict[str, dict[str, Json]], attempt_id: str, uid: str, item: Json | None
+    ) -> None:
+        if item is not None:
+            index[attempt_id][uid] = item
+            return
+        index[attempt_id].pop(uid, None)
+        if not index[attempt_id]:
+            del index[attempt_id]
+
+
+def attempt_of(item: Json) -> str | None:
+    """Which attempt does this object belong to? None: to none of ours."""
+    attempt_id: str | None = (item["metadata"].get("labels") or {}).get(ATTEMPT_ID_LABEL)
+    return attempt_id
+
+
+def has_ended(pod: Json) -> bool:
+    """Did all its containers end for good?"""
+    return (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def wants_gpus(pod: Json) -> bool:
+    """Does it ask for any device of NVIDIA's?"""
+    return any(
+        resource.startswith("nvidia.com/")
+        for container in pod["spec"].get("containers") or ()
+        for resource in (container.get("resources") or {}).get("limits") or ()
+    )
+
+
+def kept_node(node: Json) -> Json:
+    """A node without its heartbeats and images."""
+    status = node.get("status") or {}
+    return {
+        "metadata": _some(
+            node["metadata"], "name", "uid", "labels", "annotations", "deletionTimestamp"
+        ),
+        "spec": _some(node.get("spec") or {}, "taints", "unschedulable", "providerID"),
+        "status": {
+            **_some(status, "allocatable", "capacity"),
+            "conditions": [
+                _some(condition, "type", "status", "reason", "message", "lastTransitionTime")
+                for condition in status.get("conditions") or ()
+            ],
+        },
+    }
+
+
+def kept_pod(pod: Json) -> Json | None:
+    """A pod of ours with what tells of its life; of others only what they use of a node."""
+    spec = pod["spec"]
+    is_ours = attempt_of(pod) is not None
+    if not is_ours and (has_ended(pod) or "nodeName" not in spec):
+        return None
+    resources = {
+        key: [_some(container, "name", "resources", "restartPolicy") for container in spec[key]]
+        for key in ("containers", "initContainers")
+        if spec.get(key)
+    }
+    kept = {
+        "metadata": _some(pod["metadata"], "name", "namespace", "uid", "labels"),
+        "spec": {**_some(spec, "nodeName", "overhead", "resources"), **resources},
+        "status": _some(pod.get("status") or {}, "phase"),
+    }
+    if not is_ours:
+        kept["metadata"].pop("labels", None)
+        return kept
+    kept["metadata"].update(
+        _some(pod["metadata"], "annotations", "creationTimestamp", "deletionTimestamp")
+    )
+    kept["spec"].update(_some(spec, "terminationGracePeriodSeconds"))
+    kept["status"] = _some(
+        pod.get("status") or {},
+        "phase",
+        "reason",
+        "message",
+        "startTime",
+        "podIP",
+        "conditions",
+        "containerStatuses",
+        "initContainerStatuses",
+    )
+    return kept
+
+
+def kept_job(job: Json) -> Json:
+    """A Job without its template."""
+    return {
+        "metadata": _some(
+            job["metadata"],
+            "name",
+            "namespace",
+            "uid",
+            "labels",
+            "creationTimestamp",
+            "deletionTimestamp",
+        ),
+        "spec": _some(job.get("spec") or {}, "parallelism", "completions", "suspend"),
+        "status": _some(
+            job.get("status") or {}, "conditions", "active", "failed", "succeeded", "completionTime"
+        ),
+    }
+
+
+def _some(values: Json, *names: str) -> Json:
+    return {name: values[name] for name in names if name in values}

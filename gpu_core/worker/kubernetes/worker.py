@@ -1,0 +1,123 @@
+"""The worker type `gpu-kubernetes`: GPUs of a cluster, runs as Jobs."""
+
+from typing import Any, Self
+
+import anyio.abc
+from prefect.blocks.core import Block
+from prefect.workers.base import BaseWorker
+from prefect_kubernetes.credentials import KubernetesClusterConfig
+from prefect_kubernetes.worker import KubernetesWorker
+
+from gpu_core.adapters.kubernetes import KubernetesApi
+from gpu_core.decisions.kubernetes.names import job_name
+from gpu_core.worker.base import GpuWorker, Leadership
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.kubernetes.leadership import ClusterLeadership
+from gpu_core.worker.kubernetes.variables import (
+    GpuKubernetesJobConfiguration,
+    GpuKubernetesVariables,
+)
+from gpu_core.worker.policy_source import PolicySource
+
+_DEFAULT_NAMESPACE = "default"
+
+
+class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
+    """Schedules the runs of a work pool on the GPUs of a Kubernetes cluster.
+
+    One worker for each pool acts; others stand by and take over within 15 seconds.
+    """
+
+    type = "gpu-kubernetes"
+    job_configuration = GpuKubernetesJobConfiguration
+    job_configuration_variables = GpuKubernetesVariables
+    _display_name = "GPU Kubernetes"
+    _description = (
+        "Run flows and containers on the GPUs of a Kubernetes cluster, with priorities, quotas, "
+        "gangs, preemption and resumption, and a cost for every run."
+    )
+
+    # Each start is a few requests to Prefect and one to Kubernetes, most of it waiting.
+    starts_at_once = 4
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._api: KubernetesApi | None = None
+
+    async def __aenter__(self) -> Self:
+        # Without prefect-kubernetes' observer: it would judge ends of Jobs beside the scheduler.
+        await BaseWorker.__aenter__(self)
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await BaseWorker.__aexit__(self, *exc_info)
+
+    async def teardown(self, *exc_info: Any) -> None:
+        """Stop scheduling. The Jobs go on."""
+        await super().teardown(*exc_info)
+        if self._api is not None:
+            await self._api.close()
+            self._api = None
+
+    def _new_leadership(self) -> Leadership:
+        self._lease = ClusterLeadership(
+            self._connected,
+            self._gpu_settings.kubernetes_namespace or _DEFAULT_NAMESPACE,
+            job_name(f"pool-{self._work_pool_name}"),
+            self._task_group,
+            self._wake,
+        )
+        return self._lease
+
+    async def _new_infrastructure(
+        self, policies: PolicySource, tasks: anyio.abc.TaskGroup
+    ) -> Infrastructure:
+        infrastructure = KubernetesInfrastructure(
+            await self._connected(),
+            pool=self._work_pool_name,
+            namespace=self._namespace,
+            client=self.client,
+            wake=self._wake,
+            may_act=lambda: self._lease.is_held,
+        )
+        await infrastructure.start_watching(tasks, policies.current())
+        return infrastructure
+
+    def _task_group(self) -> anyio.abc.TaskGroup:
+        if self._tasks is None:
+            raise RuntimeError("the worker has not been set up")
+        return self._tasks
+
+    async def _connected(self) -> KubernetesApi:
+        if self._api is None:
+            cluster = await self._cluster()
+            self._api = await KubernetesApi.connect(
+                None if cluster is None else cluster.config,
+                None if cluster is None else cluster.context_name,
+            )
+        return self._api
+
+    async def _cluster(self) -> KubernetesClusterConfig | None:
+        """The cluster block of the pool's template: one for all its runs, or there is none."""
+        reference = self._default("cluster_config")
+        if not isinstance(reference, dict):
+            return None
+        document_id = (reference.get("$ref") or {}).get("block_document_id")
+        if document_id is None:
+            return KubernetesClusterConfig.model_validate(reference)
+        document = await self.client.read_block_document(document_id, include_secrets=True)
+        block = Block._from_block_document(document)
+        if not isinstance(block, KubernetesClusterConfig):
+            raise TypeError(f"the pool's cluster_config is a {type(block).__name__}")
+        return block
+
+    @property
+    def _namespace(self) -> str:
+        """Where the pool's Jobs are created unless a run says otherwise."""
+        namespace = self._default("namespace")
+        return namespace if isinstance(namespace, str) else _DEFAULT_NAMESPACE
+
+    def _default(self, variable: str) -> object:
+        properties = self._template.get("variables", {}).get("properties", {})
+        return properties.get(variable, {}).get("default")

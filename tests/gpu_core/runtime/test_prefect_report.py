@@ -1,0 +1,67 @@
+"""Checkpoint reports that go through Prefect: beside the work, the newest first, never fatal."""
+
+import threading
+
+from gpu_core.adapters.run_files import CheckpointReport, checkpoint_report_of
+from gpu_core.decisions.checkpoint_labels import from_labels
+from gpu_core.runtime.prefect_report import PrefectReport
+from tests.gpu_core.accounting_builders import NOON
+
+
+def report(sequence):
+    return CheckpointReport(
+        attempt_id="a", checkpoint=f"run/1-{sequence}", sequence=sequence, saved_at=NOON
+    )
+
+
+class Server:
+    """Receives labels, when it is let to."""
+
+    def __init__(self, is_open=True):
+        self.gate = threading.Event()
+        self.received = []
+        if is_open:
+            self.gate.set()
+
+    def __call__(self, _flow_run_id, labels):
+        assert self.gate.wait(10)
+        self.received.append(labels)
+
+
+def test_a_report_arrives_as_it_was_told():
+    server = Server()
+    told = PrefectReport("run", server)
+    told.tell(report(1))
+    told.close()
+    values = from_labels(server.received[-1], "a")
+    assert values is not None
+    assert checkpoint_report_of(values) == report(1)
+
+
+def test_another_attempts_report_is_not_this_ones():
+    server = Server()
+    told = PrefectReport("run", server)
+    told.tell(report(1))
+    told.close()
+    assert from_labels(server.received[-1], "b") is None
+
+
+def test_a_slow_server_gets_the_newest_report_and_holds_nobody_up():
+    server = Server(is_open=False)
+    told = PrefectReport("run", server)
+    for sequence in range(100):
+        told.tell(report(sequence))
+    server.gate.set()
+    told.close()
+    assert server.received[-1]["prefect-gpu.checkpoint.sequence"] == 99
+    assert len(server.received) <= 3
+
+
+def test_a_server_that_refuses_is_only_a_warning(caplog):
+    def refuse(_flow_run_id, _labels):
+        raise OSError("no route")
+
+    told = PrefectReport("run", refuse)
+    told.tell(report(1))
+    told.close()
+    assert "no route" in caplog.text

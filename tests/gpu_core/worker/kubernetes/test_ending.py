@@ -1,0 +1,107 @@
+"""Whether an attempt lives, and what its trouble is."""
+
+import pytest
+
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.worker.kubernetes.ending import exit_of, is_alive, trouble_of
+from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod
+
+POLICY = KubernetesPolicy()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "fenced", "want"),
+    [
+        pytest.param([], [], (), False, id="nothing of it is there"),
+        pytest.param([make_job()], [], (), True, id="a Job that will make its pod"),
+        pytest.param([make_job(finished="Failed")], [], (), False, id="a Job that gave up"),
+        pytest.param([make_job()], [make_pod()], (), True, id="a pod that runs"),
+        pytest.param([], [make_pod()], (), True, id="a pod that outlives its Job"),
+        pytest.param([make_job()], [make_pod("Succeeded")], (), False, id="done, not yet noticed"),
+        pytest.param(
+            [make_job()],
+            [make_pod(), make_pod("Failed", uid="p2")],
+            (),
+            False,
+            id="one of a gang failed: the others wait in vain",
+        ),
+        pytest.param([make_job()], [make_pod()], ("n1",), False, id="on a node that is fenced off"),
+        pytest.param(
+            [make_job()],
+            [make_pod(), make_pod(node="n2", uid="p2")],
+            ("n2",),
+            True,
+            id="one of two nodes is fenced off: the other has to be ended first",
+        ),
+        pytest.param([make_job()], [make_pod("Pending", node=None)], (), True, id="not placed yet"),
+    ],
+)
+def test_an_attempt_lives_as_long_as_it_may_work(jobs, pods, fenced, want):
+    assert is_alive(jobs, pods, fenced) is want
+
+
+@pytest.mark.parametrize(
+    ("node", "want"),
+    [
+        pytest.param(make_node(), None, id="a node that is well"),
+        pytest.param(None, "is gone", id="deleted"),
+        pytest.param(make_node(ready="Unknown", since_s=10), None, id="silent for a moment"),
+        pytest.param(make_node(ready="Unknown", since_s=90), "silent for 1m 30s", id="silent"),
+        pytest.param(
+            make_node(taints=["aws-node-termination-handler/spot-itn"]),
+            "aws-node-termination-handler/spot-itn",
+            id="the provider takes it",
+        ),
+        pytest.param(make_node(taints=["dedicated"]), None, id="a taint that means nothing here"),
+    ],
+)
+def test_a_run_is_moved_from_a_node_that_is_about_to_go(node, want):
+    nodes = {} if node is None else {"n1": node}
+    trouble = trouble_of([make_job()], [make_pod()], [], nodes, POLICY, NOW)
+    assert (trouble is None) == (want is None)
+    if trouble is not None and want is not None:
+        assert want in trouble.message
+        assert trouble.reason is EndReason.INTERRUPTED
+
+
+BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "no such image 'train:typo'"}
+
+
+@pytest.mark.parametrize(
+    ("created_s_ago", "pod", "want"),
+    [
+        pytest.param(599, make_pod("Pending", waiting=BAD_IMAGE), None, id="not long enough"),
+        pytest.param(
+            600, make_pod("Pending", waiting=BAD_IMAGE), EndReason.TIMED_OUT, id="a person's work"
+        ),
+        pytest.param(600, make_pod("Pending"), EndReason.INTERRUPTED, id="room elsewhere perhaps"),
+        pytest.param(9_000, make_pod(), None, id="it runs"),
+    ],
+)
+def test_a_pod_that_does_not_start_is_given_up_in_time(created_s_ago, pod, want):
+    trouble = trouble_of([make_job(created_s_ago)], [pod], [], {"n1": make_node()}, POLICY, NOW)
+    assert (trouble and trouble.reason) == want
+    if want is EndReason.TIMED_OUT and trouble is not None:
+        assert "train:typo" in trouble.message
+
+
+def test_a_container_that_failed_says_so_with_its_last_lines():
+    pod = make_pod("Failed", terminated={"exitCode": 3, "finishedAt": "2026-03-04T11:59:00Z"})
+    found = exit_of([make_job()], [pod], ["epoch 1", "no data"], is_flow=False)
+    assert found is not None
+    assert (found.exit_code, found.is_interruption, found.is_flow) == (3, False, False)
+    assert found.message is not None
+    assert "exit code 3" in found.message
+    assert found.message.endswith("epoch 1\nno data")
+
+
+def test_a_pod_that_vanished_while_it_ran_was_interrupted():
+    found = exit_of([], [make_pod()], [], is_flow=True)
+    assert found is not None
+    assert found.is_interruption
+    assert found.exit_code is None
+
+
+def test_what_nobody_saw_is_unknown():
+    assert exit_of([], [], [], is_flow=True) is None
