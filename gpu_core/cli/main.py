@@ -65,6 +65,12 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")
     command.add_argument(
+        "--type",
+        choices=("gpu-process", "gpu-kubernetes"),
+        help="where its runs run: on this machine or in a cluster (default: as the pool is, "
+        "gpu-process for a new one)",
+    )
+    command.add_argument(
         "--policy", type=Path, default=Path("deployments/policy.yaml"), help="the policy file"
     )
     command.add_argument(
@@ -171,6 +177,7 @@ def _setup(options: argparse.Namespace) -> int:
     return setup(
         SetupOptions(
             pool=options.pool,
+            worker_type=options.type,
             policy_path=options.policy,
             prefect_file=options.prefect_file,
             ledger_url=options.ledger_url,

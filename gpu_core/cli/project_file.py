@@ -8,8 +8,14 @@ import yaml
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import parse_request
-from gpu_core.worker.process.variables import NOT_OURS
+from gpu_core.decisions.request import GpuRequest, parse_request
+from gpu_core.worker import WORKERS
+
+# Job variables that Prefect's machinery or the pods read. A file does not say of which type its
+# pool is, so that those of all types are known.
+_NOT_OURS = frozenset(
+    name for worker in WORKERS.values() for name in worker.job_configuration_variables.model_fields
+).difference(GpuRequest.model_fields)
 
 
 def check_project_file(path: Path, pool: str, policy: Policy) -> list[str]:
@@ -51,7 +57,7 @@ def _check(where: str, work_pool: Mapping[str, Any], policy: Policy) -> None:
             nearest=nearest_name(queue, policy.priorities),
         )
     try:
-        parse_request(work_pool.get("job_variables") or {}, NOT_OURS)
+        parse_request(work_pool.get("job_variables") or {}, _NOT_OURS)
     except InvalidInput as error:
         raise InvalidInput(
             f"{where} work_pool.job_variables.{error.field}",

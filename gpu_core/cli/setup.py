@@ -21,8 +21,8 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.project_file import check_project_file
-from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
-from gpu_core.worker import GpuProcessWorker
+from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, listed
+from gpu_core.worker import WORKERS, GpuProcessWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 
 _DOCUMENT = "default"
@@ -58,6 +58,8 @@ class SetupOptions:
     """What to set up. None: leave what there is, create a local default where there is nothing."""
 
     pool: str
+    worker_type: str | None = None
+    """None: as the pool is, and for a new one the worker of one machine."""
     policy_path: Path
     prefect_file: Path
     ledger_url: str | None = None
@@ -91,29 +93,31 @@ def setup(options: SetupOptions) -> int:
 
 async def _objects(options: SetupOptions, queues: list[str]) -> None:
     async with get_client() as client:
-        await _pool(client, options.pool)
+        await _pool(client, options.pool, options.worker_type)
         await _queues(client, options.pool, queues)
         await _blocks(client, options)
 
 
-async def _pool(client: PrefectClient, name: str) -> None:
-    template = GpuProcessWorker.get_default_base_job_template()
+async def _pool(client: PrefectClient, name: str, worker_type: str | None) -> None:
     try:
         pool = await client.read_work_pool(name)
     except ObjectNotFound:
+        new_type = worker_type or GpuProcessWorker.type
+        template = WORKERS[new_type].get_default_base_job_template()
         await client.create_work_pool(
-            WorkPoolCreate(name=name, type=GpuProcessWorker.type, base_job_template=template)
+            WorkPoolCreate(name=name, type=new_type, base_job_template=template)
         )
-        _say("+", f"work pool {name}", f"created, of type {GpuProcessWorker.type}")
+        _say("+", f"work pool {name}", f"created, of type {new_type}")
         return
-    if pool.type != GpuProcessWorker.type:
+    if pool.type not in WORKERS or worker_type not in (None, pool.type):
         raise InvalidInput(
             "pool",
             f"{name!r} exists with another type",
             got=pool.type,
-            allowed=GpuProcessWorker.type,
+            allowed=worker_type or listed(WORKERS),
             remedy="choose another name with --pool",
         )
+    template = WORKERS[pool.type].get_default_base_job_template()
     await _add_missing_variables(client, pool, template)
 
 

@@ -23,7 +23,3 @@ class GpuProcessVariables(GpuRequest, BaseVariables):
         default=None,
         description="The folder in which the run's process starts; a temporary one by default.",
     )
-
-
-NOT_OURS = frozenset({*BaseVariables.model_fields, "working_dir"})
-"""Job variables that Prefect's own machinery reads."""
