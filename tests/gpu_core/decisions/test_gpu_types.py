@@ -2,11 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.gpu_types import (
-    NOMINAL_MEMORY_GIB,
-    gpu_type_from_product_name,
-    nominal_memory_gib,
-)
+from gpu_core.decisions.gpu_types import gpu_type_from_product_name, nominal_memory_gib
 
 MIB = 1024**2
 
@@ -46,8 +42,7 @@ def test_product_name(product, memory_mib, want_type):
     assert gpu_type_from_product_name(product, memory_bytes) == want_type
 
 
-def test_nominal_memory_is_known_for_table_types_only():
-    """A type outside the table has unknown memory, not zero."""
+def test_nominal_memory_is_known_for_types_of_the_catalog_only():
+    """A type outside the catalog has unknown memory, not zero."""
     assert nominal_memory_gib("a100-80gb") == 80
     assert nominal_memory_gib("geforce-rtx-4090") is None
-    assert min(NOMINAL_MEMORY_GIB.values()) == 16
