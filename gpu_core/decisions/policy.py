@@ -25,7 +25,7 @@ from gpu_core.decisions.scale import ScalePolicy
 from gpu_core.decisions.scheduling.backfill import BackfillPolicy
 from gpu_core.decisions.scheduling.ordering import OrderingPolicy
 from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy
-from gpu_core.decisions.validation import input_errors, refuse
+from gpu_core.decisions.validation import input_errors, located, refuse
 
 PREFECT_DEFAULT_QUEUE = "default"
 """The queue that Prefect itself makes in every work pool."""
@@ -127,7 +127,7 @@ def parse_policy(
         errors = _contradictions(policy)
     except ValidationError as error:
         errors = input_errors(error, Policy)
-    refuse([_located(error, source, lines or {}) for error in errors])
+    refuse([located(error, source, lines or {}) for error in errors])
     return policy
 
 
@@ -155,9 +155,3 @@ def _contradictions(policy: Policy) -> list[InvalidInput]:
             )
         )
     return errors
-
-
-def _located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
-    where = f"{source}:{lines[error.field]}" if error.field in lines else source
-    error.field = f"{where}: {error.field}" if error.field else where
-    return error

@@ -77,6 +77,19 @@ def input_errors(error: ValidationError, model: type[BaseModel]) -> list[Invalid
     return [_translate(detail, model) for detail in error.errors(include_url=False)]
 
 
+def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
+    """The same error with the place of its field in a file.
+
+    Args:
+        error: What is wrong with which field.
+        source: The file's path.
+        lines: The line of each dotted field path in it.
+    """
+    where = f"{source}:{lines[error.field]}" if error.field in lines else source
+    error.field = f"{where}: {error.field}" if error.field else where
+    return error
+
+
 def known_names(model: type[BaseModel]) -> list[str]:
     """The names that a person may write for this model's fields."""
     return [info.alias or name for name, info in model.model_fields.items()]
