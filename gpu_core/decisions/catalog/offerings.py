@@ -1,0 +1,146 @@
+"""What can be had: instance types, and what each costs in which place on which terms."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+
+ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
+
+_ROUNDING_MICRO_USD = 100
+
+
+class TypeKey(NamedTuple):
+    """Which instance type is meant; other providers may have the same name."""
+
+    provider: str
+    name: str
+
+
+class OfferingKey(NamedTuple):
+    """Which offering is meant: an instance type, where, on which terms."""
+
+    provider: str
+    instance_type: str
+    region: str
+    zone: str | None
+    """None: one price for the whole region."""
+    capacity_type: str
+
+    def __str__(self) -> str:
+        """As people write it: `aws g5.xlarge us-east-1 use1-az4 spot`."""
+        return " ".join(part for part in self if part is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """One kind of machine with GPUs, rented or owned. None: unknown."""
+
+    key: TypeKey
+    gpu_type: str
+    gpu_count: int
+    """GPUs that a run sees; a part of a GPU counts as one."""
+    gpu_share_milli: int = WHOLE_GPU_MILLI
+    """How much of a GPU each of them is, in thousandths."""
+    gpu_memory_mib: int | None = None
+    """Of one GPU as the run sees it."""
+    vcpus: int | None = None
+    memory_gib: float | None = None
+    network_gbps: float | None = None
+    """To other machines, 10^9 bits per second, sustained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """A price for a time: from when it was first seen to when it was last seen."""
+
+    micro_usd_per_hour: int
+    """Of the whole instance."""
+    seen_from: datetime
+    seen_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """One instance type in one place on one kind of terms, with the history of its price."""
+
+    key: OfferingKey
+    prices: tuple[Price, ...]
+    """Oldest first, one at least; neighbours differ."""
+    is_offered: bool = True
+    """False: it was there once, and the last look did not find it."""
+
+    @property
+    def price(self) -> Price:
+        """The newest price."""
+        return self.prices[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferPrices:
+    """What a provider takes for keeping and moving data. None: unknown."""
+
+    storage_micro_usd_per_gib_month: int | None = None
+    between_regions_micro_usd_per_gib: int | None = None
+    out_micro_usd_per_gib: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """All that is known to be had."""
+
+    instance_types: Mapping[TypeKey, InstanceType] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    offerings: Mapping[OfferingKey, Offering] = field(default_factory=lambda: MappingProxyType({}))
+    transfer: Mapping[str, TransferPrices] = field(default_factory=lambda: MappingProxyType({}))
+    """By provider."""
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Where each provider's figures come from."""
+
+    def on_demand(self, key: OfferingKey) -> Offering | None:
+        """The on-demand offering of the same instance type in the same place; None: none."""
+        for zone in (key.zone, None):
+            found = self.offerings.get(key._replace(zone=zone, capacity_type=ON_DEMAND))
+            if found is not None:
+                return found
+        return None
+
+    def is_available(self, offering: Offering) -> bool:
+        """Can it be had?
+
+        Where the price for spot is that for on-demand, or more, there is no spot capacity: price
+        lists fill the gap with the on-demand price, rounded to a hundredth of a cent (AWS's spot
+        prices as public lists have them, read 2026-11).
+        """
+        if not offering.is_offered:
+            return False
+        if offering.key.capacity_type != SPOT:
+            return True
+        on_demand = self.on_demand(offering.key)
+        if on_demand is None:
+            return True
+        saved = on_demand.price.micro_usd_per_hour - offering.price.micro_usd_per_hour
+        return saved >= _ROUNDING_MICRO_USD
+
+
+def combined(catalogs: Iterable[Catalog]) -> Catalog:
+    """All of these catalogs in one; a later one replaces what an earlier one says of a key."""
+    types: dict[TypeKey, InstanceType] = {}
+    offerings: dict[OfferingKey, Offering] = {}
+    transfer: dict[str, TransferPrices] = {}
+    sources: dict[str, str] = {}
+    for catalog in catalogs:
+        types |= catalog.instance_types
+        offerings |= catalog.offerings
+        transfer |= catalog.transfer
+        sources |= catalog.sources
+    return Catalog(
+        instance_types=MappingProxyType(types),
+        offerings=MappingProxyType(offerings),
+        transfer=MappingProxyType(transfer),
+        sources=MappingProxyType(sources),
+    )

@@ -1,0 +1,175 @@
+"""What becomes of the catalog after a look at what is offered now: all of it, or nothing."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+
+from gpu_core.decisions.catalog.offerings import (
+    Catalog,
+    InstanceType,
+    Offering,
+    OfferingKey,
+    Price,
+    TypeKey,
+)
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.units import format_usd
+from gpu_core.decisions.validation import refuse
+
+DOUBTFUL_FACTOR = 10
+"""A price that moves this much is more often a wrong unit or a lost digit than a market."""
+
+MOST_PRICES = 400
+"""Prices kept of one offering: over a year of daily changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a look has covered in full: what it did not find there is not offered."""
+
+    provider: str
+    region: str
+    capacity_type: str
+
+    def covers(self, key: OfferingKey) -> bool:
+        """Would it have found this offering?"""
+        return (key.provider, key.region, key.capacity_type) == (
+            self.provider,
+            self.region,
+            self.capacity_type,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a look at a provider has found. What could not be looked at is not in `scopes`."""
+
+    instance_types: Mapping[TypeKey, InstanceType]
+    micro_usd_per_hour: Mapping[OfferingKey, int]
+    scopes: Collection[Scope]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One offering that is other than before. None: it had, or has, no price."""
+
+    key: OfferingKey
+    before_micro_usd_per_hour: int | None
+    after_micro_usd_per_hour: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """The catalog after a look, and what is other than before."""
+
+    catalog: Catalog
+    changes: tuple[Change, ...]
+
+
+def refreshed(
+    catalog: Catalog, seen: Observation, now: datetime, *, accepts_large_changes: bool = False
+) -> Refreshed:
+    """What does the catalog say after this look?
+
+    Prices that changed are added to their history. What the look should have found and did not
+    is kept and no longer offered. What the look could not cover stays as it is.
+
+    Args:
+        catalog: Before.
+        seen: What was found.
+        now: When the look was taken.
+        accepts_large_changes: Somebody has confirmed the prices that moved tenfold.
+
+    Raises:
+        InvalidInput: A price is nonsense, or moved tenfold and nobody confirmed it. Nothing of
+            the look is taken over then.
+        InvalidInputs: There are several of these.
+    """
+    refuse(_nonsense(catalog, seen, now))
+    if not accepts_large_changes:
+        refuse(_doubtful(catalog, seen))
+    offerings = dict(catalog.offerings)
+    for key, price in seen.micro_usd_per_hour.items():
+        offerings[key] = _with_price(offerings.get(key), key, price, now)
+    for key, offering in catalog.offerings.items():
+        if key not in seen.micro_usd_per_hour and any(s.covers(key) for s in seen.scopes):
+            offerings[key] = replace(offering, is_offered=False)
+    providers = {scope.provider for scope in seen.scopes}
+    after = replace(
+        catalog,
+        instance_types=MappingProxyType({**catalog.instance_types, **seen.instance_types}),
+        offerings=MappingProxyType(offerings),
+        sources=MappingProxyType({**catalog.sources, **dict.fromkeys(providers, seen.source)}),
+    )
+    return Refreshed(catalog=after, changes=_changes(catalog, after))
+
+
+def _with_price(old: Offering | None, key: OfferingKey, micro_usd: int, now: datetime) -> Offering:
+    new = Price(micro_usd_per_hour=micro_usd, seen_from=now, seen_until=now)
+    if old is None:
+        return Offering(key=key, prices=(new,))
+    if old.price.micro_usd_per_hour == micro_usd:
+        still = replace(old.price, seen_until=now)
+        return replace(old, prices=(*old.prices[:-1], still), is_offered=True)
+    return replace(old, prices=(*old.prices, new)[-MOST_PRICES:], is_offered=True)
+
+
+def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[InvalidInput]:
+    errors = []
+    known = {**catalog.instance_types, **seen.instance_types}
+    for key, micro_usd in seen.micro_usd_per_hour.items():
+        if micro_usd <= 0:
+            errors.append(
+                InvalidInput(str(key), "has no price", got=micro_usd, allowed="more than 0")
+            )
+        if TypeKey(key.provider, key.instance_type) not in known:
+            errors.append(InvalidInput(str(key), "is of an unknown instance type"))
+        old = catalog.offerings.get(key)
+        if old is not None and old.price.seen_until > now:
+            errors.append(
+                InvalidInput(
+                    str(key),
+                    "was seen later than now",
+                    got=now.isoformat(),
+                    allowed=f"{old.price.seen_until.isoformat()} or later",
+                    remedy="set the clock right",
+                )
+            )
+    return errors
+
+
+def _doubtful(catalog: Catalog, seen: Observation) -> list[InvalidInput]:
+    errors = []
+    for key, after in seen.micro_usd_per_hour.items():
+        old = catalog.offerings.get(key)
+        before = after if old is None else old.price.micro_usd_per_hour
+        if max(before, after) >= DOUBTFUL_FACTOR * min(before, after):
+            errors.append(
+                InvalidInput(
+                    str(key),
+                    f"moved from {format_usd(before)} to {format_usd(after)} per hour",
+                    allowed=f"less than {DOUBTFUL_FACTOR} times up or down",
+                    remedy="look it up, then accept large changes",
+                )
+            )
+    return errors
+
+
+def _changes(before: Catalog, after: Catalog) -> tuple[Change, ...]:
+    def price(catalog: Catalog, key: OfferingKey) -> int | None:
+        offering = catalog.offerings.get(key)
+        if offering is None or not offering.is_offered:
+            return None
+        return offering.price.micro_usd_per_hour
+
+    changes = (
+        Change(
+            key=key,
+            before_micro_usd_per_hour=price(before, key),
+            after_micro_usd_per_hour=price(after, key),
+        )
+        for key in sorted(after.offerings, key=str)
+    )
+    return tuple(c for c in changes if c.before_micro_usd_per_hour != c.after_micro_usd_per_hour)

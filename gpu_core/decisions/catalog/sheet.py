@@ -1,0 +1,290 @@
+"""Price sheets: what one provider offers, as people and the refresh write it down.
+
+The shipped snapshot, a refreshed catalog and somebody's own prices are all of this one form.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from gpu_core.decisions.catalog.offerings import (
+    Catalog,
+    InstanceType,
+    Offering,
+    OfferingKey,
+    Price,
+    TransferPrices,
+    TypeKey,
+)
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy_base import CapacityType, Name, Section
+from gpu_core.decisions.units import MICRO_USD_PER_USD, micro_usd, require_aware
+from gpu_core.decisions.validation import input_errors, located, parsed_by, refuse
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+
+_MOMENT_HELP = "a date such as 2026-11-21, or a time with its zone such as 2026-11-21T08:00:00Z"
+
+
+def _usd(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not a price", got=value, allowed="a number of USD")
+    return micro_usd(value, field)
+
+
+def _usd_above_zero(value: object, field: str) -> int:
+    amount = _usd(value, field)
+    if not amount:
+        raise InvalidInput(
+            field,
+            "is zero",
+            got=value,
+            allowed="more than 0",
+            remedy="nothing is free: write what an hour costs you, or leave the line out",
+        )
+    return amount
+
+
+def _moment(value: object, field: str) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if len(value) > 10 else date.fromisoformat(value)
+        except ValueError:
+            raise InvalidInput(field, "is not a date", got=value, allowed=_MOMENT_HELP) from None
+    if isinstance(value, datetime):
+        return require_aware(value, field)
+    if isinstance(value, date):
+        return datetime.combine(value, time(), UTC)
+    raise InvalidInput(field, "is not a date", got=value, allowed=_MOMENT_HELP)
+
+
+Moment = Annotated[datetime, parsed_by(_moment)]
+Usd = Annotated[int, parsed_by(_usd)]
+UsdAboveZero = Annotated[int, parsed_by(_usd_above_zero)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class SheetPrice(Section):
+    """One price in one place; several with the same place are its history."""
+
+    region: Name
+    zone: Name | None = None
+    capacity_type: CapacityType
+    micro_usd_per_hour: UsdAboveZero = Field(alias="usd_per_hour")
+    seen_from: Moment | None = Field(default=None, alias="as_of")
+    seen_until: Moment | None = Field(default=None, alias="until")
+    is_offered: bool = True
+
+
+class SheetType(Section):
+    """One instance type with its prices."""
+
+    gpu_type: Name
+    gpu_count: Annotated[int, Field(ge=1, le=1024)]
+    gpu_share_milli: Annotated[int, Field(ge=1, le=WHOLE_GPU_MILLI)] = WHOLE_GPU_MILLI
+    gpu_memory_mib: Annotated[int, Field(ge=1)] | None = None
+    vcpus: Annotated[int, Field(ge=1)] | None = None
+    memory_gib: Positive | None = None
+    network_gbps: Positive | None = None
+    prices: Sequence[SheetPrice] = ()
+
+
+class SheetTransfer(Section):
+    """What keeping and moving data costs."""
+
+    storage: Usd | None = Field(default=None, alias="storage_usd_per_gib_month")
+    between_regions: Usd | None = Field(default=None, alias="between_regions_usd_per_gib")
+    out: Usd | None = Field(default=None, alias="out_usd_per_gib")
+
+
+class PriceSheet(Section):
+    """What one provider offers."""
+
+    version: Literal[1]
+    provider: Name
+    source: Name
+    as_of: Moment
+    """The date of every price that states none of its own."""
+    transfer: SheetTransfer = SheetTransfer()
+    instance_types: Mapping[Name, SheetType]
+
+
+def parse_sheet(
+    data: object, source: str = "prices", lines: Mapping[str, int] | None = None
+) -> Catalog:
+    """Which catalog does this price sheet describe?
+
+    Args:
+        data: Plain Python data, as a YAML or JSON reader gives it.
+        source: Where it comes from, for the errors: a file's path.
+        lines: The line of each dotted field path in that file, for the errors.
+
+    Raises:
+        InvalidInput: One field cannot be used.
+        InvalidInputs: Several cannot; the message has a line for each.
+    """
+    try:
+        sheet = PriceSheet.model_validate(data)
+        errors = _contradictions(sheet)
+    except ValidationError as error:
+        errors = input_errors(error, PriceSheet)
+    refuse([located(error, source, lines or {}) for error in errors])
+    return _catalog(sheet)
+
+
+def to_sheet(catalog: Catalog, provider: str, as_of: datetime) -> dict[str, Any]:
+    """How is what this provider offers written down? `parse_sheet` reads the same again.
+
+    Args:
+        catalog: What is known.
+        provider: Whose part of it is written.
+        as_of: The sheet's own date.
+    """
+    prices: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for key, offering in sorted(catalog.offerings.items(), key=lambda item: _sort_key(item[0])):
+        if key.provider == provider:
+            prices[key.instance_type] += _price_rows(offering)
+    types = {key.name: t for key, t in catalog.instance_types.items() if key.provider == provider}
+    transfer = catalog.transfer.get(provider, TransferPrices())
+    return {
+        "version": 1,
+        "provider": provider,
+        "source": catalog.sources.get(provider, "unknown"),
+        "as_of": as_of.isoformat(),
+        "transfer": _without_none(
+            storage_usd_per_gib_month=_as_usd(transfer.storage_micro_usd_per_gib_month),
+            between_regions_usd_per_gib=_as_usd(transfer.between_regions_micro_usd_per_gib),
+            out_usd_per_gib=_as_usd(transfer.out_micro_usd_per_gib),
+        ),
+        "instance_types": {
+            name: _type_row(types[name]) | {"prices": prices[name]} for name in sorted(types)
+        },
+    }
+
+
+def _catalog(sheet: PriceSheet) -> Catalog:
+    types: dict[TypeKey, InstanceType] = {}
+    offerings: dict[OfferingKey, Offering] = {}
+    for name, row in sheet.instance_types.items():
+        key = TypeKey(sheet.provider, name)
+        types[key] = InstanceType(
+            key=key,
+            gpu_type=row.gpu_type,
+            gpu_count=row.gpu_count,
+            gpu_share_milli=row.gpu_share_milli,
+            gpu_memory_mib=row.gpu_memory_mib,
+            vcpus=row.vcpus,
+            memory_gib=row.memory_gib,
+            network_gbps=row.network_gbps,
+        )
+        offerings |= _offerings(key, row, sheet.as_of)
+    return Catalog(
+        instance_types=MappingProxyType(types),
+        offerings=MappingProxyType(offerings),
+        transfer=MappingProxyType(
+            {
+                sheet.provider: TransferPrices(
+                    storage_micro_usd_per_gib_month=sheet.transfer.storage,
+                    between_regions_micro_usd_per_gib=sheet.transfer.between_regions,
+                    out_micro_usd_per_gib=sheet.transfer.out,
+                )
+            }
+        ),
+        sources=MappingProxyType({sheet.provider: sheet.source}),
+    )
+
+
+def _offerings(key: TypeKey, row: SheetType, as_of: datetime) -> dict[OfferingKey, Offering]:
+    by_key: dict[OfferingKey, list[SheetPrice]] = defaultdict(list)
+    for price in row.prices:
+        by_key[_key(key, price)].append(price)
+    return {
+        offering_key: Offering(
+            key=offering_key,
+            prices=tuple(
+                sorted((_price(price, as_of) for price in history), key=lambda p: p.seen_from)
+            ),
+            is_offered=all(price.is_offered for price in history),
+        )
+        for offering_key, history in by_key.items()
+    }
+
+
+def _key(key: TypeKey, price: SheetPrice) -> OfferingKey:
+    return OfferingKey(key.provider, key.name, price.region, price.zone, price.capacity_type)
+
+
+def _price(row: SheetPrice, as_of: datetime) -> Price:
+    seen_from = row.seen_from or as_of
+    return Price(
+        micro_usd_per_hour=row.micro_usd_per_hour,
+        seen_from=seen_from,
+        seen_until=row.seen_until or seen_from,
+    )
+
+
+def _contradictions(sheet: PriceSheet) -> list[InvalidInput]:
+    errors = []
+    for name, row in sheet.instance_types.items():
+        seen: set[tuple[OfferingKey, datetime]] = set()
+        for index, price in enumerate(row.prices):
+            field = f"instance_types.{name}.prices.{index}"
+            dated = _price(price, sheet.as_of)
+            at = (_key(TypeKey(sheet.provider, name), price), dated.seen_from)
+            if at in seen:
+                errors.append(
+                    InvalidInput(field, "comes twice", remedy="give it another as_of, or remove it")
+                )
+            seen.add(at)
+            if dated.seen_until < dated.seen_from:
+                errors.append(
+                    InvalidInput(
+                        f"{field}.until",
+                        "is before as_of",
+                        got=dated.seen_until.isoformat(),
+                        allowed=f"{dated.seen_from.isoformat()} or later",
+                    )
+                )
+    return errors
+
+
+def _sort_key(key: OfferingKey) -> tuple[str, str, str]:
+    return (key.region, key.capacity_type, key.zone or "")
+
+
+def _type_row(row: InstanceType) -> dict[str, Any]:
+    return _without_none(
+        gpu_type=row.gpu_type,
+        gpu_count=row.gpu_count,
+        gpu_share_milli=None if row.gpu_share_milli == WHOLE_GPU_MILLI else row.gpu_share_milli,
+        gpu_memory_mib=row.gpu_memory_mib,
+        vcpus=row.vcpus,
+        memory_gib=row.memory_gib,
+        network_gbps=row.network_gbps,
+    )
+
+
+def _price_rows(offering: Offering) -> list[dict[str, Any]]:
+    return [
+        _without_none(
+            region=offering.key.region,
+            zone=offering.key.zone,
+            capacity_type=offering.key.capacity_type,
+            usd_per_hour=_as_usd(price.micro_usd_per_hour),
+            as_of=price.seen_from.isoformat(),
+            until=None if price.seen_until == price.seen_from else price.seen_until.isoformat(),
+            is_offered=None if offering.is_offered else False,
+        )
+        for price in offering.prices
+    ]
+
+
+def _as_usd(micro: int | None) -> float | None:
+    return None if micro is None else micro / MICRO_USD_PER_USD
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
