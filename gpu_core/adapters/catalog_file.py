@@ -9,15 +9,13 @@ from typing import Any
 
 from gpu_core.adapters.atomic_file import make_folder, replace_file
 from gpu_core.adapters.yaml_file import read_yaml
+from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.errors import InvalidInput
 
-DEFAULT_PATH = Path("deployments/catalog.json")
-"""Where a refreshed catalog is kept, beside the policy."""
 
-
-def load_catalog(path: Path = DEFAULT_PATH, own_sheets: Sequence[Path] = ()) -> Catalog:
+def load_catalog(path: Path = DEFAULT_CATALOG, own_sheets: Sequence[Path] = ()) -> Catalog:
     """What is known to be had?
 
     Args:

@@ -101,6 +101,14 @@ class Catalog:
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Where each provider's figures come from."""
 
+    def instance_type(self, offering: Offering) -> InstanceType:
+        """Which instance type is offered?"""
+        return self.instance_types[TypeKey(offering.key.provider, offering.key.instance_type)]
+
+    def micro_usd_per_gpu_hour(self, offering: Offering) -> int:
+        """What does one of its GPUs cost for an hour, the machine around it included?"""
+        return round(offering.price.micro_usd_per_hour / self.instance_type(offering).gpu_count)
+
     def on_demand(self, key: OfferingKey) -> Offering | None:
         """The on-demand offering of the same instance type in the same place; None: none."""
         for zone in (key.zone, None):

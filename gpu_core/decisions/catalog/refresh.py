@@ -1,6 +1,6 @@
 """What becomes of the catalog after a look at what is offered now: all of it, or nothing."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -104,6 +104,22 @@ def refreshed(
         sources=MappingProxyType({**catalog.sources, **dict.fromkeys(providers, seen.source)}),
     )
     return Refreshed(catalog=after, changes=_changes(catalog, after))
+
+
+def change_rows(changes: Sequence[Change]) -> list[dict[str, str]]:
+    """The changes as rows of a table; one row says so where there are none."""
+
+    def cell(micro_usd: int | None) -> str:
+        return "not offered" if micro_usd is None else format_usd(micro_usd)
+
+    return [
+        {
+            "offering": str(change.key),
+            "before": cell(change.before_micro_usd_per_hour),
+            "now": cell(change.after_micro_usd_per_hour),
+        }
+        for change in changes
+    ] or [{"offering": "none changed", "before": "", "now": ""}]
 
 
 def _with_price(old: Offering | None, key: OfferingKey, micro_usd: int, now: datetime) -> Offering:
