@@ -16,6 +16,8 @@ class Precision(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
     INT8 = "int8"
+    INT4 = "int4"
+    """Weights only: the arithmetic is done in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +49,10 @@ class GpuType:
         """The parts that it can be divided into; none: it cannot."""
         return tuple(MIG_PROFILES.get(self.name, ()))
 
-    def supports(self, precision: Precision) -> bool:
-        """Does it have fast units for this precision?"""
-        return precision in self.dense_tflops
+    def tflops(self, precision: Precision) -> float | None:
+        """How fast does it compute at most? None: it has no fast units for this precision."""
+        arithmetic = Precision.FP16 if precision is Precision.INT4 else precision
+        return self.dense_tflops.get(arithmetic)
 
 
 _READ_ON = date(2026, 11, 21)

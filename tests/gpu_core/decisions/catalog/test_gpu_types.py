@@ -21,8 +21,8 @@ from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, Precision
 )
 def test_known_figures(gpu_type, want_bf16, want_mib, want_nvlink):
     known = GPU_TYPES[gpu_type]
-    assert known.dense_tflops.get(Precision.BF16) == want_bf16
-    assert known.supports(Precision.BF16) is (want_bf16 is not None)
+    assert known.tflops(Precision.BF16) == want_bf16
+    assert known.tflops(Precision.INT4) == known.tflops(Precision.FP16)
     assert known.reported_memory_mib == want_mib
     assert known.has_nvlink is want_nvlink
 
