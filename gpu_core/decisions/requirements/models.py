@@ -33,6 +33,8 @@ class Model:
     shape: TransformerShape | None = None
     forward_flop_per_sample: float | None = None
     """Floating-point operations of one image, forward; a multiply-add counts as two."""
+    is_encoder: bool = False
+    """Does a language model only read, as BERT does, and write no tokens?"""
     activation_bytes_per_sample: int | None = None
     """What training keeps of one image in 16 bits, without recomputing."""
     source: str
@@ -73,7 +75,14 @@ def short_count(number: float) -> str:
     return f"{number:g}"
 
 
-def _llm(name: str, billions: float, shape: tuple[int, int, int, int, int], source: str) -> Model:
+def _llm(
+    name: str,
+    billions: float,
+    shape: tuple[int, int, int, int, int],
+    source: str,
+    *,
+    is_encoder: bool = False,
+) -> Model:
     layers, hidden, heads, kv_heads, vocabulary = shape
     return Model(
         name=name,
@@ -81,6 +90,7 @@ def _llm(name: str, billions: float, shape: tuple[int, int, int, int, int], sour
         shape=TransformerShape(
             layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, vocabulary=vocabulary
         ),
+        is_encoder=is_encoder,
         source=source,
     )
 
@@ -96,6 +106,7 @@ def _vision(name: str, millions: float, gflop: float, kept_mb: int, source: str)
 
 
 _LLAMA_2 = "Touvron et al. 2023, Llama 2, and the published configurations"
+_BERT = "Devlin et al. 2019, BERT, section 3"
 _LLAMA_3 = "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3"
 
 # Language models: layers, hidden, heads, KV heads, vocabulary. Vision models: million parameters,
@@ -114,8 +125,8 @@ _MODELS = (
         (32, 4096, 32, 8, 32_000),
         "Jiang et al. 2023, Mistral 7B, table 1",
     ),
-    _llm("bert-base", 0.11, (12, 768, 12, 12, 30_522), "Devlin et al. 2019, BERT, section 3"),
-    _llm("bert-large", 0.34, (24, 1024, 16, 16, 30_522), "Devlin et al. 2019, BERT, section 3"),
+    _llm("bert-base", 0.11, (12, 768, 12, 12, 30_522), _BERT, is_encoder=True),
+    _llm("bert-large", 0.34, (24, 1024, 16, 16, 30_522), _BERT, is_encoder=True),
     _llm("gpt-2", 1.54, (48, 1600, 25, 25, 50_257), "Radford et al. 2019, table 2"),
     _vision("resnet-50", 25.6, 8.2, 50, "He et al. 2016, table 1: 4.1 G multiply-adds at 224 px"),
     _vision("vit-b16", 86.6, 35.1, 62, "Dosovitskiy et al. 2021: 17.6 G multiply-adds at 224 px"),

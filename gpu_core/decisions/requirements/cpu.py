@@ -1,0 +1,34 @@
+"""Whether a job needs a GPU at all."""
+
+from dataclasses import dataclass
+
+from gpu_core.decisions.requirements.duration import flop_per_unit
+from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.units import format_duration
+
+CPU_TFLOPS = 0.2
+"""What 8 virtual CPUs reach: a third of 4 cores x 2.5 GHz x 64 operations (AVX-512 in fp32)."""
+
+SHORT_S = 900
+"""A job that a CPU does in so many seconds is done before a GPU machine has started and loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuAnswer:
+    """How long 8 virtual CPUs take, and whether that is good enough."""
+
+    duration_s: float
+    needs_gpu: bool
+    why: str
+
+
+def cpu_answer(job: Job) -> CpuAnswer:
+    """Does the job need a GPU?"""
+    duration_s = job.amount * flop_per_unit(job) / (CPU_TFLOPS * 1e12)
+    needs_gpu = duration_s > SHORT_S
+    verdict = "needs a GPU" if needs_gpu else "no GPU is needed"
+    return CpuAnswer(
+        duration_s=duration_s,
+        needs_gpu=needs_gpu,
+        why=f"8 CPUs take about {format_duration(duration_s)}: {verdict}",
+    )

@@ -1,0 +1,169 @@
+"""What somebody means by a line of text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.catalog.gpu_types import Precision
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.requirements.job import check_job
+from gpu_core.decisions.requirements.text import read_text
+
+
+@pytest.mark.parametrize(
+    ("text", "want_model", "want_method", "want_amount"),
+    [
+        pytest.param(
+            "fine-tune a 7B model with LoRA",
+            "transformer with 7B parameters",
+            "lora",
+            (10e6, "tokens"),
+            id="a size and a method",
+        ),
+        pytest.param(
+            "object detection inference on 10 million images",
+            "yolov8m",
+            "inference",
+            (10e6, "images"),
+            id="a task and a number of images",
+        ),
+        pytest.param(
+            "QLoRA of Llama 3 70B on 50k examples for 3 epochs, rank 64",
+            "llama-3-70b",
+            "qlora",
+            (50_000 * 512 * 3, "tokens"),
+            id="a known model, examples and epochs",
+        ),
+        pytest.param(
+            "pretrain a 1.3B model on 26B tokens",
+            "transformer with 1.3B parameters",
+            "full",
+            (26e9, "tokens"),
+            id="two numbers with the same letter",
+        ),
+        pytest.param(
+            "pretrain a 1.3 billion parameter model",
+            "transformer with 1.3B parameters",
+            "full",
+            (26e9, "tokens"),
+            id="20 tokens for each parameter where nothing is said",
+        ),
+        pytest.param(
+            "train resnet-50 on 1,281,167 images for 90 epochs",
+            "resnet-50",
+            "full",
+            (1_281_167 * 90, "images"),
+            id="a number with commas",
+        ),
+        pytest.param(
+            "summarise 20,000 documents with llama-2-13b in int8",
+            "llama-2-13b",
+            "inference",
+            (20_000, "prompts"),
+            id="documents are prompts",
+        ),
+        pytest.param(
+            "sentiment of 2 million reviews",
+            "bert-base",
+            "inference",
+            (2e6, "prompts"),
+            id="a task",
+        ),
+        pytest.param(
+            "fine-tune a 70B chat model on documents",
+            "transformer with 70B parameters",
+            "lora",
+            (10e6, "tokens"),
+            id="an attached B is a size, whatever follows",
+        ),
+        pytest.param(
+            "classify 10 million high-resolution images",
+            "resnet-50",
+            "inference",
+            (10e6, "images"),
+            id="words between the number and its noun",
+        ),
+    ],
+)
+def test_jobs(text, want_model, want_method, want_amount):
+    job = read_text(text).job
+    assert (job.model.name, job.method) == (want_model, want_method)
+    assert (job.amount, job.unit) == want_amount
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("serve a 7b model in int8", Precision.INT8, id="int8"),
+        pytest.param("chat with a 4-bit 70b", Precision.INT4, id="4-bit"),
+        pytest.param("train a 350M-parameter model in fp32", Precision.FP32, id="fp32"),
+        pytest.param("4-bit QLoRA of a 7b", Precision.BF16, id="QLoRA computes in bf16"),
+        pytest.param("serve a 7b model", Precision.BF16, id="nothing said"),
+    ],
+)
+def test_precision(text, want):
+    assert read_text(text).job.precision is want
+
+
+def test_sizes_in_the_text_are_not_counted_as_work():
+    job = read_text("LoRA of a 7B with a context of 4k tokens, batch size 8 and rank 64").job
+    assert (job.sequence_length, job.batch_per_gpu, job.lora_rank) == (4096, 8, 64)
+    assert job.amount == 10e6
+
+
+def test_it_says_what_it_understood_and_what_it_assumed():
+    reading = read_text("Fine-tune a 7B model on 1 million examples")
+    assert reading.understood == ("a model with 7B parameters", "1,000,000 samples")
+    assert reading.assumed == (
+        "fine-tuning with adapters (LoRA)",
+        "arithmetic in bf16",
+        "1 sequences at once on each GPU",
+        "sequences of 2048 tokens",
+        "adapters of rank 16",
+        "512 tokens in each of them",
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["monthly SQL report as csv", "clean the customer data with pandas", "random forest"]
+)
+def test_work_without_a_network_needs_no_gpu(text):
+    reading = read_text(text)
+    assert reading.job is None
+    assert reading.understood[0].endswith("work for a CPU, without a network")
+
+
+@pytest.mark.parametrize(
+    ("text", "want_message"),
+    [
+        pytest.param(
+            "make coffee", "text names no model, size or task (got 'make coffee')", id="-"
+        ),
+        pytest.param("", "text names no model", id="nothing"),
+        pytest.param("train a 0B model", "text has a model without parameters", id="size zero"),
+        pytest.param(
+            "train a 7b in int8",
+            "text trains in int8; allowed: bf16, fp16 or fp32 in training; say QLoRA",
+            id="training in 8 bits",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_an_error(text, want_message):
+    with pytest.raises(InvalidInput) as caught:
+        read_text(text)
+    assert want_message in str(caught.value)
+
+
+words = st.sampled_from(
+    ["train", "7B", "tokens", "10", "million", "images", "lora", "on", "llama-2-7b", "int8", "3",
+     "epochs", "sql", "batch", "context", "0", "-", "1.5", ",", "detect", "rank", "k"]
+)  # fmt: skip
+
+
+@given(text=st.one_of(st.text(max_size=40), st.lists(words, max_size=8).map(" ".join)))
+def test_any_text_is_a_sound_job_or_an_error(text):
+    try:
+        job = read_text(text).job
+    except InvalidInput:
+        return
+    assert job is None or check_job(job) == job
