@@ -2,8 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
+
+if TYPE_CHECKING:
+    from gpu_core.decisions.catalog.selection import Selection
 
 
 def add_catalog(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,6 +47,18 @@ def add_catalog_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--provider", action="append", default=[], help="only this; repeatable")
     command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def selection_of(options: argparse.Namespace) -> "Selection":
+    """Which part of the catalog counts, by the options above."""
+    from gpu_core.decisions.catalog.selection import Selection
+
+    return Selection(
+        gpu_types=tuple(options.gpu_type),
+        regions=tuple(options.region),
+        capacity_types=tuple(options.capacity_type),
+        providers=tuple(options.provider),
+    )
 
 
 def _add_show(parts: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -86,17 +102,11 @@ def _add_refresh(parts: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 def _show(options: argparse.Namespace) -> int:
     from gpu_core.cli.catalog import show
-    from gpu_core.decisions.catalog.selection import Selection
 
     return show(
         options.catalog,
         options.prices,
-        Selection(
-            gpu_types=tuple(options.gpu_type),
-            regions=tuple(options.region),
-            capacity_types=tuple(options.capacity_type),
-            providers=tuple(options.provider),
-        ),
+        selection_of(options),
         as_json=options.json,
     )
 

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gpu_core.cli.catalog_arguments import add_catalog
+from gpu_core.cli.plan_arguments import add_plan
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
 
 DONE, NO, WRONG_INPUT = 0, 1, 2
@@ -33,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_queue(commands)
     _add_tags(commands)
     _add_simulate(commands)
+    add_plan(commands)
     add_catalog(commands)
     return parser
 

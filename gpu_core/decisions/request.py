@@ -47,8 +47,12 @@ def _interval_s(value: object, field: str) -> int | None:
     return None if value == AUTO else parse_duration_s(value, field)
 
 
-def _deadline(value: object, field: str) -> datetime | timedelta:
-    """A moment as ISO 8601 text, or a duration from the run's submission."""
+def parse_deadline(value: object, field: str) -> datetime | timedelta:
+    """When is this: a moment as ISO 8601 text, or a duration from the run's submission?
+
+    Raises:
+        InvalidInput: The value is neither, or has no time zone.
+    """
     if isinstance(value, str) and "-" in value.strip()[1:]:
         try:
             moment = datetime.fromisoformat(value.strip())
@@ -69,7 +73,9 @@ _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
-Deadline = Annotated[datetime | timedelta, parsed_by(_deadline), WithJsonSchema(_DURATION_SCHEMA)]
+Deadline = Annotated[
+    datetime | timedelta, parsed_by(parse_deadline), WithJsonSchema(_DURATION_SCHEMA)
+]
 PositiveDuration = Annotated[
     int, parsed_by(parse_duration_s), Field(ge=1), WithJsonSchema(_DURATION_SCHEMA)
 ]

@@ -12,6 +12,8 @@ CPU_TFLOPS = 0.2
 SHORT_S = 900
 """A job that a CPU does in so many seconds is done before a GPU machine has started and loaded."""
 
+_YEAR_S = 365 * 86_400
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAnswer:
@@ -26,9 +28,10 @@ def cpu_answer(job: Job) -> CpuAnswer:
     """Does the job need a GPU?"""
     duration_s = job.amount * flop_per_unit(job) / (CPU_TFLOPS * 1e12)
     needs_gpu = duration_s > SHORT_S
-    verdict = "needs a GPU" if needs_gpu else "no GPU is needed"
+    takes = format_duration(duration_s) if duration_s < _YEAR_S else "more than a year"
+    verdict = "it needs a GPU" if needs_gpu else "no GPU is needed"
     return CpuAnswer(
         duration_s=duration_s,
         needs_gpu=needs_gpu,
-        why=f"8 CPUs take about {format_duration(duration_s)}: {verdict}",
+        why=f"8 CPUs take {takes}: {verdict}",
     )

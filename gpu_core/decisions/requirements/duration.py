@@ -226,9 +226,9 @@ def _read_bytes(job: Job) -> float:
 def _exchanged_bytes(job: Job, division: Division) -> float:
     """What one copy of the model sends over its slowest link, in the whole job.
 
-    Training, each step: the gradients twice (reduce and gather); stage 3 gathers the weights
-    forward and backward, and reduces the gradients once. Inference, each token: the hidden state
-    twice in each layer, twice over the ring.
+    Training: the gradients are reduced and gathered at each update of the weights; stage 2 reduces
+    them at each batch; stage 3 also gathers the weights there, forward and backward. Inference,
+    each token: the hidden state twice in each layer, twice over the ring.
     """
     n = division.gpus
     if n == 1:
@@ -239,8 +239,16 @@ def _exchanged_bytes(job: Job, division: Division) -> float:
         if shape is None:
             return 0.0
         return job.amount * job.sequence_length * shape.layers * shape.hidden * 2 * 4 * part
+    batches = job.amount / (job.batch_per_gpu * (job.sequence_length if shape is not None else 1))
+    return batches * _exchanged_bytes_of_batch(job, division.zero_stage) * part
+
+
+def _exchanged_bytes_of_batch(job: Job, zero_stage: int) -> float:
     gradients = trained_parameters(job) * 2.0
-    weights = job.model.parameters * weight_bytes(job) if division.zero_stage == 3 else 0.0
-    each_step = (2 * weights + gradients) if division.zero_stage == 3 else 2 * gradients
-    units = job.batch_per_gpu * (job.sequence_length if shape is not None else 1)
-    return job.amount / units * each_step * part
+    match zero_stage:
+        case 3:
+            return 2 * job.model.parameters * weight_bytes(job) + gradients
+        case 2:
+            return gradients + gradients / job.accumulation
+        case _:
+            return 2 * gradients / job.accumulation

@@ -1,9 +1,9 @@
 """On how many GPUs a job fits, and what has to be divided between them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requirements.job import Job, Recompute
 from gpu_core.decisions.requirements.memory import (
     USABLE_FRACTION,
     WHOLE,
@@ -19,6 +19,8 @@ _BYTES_PER_MIB = 1024**2
 class Fit:
     """How a job lies on some GPUs."""
 
+    job: Job
+    """With what was left open decided."""
     division: Division
     memory: Memory
     usable_bytes: int
@@ -33,17 +35,24 @@ class Fit:
 def best_fit(job: Job, gpus: int, gpu_memory_mib: int) -> Fit:
     """How does the job lie best on these GPUs: divided as little as fits, else as much as can be?
 
-    Dividing more costs communication, so it is done only where it is needed.
+    Dividing more costs communication, and recomputing a third more arithmetic: each is done only
+    where it is needed, and recomputing last.
 
     Args:
-        job: What is to be done; its own ZeRO stage, if it states one, is kept.
+        job: What is to be done; a ZeRO stage or a recomputing that it states is kept.
         gpus: 1 or more.
         gpu_memory_mib: What each GPU reports.
     """
     usable = int(gpu_memory_mib * _BYTES_PER_MIB * USABLE_FRACTION)
     fits = [
-        Fit(division=division, memory=memory_per_gpu(job, division), usable_bytes=usable)
-        for division in _divisions(job, gpus)
+        Fit(
+            job=decided,
+            division=division,
+            memory=memory_per_gpu(decided, division),
+            usable_bytes=usable,
+        )
+        for decided in _decided(job)
+        for division in _divisions(decided, gpus)
     ]
     return next((fit for fit in fits if fit.fits), fits[-1])
 
@@ -56,17 +65,23 @@ def least_gpus(job: Job, gpu_memory_mib: int, most_gpus: int) -> Fit | None:
         gpu_memory_mib: What each GPU reports.
         most_gpus: Powers of two up to here are tried.
     """
-    for gpus in _powers_of_two(most_gpus):
+    for gpus in powers_of_two(most_gpus):
         fit = best_fit(job, gpus, gpu_memory_mib)
         if fit.fits:
             return fit
     return None
 
 
+def _decided(job: Job) -> tuple[Job, ...]:
+    if job.recompute is not None or not (job.method.is_training and job.model.is_language_model):
+        return (job,)
+    return tuple(replace(job, recompute=r) for r in (Recompute.SELECTIVE, Recompute.FULL))
+
+
 def _divisions(job: Job, gpus: int) -> Iterator[Division]:
     """From the one that exchanges least to the one that takes least memory."""
     if not job.method.is_training:
-        yield from (Division(gpus=n) for n in _powers_of_two(gpus))
+        yield from (Division(gpus=n) for n in powers_of_two(gpus))
     elif gpus == 1:
         yield WHOLE
     else:
@@ -74,7 +89,8 @@ def _divisions(job: Job, gpus: int) -> Iterator[Division]:
         yield from (Division(gpus=gpus, zero_stage=stage) for stage in stages)
 
 
-def _powers_of_two(most: int) -> Iterator[int]:
+def powers_of_two(most: int) -> Iterator[int]:
+    """1, 2, 4 and so on, up to `most`."""
     number = 1
     while number <= most:
         yield number

@@ -55,10 +55,14 @@ class Job:
     optimizer: Optimizer = Optimizer.ADAMW
     zero_stage: int | None = None
     """0 to 3: what is divided between GPUs (Rajbhandari et al. 2020). None: as little as fits."""
-    recompute: Recompute = Recompute.SELECTIVE
+    recompute: Recompute | None = None
+    """None: selective, and full where it does not fit otherwise."""
     lora_rank: int = 16
     batch_per_gpu: int = 1
     """Sequences or images that one GPU works on at once."""
+    accumulation: int = 8
+    """Training: batches between two updates of the weights. Below ZeRO stage 2 gradients are
+    exchanged only then."""
     sequence_length: int = 2048
     """Tokens of a sequence. In inference: prompt and answer together."""
     output_tokens: int = 256
@@ -74,6 +78,12 @@ class Job:
         return "tokens" if self.method.is_training else "prompts"
 
 
+def usual_precision(method: Method) -> Precision:
+    """In which precision is it done, where nobody says?"""
+    # Every GPU computes in fp16, and T4 and V100 not in bf16; training is stabler in bf16.
+    return Precision.BF16 if method.is_training else Precision.FP16
+
+
 def check_job(job: Job) -> Job:
     """The same job, if it makes sense.
 
@@ -85,6 +95,7 @@ def check_job(job: Job) -> Job:
         ("parameters", job.model.parameters),
         ("lora-rank", job.lora_rank),
         ("batch", job.batch_per_gpu),
+        ("accumulation", job.accumulation),
         ("sequence-length", job.sequence_length),
         ("amount", job.amount),
     )

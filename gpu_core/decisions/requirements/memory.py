@@ -8,8 +8,9 @@ Inference: EleutherAI, "Transformer Math 101", 2023.
 from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.gpu_types import Precision
+from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method, Optimizer, Recompute
-from gpu_core.decisions.requirements.models import TransformerShape, short_count
+from gpu_core.decisions.requirements.models import TransformerShape
 
 USABLE_FRACTION = 0.90
 """Of a GPU's reported memory: the CUDA context takes 0.5 to 2 GB, fragmentation some more."""
@@ -175,10 +176,10 @@ def _activation_bytes_per_hidden(job: Job, shape: TransformerShape) -> float:
     match job.recompute:
         case Recompute.FULL:
             return 2
-        case Recompute.SELECTIVE:
-            return 34
         case Recompute.NONE:
             return 34 + 5 * shape.heads * job.sequence_length / shape.hidden
+        case _:
+            return 34
 
 
 def _kept_of_images(job: Job) -> Term:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gpu_core.decisions.requirements.counts import short_count
+
 _HEAD_DIM = 128
 
 
@@ -65,14 +67,6 @@ def transformer_of(parameters: int) -> Model:
         ),
         source="the usual shape for this number of parameters",
     )
-
-
-def short_count(number: float) -> str:
-    """A large number as people write it: `7B`, `1.5B`, `350M`, `20k`."""
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:g}"
 
 
 def _llm(

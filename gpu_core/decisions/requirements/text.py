@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.errors import InvalidInput, listed
-from gpu_core.decisions.requirements.job import Job, Method, check_job
+from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
+from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
 from gpu_core.decisions.requirements.models import (
     KNOWN_MODELS,
     Model,
-    short_count,
     transformer_of,
 )
 
@@ -25,19 +25,6 @@ _TOKENS_PER_SAMPLE = 512
 _ANSWER = 256
 _PROMPTS = 10_000
 _IMAGES = 100_000
-
-_SCALES = {
-    "k": 1e3,
-    "thousand": 1e3,
-    "m": 1e6,
-    "million": 1e6,
-    "bn": 1e9,
-    "b": 1e9,
-    "billion": 1e9,
-    "t": 1e12,
-    "trillion": 1e12,
-}
-_NUMBER = r"(\d[\d,]*(?:\.\d+)?)\s*(k|thousand|million|m|billion|bn|b|trillion|t)?\b"
 
 # What is counted, by the words that people use for it.
 _NOUNS = (
@@ -54,11 +41,11 @@ _NOUNS = (
 
 # Sizes that are written as `batch of 8`, `rank 64`, `context of 4k tokens`.
 _SIZES = (
-    ("batch_per_gpu", r"batch(?: size)?(?: of)? " + _NUMBER),
-    ("lora_rank", r"rank(?: of)? " + _NUMBER),
+    ("batch_per_gpu", r"batch(?: size)?(?: of)? " + NUMBER),
+    ("lora_rank", r"rank(?: of)? " + NUMBER),
     (
         "sequence_length",
-        r"(?:context|sequence)s?(?: length| window| size)?(?: of)? " + _NUMBER + r"(?: tokens)?",
+        r"(?:context|sequence)s?(?: length| window| size)?(?: of)? " + NUMBER + r"(?: tokens)?",
     ),
 )
 
@@ -124,11 +111,12 @@ class _Found:
     is_assumed: bool = False
 
 
-def read_text(text: str) -> Reading:
+def read_text(text: str, known_model: Model | None = None) -> Reading:
     """What does this line ask for?
 
     Args:
         text: Such as `fine-tune a 7B model with LoRA` or `object detection on 10 million images`.
+        known_model: The model, where it is known from elsewhere; the text need not name one then.
 
     Raises:
         InvalidInput: No model, size or task was found in it, or what it says cannot be.
@@ -137,7 +125,7 @@ def read_text(text: str) -> Reading:
     line = " ".join(text.lower().split())
     stated, rest = _take_sizes(line)
     counts = _counts(rest)
-    model, of_model = _model(rest, counts)
+    model, of_model = _model(rest, counts, known_model)
     if model is None:
         return _without_model(text, line)
     method, of_method = _method(line)
@@ -171,8 +159,7 @@ def _take_sizes(line: str) -> tuple[dict[str, tuple[int, _Found]], str]:
         if match is None:
             continue
         # A context of 4k is 4,096 tokens.
-        scale = 1024 if match[2] == "k" else _SCALES.get(match[2], 1)
-        size = round(float(match[1].replace(",", "")) * scale)
+        size = round(number_of(match) * (1.024 if match[2] == "k" else 1))
         sizes[name] = (size, _Found(note=f"{name.replace('_', ' ')} {size}"))
         line = line.replace(match[0], " ")
     return sizes, line
@@ -191,6 +178,8 @@ def _assumed_sizes(job: Job, stated: Container[str]) -> list[_Found]:
     """What was assumed of the sizes that matter for such a job."""
     noun = "sequences" if job.model.is_language_model else "images"
     notes = {"batch_per_gpu": f"{job.batch_per_gpu} {noun} at once on each GPU"}
+    if job.method is Method.FULL:
+        notes["accumulation"] = f"an update of the weights every {job.accumulation} batches"
     if job.model.is_language_model:
         answer = f", {job.output_tokens} of them written" if job.method is Method.INFERENCE else ""
         notes["sequence_length"] = f"sequences of {job.sequence_length} tokens{answer}"
@@ -202,9 +191,9 @@ def _assumed_sizes(job: Job, stated: Container[str]) -> list[_Found]:
 def _counts(line: str) -> dict[str, float]:
     """How many of what: `{"images": 1e7}`."""
     counts: dict[str, float] = {}
-    for match in re.finditer(rf"(?<![\w.-]){_NUMBER}", line):
+    for match in re.finditer(rf"(?<![\w.-]){NUMBER}", line):
         noun = _noun_after(line[match.end() :], is_attached=match[0][-1:] == "b")
-        number = float(match[1].replace(",", "")) * _SCALES.get(match[2], 1)
+        number = number_of(match)
         if noun is None and match[2] in ("b", "bn", "billion", "m", "million", "t"):
             noun = "parameters"
         if noun is not None:
@@ -221,7 +210,11 @@ def _noun_after(rest: str, *, is_attached: bool) -> str | None:
     return None
 
 
-def _model(line: str, counts: Mapping[str, float]) -> tuple[Model | None, _Found]:
+def _model(
+    line: str, counts: Mapping[str, float], known: Model | None
+) -> tuple[Model | None, _Found]:
+    if known is not None:
+        return known, _Found(note=f"the model {known.name}")
     squeezed = re.sub(r"[\s_-]", "", line)
     named = [name for name in KNOWN_MODELS if re.sub(r"[\s_-]", "", name) in squeezed]
     if named:
@@ -271,7 +264,8 @@ def _precision(line: str, method: Method) -> tuple[Precision, _Found]:
     precision = _first(_PRECISIONS, line)
     is_of_weights = precision in (Precision.INT8, Precision.INT4) and method.is_training
     if precision is None or (is_of_weights and method is Method.QLORA):
-        return Precision.BF16, _Found(note="arithmetic in bf16", is_assumed=True)
+        usual = usual_precision(method)
+        return usual, _Found(note=f"arithmetic in {usual}", is_assumed=True)
     if is_of_weights:
         raise InvalidInput(
             "text",

@@ -102,6 +102,24 @@ def test_unknown_is_no_number(job, hardware, division):
     assert duration_of(job, hardware, division, PEAK) is None
 
 
+@pytest.mark.parametrize(
+    ("stage", "accumulation", "want_gb"),
+    [
+        pytest.param(0, 1, 2 * 13.48, id="all gradients at each batch, there and back"),
+        pytest.param(1, 8, 2 * 13.48 / 8, id="only every eighth batch"),
+        pytest.param(2, 8, 13.48 * (1 + 1 / 8), id="stage 2 reduces them at each batch"),
+        pytest.param(3, 8, 3 * 13.48, id="stage 3 gathers the weights too"),
+    ],
+)
+def test_what_is_exchanged_for_a_batch(stage, accumulation, want_gb):
+    """One batch for each of 1,000 GPUs over a slow link: it is all that counts."""
+    job = make_job("llama-2-7b", amount=2048 * 1000, accumulation=accumulation)
+    division = Division(gpus=1000, zero_stage=stage)
+    found = duration_of(job, on("h100-80gb", 1000, link_gb_per_s=0.001), division, PEAK)
+    assert found.limit == "communication"
+    assert found.likely_s * 0.001 == pytest.approx(want_gb, rel=0.01)
+
+
 def test_fp16_runs_where_bf16_does_not():
     job = make_job("llama-2-7b", precision=Precision.FP16)
     assert duration_of(job, on("t4"), WHOLE, PEAK) is not None

@@ -98,7 +98,8 @@ def test_jobs(text, want_model, want_method, want_amount):
         pytest.param("chat with a 4-bit 70b", Precision.INT4, id="4-bit"),
         pytest.param("train a 350M-parameter model in fp32", Precision.FP32, id="fp32"),
         pytest.param("4-bit QLoRA of a 7b", Precision.BF16, id="QLoRA computes in bf16"),
-        pytest.param("serve a 7b model", Precision.BF16, id="nothing said"),
+        pytest.param("train a 7b model", Precision.BF16, id="nothing said in training"),
+        pytest.param("serve a 7b model", Precision.FP16, id="nothing said in inference"),
     ],
 )
 def test_precision(text, want):

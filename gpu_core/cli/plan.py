@@ -1,0 +1,65 @@
+"""`prefect-gpu plan`: which offering to take for a job, before anything starts."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from gpu_core.adapters.catalog_file import load_catalog
+from gpu_core.cli.plan_document import plan_document
+from gpu_core.cli.plan_table import print_choice, print_reading
+from gpu_core.decisions.catalog.selection import Selection, selected
+from gpu_core.decisions.choosing.choose import choose
+from gpu_core.decisions.choosing.wishes import Conditions, Wishes
+from gpu_core.decisions.requirements.duration import Observed
+from gpu_core.decisions.requirements.stated import Stated, job_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What was asked for on the command line."""
+
+    text: str | None
+    stated: Stated
+    wishes: Wishes
+    conditions: Conditions
+    observed: Observed | None
+    catalog_path: Path
+    own_sheets: tuple[Path, ...]
+    selection: Selection
+    top: int
+    as_json: bool
+
+
+def plan(options: PlanOptions, now: datetime) -> int:
+    """Print the ranking. 1: nothing does what is wished.
+
+    Raises:
+        InvalidInput: Something that was asked for cannot be used, or no GPU holds the model.
+    """
+    reading = job_of(options.text, options.stated)
+    if reading.job is None:
+        if options.as_json:
+            print(json.dumps(plan_document(reading, None, options.wishes, now), indent=2))
+        else:
+            print_reading(Console(), reading)
+        return 0
+    catalog = load_catalog(options.catalog_path, options.own_sheets)
+    choice = choose(
+        reading.job,
+        catalog,
+        selected(catalog, options.selection),
+        options.wishes,
+        now,
+        conditions=options.conditions,
+        observed=options.observed,
+    )
+    if options.as_json:
+        print(json.dumps(plan_document(reading, choice, options.wishes, now), indent=2))
+    else:
+        console = Console()
+        print_reading(console, reading)
+        print_choice(console, choice, options.wishes, now, options.top)
+    return 0 if choice.is_feasible else 1

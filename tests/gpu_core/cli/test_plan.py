@@ -1,0 +1,164 @@
+"""`prefect-gpu plan`, as people call it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_core.cli.main import main
+from tests.gpu_core.catalog_builders import make_row, make_sheet
+
+Plan = Callable[..., int]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The command on a catalog of two instance types."""
+    monkeypatch.setenv("COLUMNS", "140")
+    path = tmp_path / "catalog.json"
+    sheet = make_sheet(
+        a100_8x=make_row(20.0, {"a": 8.0}, "a100-80gb"),
+        t4_1x=make_row(0.5, None, "t4", gpu_count=1),
+    )
+    path.write_text(json.dumps(sheet))
+
+    def run(*arguments: str) -> int:
+        return main(["plan", *arguments, "--catalog", str(path)])
+
+    return run
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("fine-tune a 7B model with LoRA") == 0
+    printed = capsys.readouterr().out
+    assert "Understood: a model with 7B parameters; the method lora" in printed
+    assert "Assumed: arithmetic in bf16" in printed
+    assert "2 B x 7B parameters" in printed
+    assert "NoFastUnits: aws t4.1x us-east-1 on-demand a t4 does not compute in bf16" in printed
+    assert printed.splitlines()[-1].startswith("Take aws a100.8x us-east-1 a spot (8 GPUs): $")
+
+
+def test_json_has_every_figure(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--model", "llama-3-8b", "--method", "full", "--amount", "1B", "--json"]
+    assert plan(*arguments, "--data-gib", "100", "--data-at", "aws/us-west-2") == 0
+    found = document(capsys)
+    first, second = found["candidates"]
+    assert found["feasible"] is True
+    assert (first["capacity_type"], second["capacity_type"]) == ("spot", "on-demand")
+    assert first["memory_bytes_per_gpu"] == sum(t["bytes"] for t in first["memory_terms"])
+    assert first["wall_low_s"] < first["wall_s"] < first["wall_high_s"]
+    assert first["cost_usd"] == pytest.approx(first["compute_usd"])
+    # The sheet of this test has no price for moving data: unknown is null, and not in the total.
+    assert first["transfer_usd"] is None
+    assert {r["reason"] for r in found["refused"]} == {"NoFastUnits"}
+
+
+def test_what_cannot_be_done_is_1_with_the_nearest_that_can(
+    plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan("pretrain a 7B model on 1B tokens", "--deadline", "1h") == 1
+    printed = capsys.readouterr().out
+    assert "Nothing finishes it by" in printed
+    assert "The fastest is aws a100.8x us-east-1 on-demand" in printed
+    assert plan("pretrain a 7B model on 1B tokens", "--budget-usd", "5", "--json") == 1
+    found = document(capsys)
+    assert found["candidates"] == []
+    assert found["cheapest_in_time"]["cost_usd"] > 5
+
+
+def test_what_needs_no_gpu_is_said(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("monthly SQL report") == 0
+    assert "GPU: none is needed" in capsys.readouterr().out
+    assert plan("monthly SQL report", "--json") == 0
+    assert document(capsys)["needs_gpu"] is False
+
+
+def test_all_options_reach_the_decision(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "version: 1\nprovider: cellar\nsource: ours\nas_of: 2026-11-01\ninstance_types:\n"
+        "  dgx:\n    gpu_type: a100-80gb\n    gpu_count: 8\n    prices:\n"
+        "      - {region: here, capacity_type: reserved, usd_per_hour: 6.5}\n"
+    )
+    code = plan(
+        *("train it", "--parameters", "1.3B", "--method", "full", "--amount", "26B"),
+        *("--precision", "bf16", "--optimizer", "adamw-8bit", "--zero-stage", "2"),
+        *(
+            "--recompute",
+            "full",
+            "--batch",
+            "4",
+            "--accumulation",
+            "2",
+            "--sequence-length",
+            "1024",
+            "--by",
+            "time",
+        ),
+        *("--max-nodes", "2", "--startup", "10m", "--spot-life", "1h", "--storage-gb-per-s", "2"),
+        *("--observed", "a100-80gb:8:60000,62000", "--prices", str(own), "--provider", "cellar"),
+        *("--capacity-type", "reserved", "--json"),
+    )
+    assert code == 0
+    (candidate,) = document(capsys)["candidates"]
+    assert candidate["instance_type"] == "dgx"
+    assert (candidate["zero_stage"], candidate["recompute"]) == (2, "full")
+    assert (candidate["basis"], candidate["storage_usd"]) == ("observed", None)
+    # On demand or reserved: 61,000 tokens per second, 10 minutes to start, and the weights.
+    assert candidate["wall_s"] == pytest.approx(26e9 / 61_000 + 600 + 1.3, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want_message"),
+    [
+        pytest.param([], "model is missing; say in words", id="nothing at all"),
+        pytest.param(["make coffee"], "text names no model, size or task", id="no job"),
+        pytest.param(
+            ["train a 7B model", "--deadline", "2020-01-01T00:00Z"],
+            "deadline is in the past",
+            id="a deadline in the past",
+        ),
+        pytest.param(
+            ["train a 7B model", "--deadline", "soon"], "deadline is not", id="no deadline"
+        ),
+        pytest.param(
+            ["train a 7B model", "--budget-usd", "0"], "budget buys nothing", id="no budget"
+        ),
+        pytest.param(
+            ["train a 7B model", "--budget-usd", "much"],
+            "budget-usd is not an amount in USD",
+            id="no amount",
+        ),
+        pytest.param(
+            ["train a 9000B model"], "model fits on no offering", id="a model that no GPU holds"
+        ),
+        pytest.param(
+            ["train a 7B model", "--gpu-type", "a100"],
+            "gpu-type is not in the catalog (got 'a100')",
+            id="an unknown GPU type",
+        ),
+        pytest.param(
+            ["train a 7B model", "--data-at", "here"], "data-at is no place", id="no place"
+        ),
+        pytest.param(
+            ["train a 7B model", "--observed", "fast"], "observed cannot be read", id="no speed"
+        ),
+    ],
+)
+def test_wrong_input_is_2_with_one_line(
+    plan: Plan, capsys: pytest.CaptureFixture[str], arguments: list[str], want_message: str
+) -> None:
+    assert plan(*arguments) == 2
+    printed = capsys.readouterr()
+    assert want_message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
