@@ -166,7 +166,7 @@ def _conditions(options: argparse.Namespace) -> "Conditions":
 
 
 def _observed(text: str | None) -> "Observed | None":
-    from gpu_core.decisions.choosing.evaluate import observed_on
+    from gpu_core.decisions.choosing.runs import observed_on
     from gpu_core.decisions.errors import InvalidInput
 
     if text is None:

@@ -8,6 +8,7 @@ from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.choosing.evaluate import Setting, evaluate
 from gpu_core.decisions.choosing.interruption import Overhead, daly_overhead
 from gpu_core.decisions.choosing.options import Certainty, Option, Reason, Refusal
+from gpu_core.decisions.choosing.runs import runs_on
 from gpu_core.decisions.choosing.wishes import Conditions, Goal, Wishes, check_wishes
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.requirements.duration import Observed
@@ -81,7 +82,10 @@ def choose(
         wishes=wishes,
         conditions=conditions or Conditions(),
         overhead=overhead,
-        observed=observed,
+        runs={
+            key: runs_on(job, catalog.instance_types[key], wishes.max_nodes, observed)
+            for key in {catalog.instance_type(offering).key for offering in offerings}
+        },
     )
     results = [evaluate(setting, offering) for offering in offerings]
     refused = [result for result in results if isinstance(result, Refusal)]

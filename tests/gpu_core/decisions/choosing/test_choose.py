@@ -3,14 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.catalog.refresh import Observation, Scope, refreshed
 from gpu_core.decisions.choosing.choose import choose, verdict
-from gpu_core.decisions.choosing.evaluate import observed_on
 from gpu_core.decisions.choosing.options import Certainty, Reason
+from gpu_core.decisions.choosing.runs import observed_on
 from gpu_core.decisions.choosing.wishes import Conditions, Goal, Wishes
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.requirements.duration import Basis
@@ -276,6 +276,7 @@ budgets = st.one_of(st.none(), st.integers(1, 500))
 goals = st.sampled_from(Goal)
 
 
+@settings(max_examples=50)
 @given(left_h=hours, budget_usd=budgets, goal=goals, seed=st.randoms(use_true_random=False))
 def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal, seed):
     wishes = Wishes(
@@ -298,6 +299,7 @@ def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal
         assert safe == sorted(safe)
 
 
+@settings(max_examples=50)
 @given(left_h=st.integers(1, 24), budget_usd=st.integers(1, 500))
 def test_more_time_or_money_never_makes_it_worse(left_h, budget_usd):
     less = ask(deadline_at=NOW + left_h * HOUR, budget_micro_usd=budget_usd * 1_000_000)
