@@ -113,13 +113,17 @@ def _show(options: argparse.Namespace) -> int:
 
 def _refresh(options: argparse.Namespace) -> int:
     from gpu_core.cli.catalog import refresh
+    from gpu_core.decisions.errors import InvalidInput
     from gpu_core.decisions.units import parse_duration_s
 
+    timeout_s = parse_duration_s(options.timeout, "timeout")
+    if timeout_s < 1:
+        raise InvalidInput("timeout", "is too small", got=options.timeout, allowed="1s or more")
     return refresh(
         options.catalog,
         options.region or ["us-east-1"],
         accepts_large_changes=options.accept_large_changes,
         with_placement_scores=options.placement_scores,
-        timeout_s=parse_duration_s(options.timeout, "timeout"),
+        timeout_s=timeout_s,
         as_json=options.json,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from gpu_core.adapters.aws_catalog import PlacementScore
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
@@ -16,13 +17,14 @@ _NOTHING = "–"
 def catalog_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     """A row for each offering; those that cannot be had now say so instead of a price."""
     sources = "; ".join(f"{name}: {source}" for name, source in sorted(catalog.sources.items()))
-    table = Table(title="Catalog", title_justify="left", caption=sources, caption_justify="left")
+    table = Table(title="Catalog", title_justify="left", caption=Text(sources))
+    table.caption_justify = "left"
     for heading in ("GPU type", "Instance type", "Where", "Capacity"):
         table.add_column(heading, overflow="fold")
     for heading in ("GPUs", "$/GPU-hour", "$/hour", "Seen"):
         table.add_column(heading, justify="right")
     for offering in offerings:
-        table.add_row(*_cells(catalog, offering))
+        table.add_row(*map(Text, _cells(catalog, offering)))
     return table
 
 
@@ -33,7 +35,7 @@ def changes_table(changes: Sequence[Change]) -> Table:
     for heading in ("Before", "Now"):
         table.add_column(heading, justify="right")
     for row in change_rows(changes):
-        table.add_row(*row.values())
+        table.add_row(*map(Text, row.values()))
     return table
 
 

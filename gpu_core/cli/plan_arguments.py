@@ -77,7 +77,10 @@ def _add_conditions(command: argparse.ArgumentParser) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     from gpu_core.cli.plan import PlanOptions, plan
+    from gpu_core.decisions.errors import InvalidInput
 
+    if options.top < 1:
+        raise InvalidInput("top", "is too small", got=options.top, allowed="1 or more")
     now = datetime.now(UTC)
     return plan(
         PlanOptions(

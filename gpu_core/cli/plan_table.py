@@ -6,6 +6,7 @@ from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpu_core.decisions.choosing.choose import Candidate, Choice, verdict
 from gpu_core.decisions.choosing.options import Option, Refusal
@@ -36,16 +37,16 @@ def print_choice(console: Console, choice: Choice, wishes: Wishes, now: datetime
         places = _one_for_each_kind(choice.candidates)
         console.print(_table(places[:top]))
         if len(places) > top:
-            console.print(f"and {len(places) - top} more; --top shows them", highlight=False)
+            console.print(f"and {len(places) - top} more; --top shows them")
         console.print(_memory(choice.candidates[0].option))
         console.print(_notes(choice.candidates[0].option), highlight=False)
     for line in _refused(choice.refused):
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(verdict(choice, wishes, now), style="bold", highlight=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
+    console.print(Text(verdict(choice, wishes, now), style="bold"), soft_wrap=True)
 
 
 def _line(console: Console, name: str, text: str) -> None:
-    console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
+    console.print(Text(f"{name}: {text}"), soft_wrap=True)
 
 
 def _one_for_each_kind(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -64,7 +65,7 @@ def _table(candidates: Iterable[Candidate]) -> Table:
     for heading in ("GiB per GPU", "Time", "Cost", "Interrupted", "Sure"):
         table.add_column(heading, justify="right")
     for candidate in candidates:
-        table.add_row(*_cells(candidate))
+        table.add_row(*map(Text, _cells(candidate)))
     return table
 
 
@@ -94,7 +95,7 @@ def _memory(option: Option) -> Table:
     table.add_column("GiB", justify="right")
     table.add_column("Arithmetic")
     for term in memory.terms:
-        table.add_row(term.name, f"{term.bytes / _GIB:.2f}", term.arithmetic)
+        table.add_row(term.name, f"{term.bytes / _GIB:.2f}", Text(term.arithmetic))
     return table
 
 

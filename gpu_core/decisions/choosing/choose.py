@@ -9,7 +9,13 @@ from gpu_core.decisions.choosing.evaluate import Setting, evaluate
 from gpu_core.decisions.choosing.interruption import Overhead, daly_overhead
 from gpu_core.decisions.choosing.options import Certainty, Option, Reason, Refusal
 from gpu_core.decisions.choosing.runs import runs_on
-from gpu_core.decisions.choosing.wishes import Conditions, Goal, Wishes, check_wishes
+from gpu_core.decisions.choosing.wishes import (
+    Conditions,
+    Goal,
+    Wishes,
+    check_conditions,
+    check_wishes,
+)
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.requirements.duration import Observed
 from gpu_core.decisions.requirements.job import Job, check_job
@@ -80,7 +86,7 @@ def choose(
         job=job,
         catalog=catalog,
         wishes=wishes,
-        conditions=conditions or Conditions(),
+        conditions=check_conditions(conditions or Conditions()),
         overhead=overhead,
         runs={
             key: runs_on(job, catalog.instance_types[key], wishes.max_nodes, observed)

@@ -19,6 +19,8 @@ _BYTES_PER_GIB = 1024**3
 # Inference writes down how far it is, not the model.
 _PROGRESS_MARK_S = 1.0
 
+_CENTURY_S = 100 * 365 * 86_400
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -70,6 +72,12 @@ def _option(setting: Setting, offering: Offering, run: Run) -> Option | Refusal:
             key=offering.key,
             reason=Reason.NEVER_ENDS,
             summary=f"a save takes {save_s:,.0f} s, and an instance lives {life_s:,.0f} s",
+        )
+    if work.high_s * factor > _CENTURY_S:
+        return Refusal(
+            key=offering.key,
+            reason=Reason.NEVER_ENDS,
+            summary="may take more than a century",
         )
     walls = [begin_s + s * factor for s in (work.low_s, work.likely_s, work.high_s)]
     computes = [_compute_micro_usd(offering, nodes, wall_s) for wall_s in walls]

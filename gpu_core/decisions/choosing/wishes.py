@@ -1,5 +1,6 @@
 """What somebody wants of a job's run beside its result: by when, for how much, and where."""
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -82,9 +83,30 @@ def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
         errors.append(
             InvalidInput("max-nodes", "is too small", got=wishes.max_nodes, allowed="1 or more")
         )
-    if wishes.data_gib is not None and wishes.data_gib < 0:
+    if wishes.data_gib is not None and not 0 <= wishes.data_gib < math.inf:
         errors.append(
-            InvalidInput("data-gib", "is negative", got=wishes.data_gib, allowed="0 or more")
+            InvalidInput("data-gib", "is no size", got=wishes.data_gib, allowed="0 or more")
         )
     refuse(errors)
     return wishes
+
+
+def check_conditions(conditions: Conditions) -> Conditions:
+    """The same conditions, if they can be.
+
+    Raises:
+        InvalidInput: One cannot.
+        InvalidInputs: Several cannot.
+    """
+    positive = (
+        ("storage-gb-per-s", conditions.storage_gb_per_s),
+        ("spot-life", conditions.spot_mean_life_s),
+    )
+    refuse(
+        [
+            InvalidInput(name, "is too small", got=value, allowed="more than 0")
+            for name, value in positive
+            if not 0 < value < math.inf
+        ]
+    )
+    return conditions

@@ -9,13 +9,9 @@ from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.errors import InvalidInput, listed
 from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
 from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
-from gpu_core.decisions.requirements.models import (
-    KNOWN_MODELS,
-    Model,
-    transformer_of,
-)
+from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 TOKENS_PER_PARAMETER = 20
 """Of training from nothing, where nobody says (Hoffmann et al. 2022, table 3)."""
@@ -308,6 +304,6 @@ def _usual_amount(job: Job) -> float:
     return _FINE_TUNING_TOKENS
 
 
-def _first(table: Sequence[tuple[str, T]], line: str) -> T | None:
+def _first(table: Sequence[tuple[str, _T]], line: str) -> _T | None:
     """The value of the first pattern that is found as a whole word."""
     return next((value for pattern, value in table if re.search(rf"\b(?:{pattern})\b", line)), None)

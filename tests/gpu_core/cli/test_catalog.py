@@ -115,6 +115,13 @@ def test_nonsense_leaves_the_file_as_it_was(
     assert refresh(monkeypatch, catalog_path, prices, "--accept-large-changes") == 0
 
 
+def test_no_time_for_an_answer_is_wrong_input(
+    catalog_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refresh(monkeypatch, catalog_path, {}, "--timeout", "0s") == 2
+    assert "timeout is too small (got '0s')" in capsys.readouterr().err
+
+
 def test_nothing_found_is_1_and_leaves_the_file_as_it_was(
     catalog_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ def test_all_options_reach_the_decision(
             "gpu-type is not in the catalog (got 'a100')",
             id="an unknown GPU type",
         ),
+        pytest.param(["train a 7B model", "--top", "0"], "top is too small", id="no row"),
         pytest.param(
             ["train a 7B model", "--data-at", "here"], "data-at is no place", id="no place"
         ),

@@ -253,7 +253,20 @@ def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
             id="a model that no GPU holds",
         ),
         pytest.param(JOB, {"max_nodes": 0}, "max-nodes is too small", id="no node"),
-        pytest.param(JOB, {"data_gib": -1.0}, "data-gib is negative", id="negative data"),
+        pytest.param(JOB, {"data_gib": -1.0}, "data-gib is no size", id="negative data"),
+        pytest.param(JOB, {"data_gib": float("nan")}, "data-gib is no size", id="no data"),
+        pytest.param(
+            JOB,
+            {"conditions": Conditions(storage_gb_per_s=0)},
+            "storage-gb-per-s is too small",
+            id="storage that stands still",
+        ),
+        pytest.param(
+            JOB,
+            {"conditions": Conditions(spot_mean_life_s=0)},
+            "spot-life is too small",
+            id="an instance that never lives",
+        ),
         pytest.param(make_job("gpt-2", amount=0), {}, "amount is too small", id="nothing to do"),
     ],
 )
@@ -262,6 +275,12 @@ def test_wrong_input_is_one_clear_error(job, wishes, want_message):
         ask(job, **wishes)
     assert want_message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_takes_longer_than_a_century_is_refused():
+    choice = ask(make_job("llama-3-8b", amount=1e20))
+    assert Reason.NEVER_ENDS in {refusal.reason for refusal in choice.refused}
+    assert verdict(choice, Wishes(), NOW) == "No offering can run it: see the reasons."
 
 
 def test_an_empty_catalog_is_no_error():
