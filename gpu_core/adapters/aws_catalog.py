@@ -55,6 +55,9 @@ _GPU_FAMILIES = ["g*", "p*"]
 
 _SPOT_PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 
+# What reading an answer of another form than AWS describes ends in.
+_ODD_ANSWER = (KeyError, ValueError, TypeError, AttributeError)
+
 _NO_RIGHT = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 
 
@@ -281,7 +284,7 @@ class _Looking:
         """Read this part; False: it failed, whole or in part, and is told."""
         try:
             read()
-        except (BotoCoreError, ClientError, KeyError, ValueError) as error:
+        except (BotoCoreError, ClientError, *_ODD_ANSWER) as error:
             problem, remedy = _told(error, action, self.timeout_s)
             self.failures.append(Failure(part=part, problem=problem, tried=action, remedy=remedy))
             return False
@@ -316,7 +319,7 @@ def _told(error: Exception, action: str, timeout_s: int) -> tuple[str, str]:
             return f"AWS did not answer within {timeout_s} s", "try again, or with more time"
         case EndpointConnectionError():
             return "AWS cannot be reached", "check the network and the region's name"
-        case KeyError() | ValueError():
+        case KeyError() | ValueError() | TypeError() | AttributeError():
             return f"the answer is not as expected ({error!r})", "report this, with the answer"
         case _:
             return str(error), "check the AWS settings of this machine"

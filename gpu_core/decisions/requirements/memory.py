@@ -120,7 +120,8 @@ def kv_bytes_per_token(shape: TransformerShape, precision: Precision) -> int:
 def checkpoint_bytes(job: Job) -> int:
     """How large is a checkpoint? The trained parameters, their master copy and the optimiser."""
     trained = trained_parameters(job)
-    return trained * (2 + _master_bytes(job) + _OPTIMIZER_STATE_BYTES[job.optimizer])
+    each = _BYTES_PER_WEIGHT[job.precision] + _master_bytes(job)
+    return round(trained * (each + _OPTIMIZER_STATE_BYTES[job.optimizer]))
 
 
 def _state_terms(job: Job, division: Division) -> tuple[Term, ...]:

@@ -10,6 +10,7 @@ from gpu_core.decisions.errors import InvalidInput, listed
 from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
 from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.units import count
 
 _T = TypeVar("_T")
 
@@ -51,7 +52,7 @@ _TASKS: tuple[tuple[str, str], ...] = (
     (r"vision transformer|\bvit\b", "vit-b16"),
     (r"images?|pictures?|photos?|resnet\w*|frames?", "resnet-50"),
     (
-        r"sentiment|embed\w*|bert|named entit\w*|text classif\w*|classify (?:text|documents)",
+        r"sentiment|embed\w*|bert|named entit\w*|classif\w*",
         "bert-base",
     ),
     (
@@ -63,21 +64,24 @@ _TASKS: tuple[tuple[str, str], ...] = (
 _NO_GPU = re.compile(
     r"\b(sql|etl|csv|dbt|pandas|spreadsheet|reports?|download\w*|upload\w*|scrap(?:e|ing)"
     r"|linear regression|logistic regression|random forests?|decision trees?|naive bayes"
-    r"|aggregat\w*|clean\w*|backup\w*|e-?mails?)\b"
+    r"|aggregat\w*|clean\w*|backup\w*)\b"
 )
+
+# Not `trained` and `fine-tuned`: what has been trained is used.
+_TRAINING = re.compile(r"\b(?:(?:pre-?)?train(?:ing)?|fine-?\s?tun(?:e|ing))\b")
+_INFERENCE = re.compile(r"\b(?:inference|serv(?:e|ing)|batch job)\b")
 
 _METHODS: tuple[tuple[str, Method], ...] = (
     (r"q-?lora", Method.QLORA),
     (r"lora|adapters?|peft", Method.LORA),
-    (r"pre-?train\w*|full fine-?tun\w*|from scratch", Method.FULL),
-    (r"fine-?\s?tun\w*", Method.LORA),
+    (r"pre-?train(?:ing)?|full fine-?tun(?:e|ing)|from scratch", Method.FULL),
+    (r"fine-?\s?tun(?:e|ing)", Method.LORA),
+    (r"train(?:ing)?", Method.FULL),
     (
-        r"inference|serv(?:e|ing)|predict\w*|classify|generat\w*|summari[sz]\w*|embed\w*|scor(?:e|ing)"
-        r"|answer\w*|translat\w*|batch job|label\w*",
+        r"predict\w*|classif\w*|generat\w*|summari[sz]\w*|embed\w*|scor(?:e|ing)|answer\w*"
+        r"|translat\w*|label\w*|detect\w*|segment\w*|chat\w*",
         Method.INFERENCE,
     ),
-    (r"train\w*", Method.FULL),
-    (r"detect\w*", Method.INFERENCE),
 )
 
 _PRECISIONS: tuple[tuple[str, Precision], ...] = (
@@ -172,8 +176,8 @@ def _usual_sizes(model: Model, method: Method) -> dict[str, int]:
 
 def _assumed_sizes(job: Job, stated: Container[str]) -> list[_Found]:
     """What was assumed of the sizes that matter for such a job."""
-    noun = "sequences" if job.model.is_language_model else "images"
-    notes = {"batch_per_gpu": f"{job.batch_per_gpu} {noun} at once on each GPU"}
+    noun = "sequence" if job.model.is_language_model else "image"
+    notes = {"batch_per_gpu": f"{count(job.batch_per_gpu, noun)} at once on each GPU"}
     if job.method is Method.FULL:
         notes["accumulation"] = f"an update of the weights every {job.accumulation} batches"
     if job.model.is_language_model:
@@ -247,6 +251,8 @@ def _without_model(text: str, line: str) -> Reading:
 
 
 def _method(line: str) -> tuple[Method, _Found]:
+    if _INFERENCE.search(line) and not _TRAINING.search(line):
+        return Method.INFERENCE, _Found(note="the method inference")
     method = _first(_METHODS, line)
     if method is None:
         return Method.INFERENCE, _Found(note="inference, not training", is_assumed=True)

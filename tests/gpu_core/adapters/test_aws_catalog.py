@@ -267,6 +267,13 @@ def test_what_failed_is_told_and_what_was_read_before_is_kept(
     assert [scope.capacity_type for scope in seen.observation.scopes] == ["on-demand"]
 
 
+def test_a_price_list_of_another_form_is_told() -> None:
+    aws = FakeAws().answers("get_products", {"PriceList": ['["no", "product"]']})
+    (failure,) = look(aws).failures
+    assert failure.part == "on-demand prices in us-east-1"
+    assert failure.problem.startswith("the answer is not as expected")
+
+
 def test_an_empty_answer_takes_nothing_out_of_the_catalog() -> None:
     assert look(FakeAws()).observation.scopes == ()
 

@@ -171,9 +171,16 @@ def test_adapters_of_llama_2_7b_at_rank_16():
     assert trained_parameters(make_job("llama-2-7b", "lora")) == pytest.approx(39_976_960, rel=0.05)
 
 
-def test_a_checkpoint_of_7b_has_98_gb():
-    """14 B for a parameter: master copy, two moments, and 16-bit weights."""
-    assert checkpoint_bytes(make_job(7.0)) / GB == pytest.approx(98, rel=0.05)
+@pytest.mark.parametrize(
+    ("job", "want_gb"),
+    [
+        pytest.param(make_job(7.0), 98, id="14 B: 16-bit weights, master copy and two moments"),
+        pytest.param(make_job(7.0, precision=Precision.FP32), 84, id="12 B: no master copy"),
+        pytest.param(make_job(7.0, "inference"), 0, id="inference changes nothing"),
+    ],
+)
+def test_checkpoint(job, want_gb):
+    assert checkpoint_bytes(job) / GB == pytest.approx(want_gb, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,22 @@ def test_jobs(text, want_model, want_method, want_amount):
 
 
 @pytest.mark.parametrize(
+    ("text", "want_method"),
+    [
+        pytest.param("train a 1B model to classify documents", "full", id="training comes first"),
+        pytest.param("inference with a fine-tuned 7B", "inference", id="fine-tuned is done"),
+        pytest.param("serve a 7B with LoRA adapters", "inference", id="adapters that are used"),
+        pytest.param("fine-tune a 7B for inference", "lora", id="what it is for comes after"),
+        pytest.param("full fine-tuning of a 7B", "full", id="all parameters"),
+        pytest.param("classify 1 million e-mails", "inference", id="a task"),
+        pytest.param("pretrained resnet-50 on 1M images", "inference", id="pretrained is done"),
+    ],
+)
+def test_methods(text, want_method):
+    assert read_text(text).job.method == want_method
+
+
+@pytest.mark.parametrize(
     ("text", "want"),
     [
         pytest.param("serve a 7b model in int8", Precision.INT8, id="int8"),
@@ -118,7 +134,7 @@ def test_it_says_what_it_understood_and_what_it_assumed():
     assert reading.assumed == (
         "fine-tuning with adapters (LoRA)",
         "arithmetic in bf16",
-        "1 sequences at once on each GPU",
+        "1 sequence at once on each GPU",
         "sequences of 2048 tokens",
         "adapters of rank 16",
         "512 tokens in each of them",
