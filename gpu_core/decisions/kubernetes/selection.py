@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from gpu_core.decisions.gpu_types import NOMINAL_MEMORY_GIB
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.kubernetes.clouds import (
     GPU_TAINT,
     SPOT_TAINTS,
@@ -115,7 +115,7 @@ def _gpu_types(launch: Launch, policy: KubernetesPolicy) -> tuple[str, ...]:
     least_gib = shape.gpu_memory_gib
     if wanted or least_gib is None:
         return wanted
-    enough = (name for name, gib in NOMINAL_MEMORY_GIB.items() if gib >= least_gib)
+    enough = (name for name, known in GPU_TYPES.items() if known.memory_gib >= least_gib)
     return selectable_gpu_types(enough, policy.provisioner, shape.gpu_count, policy.gpu_type_labels)
 
 
