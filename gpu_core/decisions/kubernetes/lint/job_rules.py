@@ -1,0 +1,135 @@
+"""Rules about Jobs: who retries, and what time limits count."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpu_core.decisions.kubernetes.lint.findings import (
+    Finding,
+    JobPlace,
+    Severity,
+    mapping,
+    objects,
+)
+
+# Shorter than a meeting: a worker that was away does not learn how a run ended.
+_LEAST_KEPT_S = 3600
+
+
+def retries(job: JobPlace) -> Iterator[Finding]:
+    """The worker alone tries again."""
+    limit = job.spec.get("backoffLimit")
+    if limit != 0:
+        yield Finding(
+            code="two-owners-of-retries",
+            path=f"{job.path}.backoffLimit",
+            problem="Kubernetes would start another pod while the worker starts another attempt"
+            + ("" if limit is not None else "; without it there are 6"),
+            remedy="set 0",
+        )
+    if job.pod_spec.get("restartPolicy") != "Never":
+        yield Finding(
+            code="restart-policy",
+            path=f"{job.path}.template.spec.restartPolicy",
+            problem="the kubelet would start the container again, unseen by the worker, and "
+            "podFailurePolicy is refused",
+            remedy="set Never",
+        )
+
+
+def failure_policy(job: JobPlace) -> Iterator[Finding]:
+    """An eviction ends the Job, and the rule for it comes first."""
+    policy = job.spec.get("podFailurePolicy")
+    if policy is None:
+        return
+    path = f"{job.path}.podFailurePolicy"
+    if job.spec.get("podReplacementPolicy", "Failed") != "Failed":
+        yield Finding(
+            code="failure-policy-replacement",
+            path=f"{job.path}.podReplacementPolicy",
+            problem="beside podFailurePolicy only Failed is allowed",
+            remedy="leave it out",
+        )
+    seen_exit_codes = False
+    for index, rule in objects(mapping(policy).get("rules")):
+        where = f"{path}.rules[{index}]"
+        if rule.get("onExitCodes"):
+            seen_exit_codes = True
+        disrupts = _names_disruption(rule)
+        if disrupts and seen_exit_codes:
+            yield Finding(
+                code="failure-policy-order",
+                path=where,
+                problem="a rule on exit codes comes first and counts evictions as failures",
+                remedy="put the rule on DisruptionTarget before it",
+            )
+        if disrupts and rule.get("action") == "Ignore":
+            yield Finding(
+                code="failure-policy-ignore",
+                path=f"{where}.action",
+                problem="Kubernetes starts another pod while the worker starts another attempt: "
+                "the run is executed twice",
+                remedy="write FailJob: the worker sees the eviction and places the run again",
+            )
+        for number, condition in objects(rule.get("onPodConditions")):
+            if condition.get("status") is None:
+                yield Finding(
+                    code="failure-policy-status",
+                    path=f"{where}.onPodConditions[{number}].status",
+                    problem="it is required before Kubernetes 1.35",
+                    remedy='write status: "True"',
+                )
+
+
+def deadlines(job: JobPlace) -> Iterator[Finding]:
+    """Waiting for a node is not running, and an end is kept until somebody has seen it."""
+    if job.spec.get("activeDeadlineSeconds") is not None:
+        yield Finding(
+            code="deadline-counts-waiting",
+            path=f"{job.path}.activeDeadlineSeconds",
+            problem="it counts from the Job's start, the wait for a node included",
+            remedy="set max_duration, or activeDeadlineSeconds of the pod",
+            severity=Severity.WARNING,
+        )
+    kept_s = job.spec.get("ttlSecondsAfterFinished")
+    if isinstance(kept_s, int) and kept_s < _LEAST_KEPT_S:
+        yield Finding(
+            code="kept-too-short",
+            path=f"{job.path}.ttlSecondsAfterFinished",
+            problem=f"after {kept_s} s nobody who was away can learn how the run ended",
+            remedy=f"set {_LEAST_KEPT_S} or more",
+            severity=Severity.WARNING,
+        )
+
+
+def fields(job: JobPlace) -> Iterator[Finding]:
+    """Fields stand where they count, and the cluster knows them."""
+    for name in ("parallelism", "completions"):
+        if name in job.pod_spec:
+            yield Finding(
+                code="misplaced-field",
+                path=f"{job.path}.template.spec.{name}",
+                problem="it is a field of the Job, not of its pod; strict validation refuses it",
+                remedy=f"move it to {job.path}.{name}",
+            )
+    known = job.policy.capabilities
+    dropped = {
+        "podFailurePolicy": known.pod_failure_policy,
+        "completionMode": known.indexed_jobs,
+        "suspend": known.suspended_jobs,
+    }
+    for name, is_known in dropped.items():
+        if name in job.spec and not is_known:
+            yield Finding(
+                code="field-too-new",
+                path=f"{job.path}.{name}",
+                problem=f"Kubernetes {job.policy.version} drops it without a word",
+                remedy="leave it out",
+            )
+
+
+def _names_disruption(rule: Mapping[str, Any]) -> bool:
+    conditions = objects(rule.get("onPodConditions"))
+    return any(condition.get("type") == "DisruptionTarget" for _, condition in conditions)
+
+
+JOB_RULES = (retries, failure_policy, deadlines, fields)

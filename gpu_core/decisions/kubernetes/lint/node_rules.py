@@ -1,0 +1,166 @@
+"""Rules about the nodes that a pod asks for, and about how it leaves them."""
+
+from collections.abc import Iterator
+
+from gpu_core.decisions.kubernetes.clouds import (
+    LAUNCHES_BY_LABEL,
+    SPOT,
+    termination_warning_s,
+)
+from gpu_core.decisions.kubernetes.lint.findings import (
+    Finding,
+    PodPlace,
+    Severity,
+    items,
+    mapping,
+    objects,
+)
+from gpu_core.decisions.kubernetes.policy import LEAST_TERMINATION_GRACE_S
+
+# Kubernetes' own default.
+_DEFAULT_GRACE_S = 30
+
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+_OLD_ANNOTATIONS = frozenset({"karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"})
+
+# Labels that a node gets from what runs on it, so only after it has joined.
+_LATE_PREFIXES = ("nvidia.com/", "feature.node.kubernetes.io/", "prefect-gpu.dev/")
+# Karpenter's own domains are closed: any other key of theirs is a typing error (AWS provider 1.14).
+_INSTANCE_KEYS = (
+    *("category", "family", "generation", "size", "tenancy", "hypervisor", "local-nvme"),
+    *("cpu", "cpu-manufacturer", "cpu-sustained-clock-speed-mhz", "memory", "capability-flex"),
+    *("ebs-bandwidth", "network-bandwidth", "encryption-in-transit-supported"),
+    *("gpu-name", "gpu-manufacturer", "gpu-count", "gpu-memory"),
+    *("accelerator-name", "accelerator-manufacturer", "accelerator-count"),
+)
+_KARPENTER_KEYS = frozenset(
+    {
+        "karpenter.sh/capacity-type",
+        "karpenter.sh/nodepool",
+        "karpenter.k8s.aws/ec2nodeclass",
+        *(f"karpenter.k8s.aws/instance-{name}" for name in _INSTANCE_KEYS),
+        *(f"karpenter.k8s.aws/capacity-reservation-{n}" for n in ("id", "type", "interruptible")),
+        *(f"karpenter.k8s.aws/placement-group-{name}" for name in ("id", "partition")),
+    }
+)
+
+
+def operators(pod: PodPlace) -> Iterator[Finding]:
+    """Node affinity has fewer operators than a NodePool, and compares with one number."""
+    for path, condition in pod.conditions():
+        operator, values = str(condition.get("operator")), items(condition.get("values"))
+        if operator not in _OPERATORS:
+            yield Finding(
+                code="affinity-operator",
+                path=path,
+                problem=f"{operator!r} is no operator of node affinity",
+                remedy="use Gt or Lt with the number before or after: Gte 4 is Gt 3",
+            )
+        elif operator in ("Gt", "Lt") and not (len(values) == 1 and str(values[0]).isdigit()):
+            yield Finding(
+                code="affinity-number",
+                path=path,
+                problem=f"{operator} compares with exactly one whole number",
+                remedy="give one number as text",
+            )
+
+
+def node_fields(pod: PodPlace) -> Iterator[Finding]:
+    """A node is named by one field selector with one name."""
+    for path, term in pod.node_terms():
+        for index, field in objects(term.get("matchFields")):
+            if field.get("key") != "metadata.name" or len(items(field.get("values"))) != 1:
+                yield Finding(
+                    code="affinity-field",
+                    path=f"{path}.matchFields[{index}]",
+                    problem="only metadata.name with one value can be matched",
+                    remedy="write an alternative (nodeSelectorTerm) for each node",
+                )
+    if pod.spec.get("nodeName"):
+        yield Finding(
+            code="node-name",
+            path=pod.at("spec.nodeName"),
+            problem="it passes by the kube-scheduler, which would have checked that there is room",
+            remedy="require the node by its name in node affinity",
+        )
+
+
+def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
+    """What keeps Karpenter from launching: labels that come with the node, or that nobody sets."""
+    if pod.policy.provisioner not in LAUNCHES_BY_LABEL or pod.is_pinned:
+        return
+    for path, condition in pod.conditions():
+        key = str(condition.get("key"))
+        is_ours = any(key in labels for labels in pod.policy.gpu_type_labels.values())
+        if is_ours or condition.get("operator") in ("NotIn", "DoesNotExist"):
+            continue
+        if key.startswith(_LATE_PREFIXES) or key == "kubernetes.io/hostname":
+            yield Finding(
+                code="karpenter-late-label",
+                path=path,
+                problem=f"{key} comes after a node has joined, so none is launched for it and the "
+                f"pod waits for ever",
+                remedy="select by karpenter.k8s.aws/instance-gpu-name, or declare the label on "
+                "the NodePool",
+            )
+        elif key.startswith("karpenter.") and key not in _KARPENTER_KEYS:
+            yield Finding(
+                code="karpenter-unknown-label",
+                path=path,
+                problem=f"{key} is no label of Karpenter's",
+                remedy="take one of its well-known labels",
+            )
+
+
+def disruption(pod: PodPlace) -> Iterator[Finding]:
+    """A pod on spot capacity may be evicted, or it is not told of its end."""
+    annotations = mapping(pod.metadata.get("annotations"))
+    path = pod.at("metadata.annotations")
+    for name in sorted(_OLD_ANNOTATIONS & annotations.keys()):
+        yield Finding(
+            code="karpenter-old-annotation",
+            path=f"{path}.{name}",
+            problem="Karpenter v1 does not know it",
+            remedy=f"write {_DO_NOT_DISRUPT}",
+        )
+    if pod.is_spot and _DO_NOT_DISRUPT in annotations:
+        yield Finding(
+            code="spot-do-not-disrupt",
+            path=f"{path}.{_DO_NOT_DISRUPT}",
+            problem="Karpenter does not evict it on the provider's warning, so it gets no SIGTERM",
+            remedy="leave it out on spot capacity",
+        )
+
+
+def grace(pod: PodPlace) -> Iterator[Finding]:
+    """The grace period is long enough for Prefect, and no longer than the provider's warning."""
+    path = pod.at("spec.terminationGracePeriodSeconds")
+    grace_s = pod.spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+    if not isinstance(grace_s, int):
+        return
+    if grace_s < LEAST_TERMINATION_GRACE_S and _runs_a_flow(pod):
+        yield Finding(
+            code="grace-too-short",
+            path=path,
+            problem=f"Prefect takes up to 30 s to end a flow and report it, this is {grace_s} s",
+            remedy=f"set {LEAST_TERMINATION_GRACE_S} or more",
+        )
+    warning_s = termination_warning_s(pod.policy.provisioner, SPOT) if pod.is_spot else None
+    if warning_s is not None and grace_s > max(warning_s, LEAST_TERMINATION_GRACE_S):
+        yield Finding(
+            code="grace-beyond-warning",
+            path=path,
+            problem=f"the provider takes the node {warning_s} s after its warning, not {grace_s} s",
+            remedy=f"plan with less than {warning_s} s",
+            severity=Severity.WARNING,
+        )
+
+
+def _runs_a_flow(pod: PodPlace) -> bool:
+    return any(
+        "flow-run" in [*items(c.get("args")), *items(c.get("command"))] for _, c in pod.containers()
+    )
+
+
+NODE_RULES = (operators, node_fields, launchable_labels, disruption, grace)

@@ -1,0 +1,151 @@
+"""Rules about the objects around the runs: NodePools, disruption budgets, alerts."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.lint.findings import (
+    Finding,
+    ObjectPlace,
+    Severity,
+    mapping,
+    objects,
+)
+from gpu_core.decisions.kubernetes.names import PREFIX
+from gpu_core.decisions.units import parse_duration_s
+
+_NEW_KINDS = {"Provisioner": "NodePool", "AWSNodeTemplate": "EC2NodeClass"}
+
+# Not in DCGM exporter's default counters, nor in those of the GPU operator (4.6, operator 26.7).
+_MISSING_METRICS = re.compile(
+    r"DCGM_FI_DEV_FB_TOTAL|DCGM_FI_DEV_ECC_\w+|DCGM_FI_DEV_(?:POWER|THERMAL)_VIOLATION"
+    r"|DCGM_FI_PROF_SM_\w+"
+)
+
+
+def old_karpenter(place: ObjectPlace) -> Iterator[Finding]:
+    """Kinds and fields of Karpenter before v1, which v1 refuses or drops."""
+    kind, version = str(place.manifest.get("kind")), str(place.manifest.get("apiVersion"))
+    if kind in _NEW_KINDS and version.startswith("karpenter."):
+        yield Finding(
+            code="karpenter-old-kind",
+            path="kind",
+            problem=f"Karpenter v1 has no {kind}",
+            remedy=f"write a {_NEW_KINDS[kind]}",
+        )
+    if kind != "NodePool":
+        return
+    disruption = mapping(place.spec.get("disruption"))
+    if disruption.get("consolidationPolicy") == "WhenUnderutilized":
+        yield Finding(
+            code="karpenter-old-field",
+            path="spec.disruption.consolidationPolicy",
+            problem="WhenUnderutilized is v1beta1's",
+            remedy="write WhenEmptyOrUnderutilized, or WhenEmpty for GPUs",
+        )
+    if "expireAfter" in disruption:
+        yield Finding(
+            code="karpenter-old-field",
+            path="spec.disruption.expireAfter",
+            problem="v1 has it elsewhere and drops it here",
+            remedy="move it to spec.template.spec.expireAfter",
+        )
+    if "resources" in mapping(place.spec.get("limits")):
+        yield Finding(
+            code="karpenter-old-field",
+            path="spec.limits.resources",
+            problem="v1's limits are flat",
+            remedy="move its entries to spec.limits",
+        )
+
+
+def forced_end(place: ObjectPlace) -> Iterator[Finding]:
+    """A NodePool's patience is longer than the grace of the pods on it."""
+    template = mapping(mapping(place.spec.get("template")).get("spec"))
+    patience = template.get("terminationGracePeriod")
+    if place.manifest.get("kind") != "NodePool" or patience is None:
+        return
+    patience_s, grace_s = _seconds(patience), place.policy.termination_grace_s
+    if patience_s is not None and patience_s <= grace_s:
+        yield Finding(
+            code="karpenter-forced-end",
+            path="spec.template.spec.terminationGracePeriod",
+            problem=f"pods with a grace of {grace_s} s are deleted at once, by force and without "
+            f"the condition that tells an eviction",
+            remedy="make it longer than the policy's kubernetes.termination_grace",
+            severity=Severity.WARNING,
+        )
+
+
+def requirements(place: ObjectPlace) -> Iterator[Finding]:
+    """A NodePool requires no label that only exists on nodes."""
+    if place.manifest.get("kind") != "NodePool":
+        return
+    template = mapping(mapping(place.spec.get("template")).get("spec"))
+    for index, item in objects(template.get("requirements")):
+        key = str(item.get("key"))
+        if key in ("kubernetes.io/hostname", "karpenter.sh/nodepool"):
+            yield Finding(
+                code="karpenter-requirement",
+                path=f"spec.template.spec.requirements[{index}]",
+                problem=f"{key} is refused as a requirement",
+                remedy="leave it out",
+            )
+        if key.endswith("instance-gpu-count") and item.get("operator") in ("Gte", "Lte"):
+            yield Finding(
+                code="karpenter-new-operator",
+                path=f"spec.template.spec.requirements[{index}].operator",
+                problem=f"{item['operator']} needs Karpenter 1.13 or newer",
+                remedy="write Gt or Lt with the number before or after",
+                severity=Severity.WARNING,
+            )
+
+
+def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
+    """No disruption budget keeps runs from being told of their node's end."""
+    if place.manifest.get("kind") != "PodDisruptionBudget":
+        return
+    allows_none = str(place.spec.get("maxUnavailable")) in ("0", "0%")
+    needs_all = str(place.spec.get("minAvailable")) == "100%"
+    is_about_runs = PREFIX in json.dumps(place.spec.get("selector"), default=str)
+    if is_about_runs and (allows_none or needs_all):
+        yield Finding(
+            code="spot-disruption-budget",
+            path="spec",
+            problem="it blocks the drain of a node that is about to go, so runs get no SIGTERM",
+            remedy="delete it: the worker decides who is disturbed",
+        )
+
+
+def missing_metrics(place: ObjectPlace) -> Iterator[Finding]:
+    """No alert waits for a metric that nobody exports."""
+    if place.manifest.get("kind") != "PrometheusRule":
+        return
+    for number, group in objects(place.spec.get("groups")):
+        for index, rule in objects(group.get("rules")):
+            for name in sorted(set(_MISSING_METRICS.findall(str(rule.get("expr"))))):
+                yield Finding(
+                    code="metric-not-exported",
+                    path=f"spec.groups[{number}].rules[{index}].expr",
+                    problem=f"DCGM exporter's default counters have no {name}: it never fires",
+                    remedy="add the counter to the exporter, or use FB_USED, FB_FREE, XID_ERRORS",
+                    severity=Severity.WARNING,
+                )
+
+
+def _seconds(duration: Any) -> int | None:
+    try:
+        return parse_duration_s(duration, "duration")
+    except InvalidInput:
+        return None
+
+
+OBJECT_RULES = (
+    old_karpenter,
+    forced_end,
+    requirements,
+    disruption_budget,
+    missing_metrics,
+)
