@@ -21,10 +21,12 @@ from gpu_core.decisions.kubernetes.names import (
     ATTEMPT_LABEL,
     DEPLOYMENT_ANNOTATION,
     FLOW_RUN_LABEL,
+    MEMBER,
     NAME_ANNOTATION,
     POOL_LABEL,
     PROJECT_LABEL,
     QUEUE_LABEL,
+    ROLE_LABEL,
     TEAM_LABEL,
     USER_LABEL,
     labels,
@@ -98,7 +100,7 @@ def pod_template(
     launch: Launch,
     policy: KubernetesPolicy,
     *,
-    node_names: Sequence[str],
+    node_names: Sequence[str] | None,
     extra_env: Sequence[Manifest] = (),
 ) -> Manifest:
     """The pod template of this attempt.
@@ -107,7 +109,7 @@ def pod_template(
         template: The platform team's, rendered and cleaned.
         launch: The attempt.
         policy: Of the pool.
-        node_names: The nodes that the pod may get; empty: it is not pinned.
+        node_names: The nodes of the plan that it may get; empty: such as the run wants; None: any.
         extra_env: Further variables that must be so, such as a gang's.
     """
     size = pod_size(launch.shape, launch.pod, policy, launch.gpu_type)
@@ -119,7 +121,7 @@ def pod_template(
     spec["terminationGracePeriodSeconds"] = max(
         spec["terminationGracePeriodSeconds"], LEAST_TERMINATION_GRACE_S
     )
-    ours = affinity(launch, policy, node_names)
+    ours = None if node_names is None else affinity(launch, policy, node_names)
     if ours:
         spec["affinity"] = combined_affinity(spec.get("affinity", {}), ours)
     return {"metadata": metadata, "spec": with_pod_security(spec, policy)}
@@ -136,7 +138,10 @@ def _metadata(launch: Launch, policy: KubernetesPolicy) -> Manifest:
     if not launch.may_be_spot:
         # Not on spot: what may not be evicted is not told when the provider takes its node.
         annotations |= _KEEP_ANNOTATIONS.get(policy.provisioner, _SAFE_TO_EVICT)
-    return {"labels": attempt_labels(launch), "annotations": annotations}
+    return {
+        "labels": {**attempt_labels(launch), ROLE_LABEL: MEMBER},
+        "annotations": annotations,
+    }
 
 
 _DO_NOT_DISRUPT = {"karpenter.sh/do-not-disrupt": "true"}

@@ -29,7 +29,11 @@ def observe(
         run: until then the phase is running, whatever the cause says already, so that no next
         attempt starts beside it. A pod on a silent node stays so until the node is gone.
     """
-    found = _verdict(job, pods, events)
+    return not_over_before_its_pods(_verdict(job, pods, events), pods)
+
+
+def not_over_before_its_pods(found: Outcome, pods: Sequence[Mapping[str, Any]]) -> Outcome:
+    """The outcome, or that it still runs, while one of these pods may."""
     is_over = found.phase in (Phase.SUCCEEDED, Phase.FAILED)
     if is_over and any(_is_alive(pod) for pod in pods):
         return replace(found, phase=Phase.RUNNING, charge=None)

@@ -114,6 +114,16 @@ class GangNetwork(Section):
     """Nodes of a gang that are still to be provisioned share this label's value; None: any."""
 
 
+class OperatorPolicy(Section):
+    """What runs of the frameworks ray, kubeflow and spark name beside themselves."""
+
+    training_runtime: ObjectName = "torch-distributed"
+    """The ClusterTrainingRuntime of Kubeflow Trainer."""
+    spark_version: Name = "3.5"
+    spark_gpu_script: AbsolutePath = "/opt/spark/examples/src/main/scripts/getGpusResources.sh"
+    """Where the image has Spark's script that lists an executor's GPUs."""
+
+
 class KubernetesPolicy(Section):
     """What the Jobs of a gpu-kubernetes pool look like. The pool's template says the rest."""
 
@@ -161,6 +171,7 @@ class KubernetesPolicy(Section):
     secrets: Mapping[Name, SecretReference] = Field(default={})
     """Environment variables from Secrets; they replace literal values of that name."""
     gangs: GangNetwork = GangNetwork()
+    operators: OperatorPolicy = OperatorPolicy()
     kueue_queue: ObjectName | None = None
     """A LocalQueue: then Kueue admits and places, and our own placement is left out."""
 

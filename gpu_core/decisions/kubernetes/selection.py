@@ -15,7 +15,7 @@ from gpu_core.decisions.kubernetes.clouds import (
 )
 from gpu_core.decisions.kubernetes.launch import Launch, Wanted
 from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, label_value
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, MEMBER, ROLE_LABEL, label_value
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -145,7 +145,7 @@ def _term(expressions: Sequence[Expression]) -> Manifest:
 
 
 def _near_own_gang(launch: Launch, topology_key: str) -> Manifest:
-    own = {ATTEMPT_ID_LABEL: label_value(launch.context.attempt_id)}
+    own = {ATTEMPT_ID_LABEL: label_value(launch.context.attempt_id), ROLE_LABEL: MEMBER}
     return {"labelSelector": {"matchLabels": own}, "topologyKey": topology_key}
 
 

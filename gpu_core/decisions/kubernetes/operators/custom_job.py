@@ -1,0 +1,138 @@
+"""What the builders of custom objects have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.launch import Launch
+from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, overlaid
+from gpu_core.decisions.kubernetes.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LABEL
+from gpu_core.decisions.kubernetes.pod import (
+    attempt_annotations,
+    attempt_labels,
+    main_container,
+    pod_template,
+)
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """Pods of one kind that an operator makes."""
+
+    name: str
+    count: int
+    gpus_per_pod: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomJob:
+    """A custom object, and the pods that will come of it: all of them at once or none."""
+
+    manifest: Manifest
+    pod_sets: tuple[PodSet, ...]
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs of all its pods."""
+        return sum(pods.count * pods.gpus_per_pod for pods in self.pod_sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a builder builds from."""
+
+    template: Manifest
+    """The pool's Job, rendered and cleaned; of it the pod and the metadata count."""
+    launch: Launch
+    policy: KubernetesPolicy
+    is_suspended: bool
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What the framework is to run.
+
+        Raises:
+            InvalidInput: Nobody said.
+        """
+        if self.launch.pod.command is None:
+            raise InvalidInput(
+                "command",
+                "is missing",
+                remedy=f"framework {self.launch.pod.framework!r} needs to know what to run",
+            )
+        return self.launch.pod.command
+
+
+def request_of(
+    template: Mapping[str, Any], launch: Launch, policy: KubernetesPolicy, *, is_suspended: bool
+) -> Request:
+    """The request; Kueue admits by lifting the suspension, so it needs one."""
+    return Request(
+        template=cleaned(template),
+        launch=replace(launch, is_flow=False),
+        policy=policy,
+        is_suspended=is_suspended or policy.kueue_queue is not None,
+    )
+
+
+def metadata_of(request: Request) -> Manifest:
+    """The object's metadata: found by the same labels as a Job."""
+    launch, queue = request.launch, request.policy.kueue_queue
+    labels = {} if queue is None else {KUEUE_QUEUE_LABEL: queue}
+    metadata = overlaid(
+        request.template.get("metadata", {}),
+        {
+            "name": launch.name,
+            "labels": {**attempt_labels(launch), **labels},
+            "annotations": attempt_annotations(launch),
+        },
+    )
+    metadata.pop("generateName", None)
+    return metadata
+
+
+def member_pod(request: Request, *, is_alone: bool = True) -> Manifest:
+    """The template of the pods that have the GPUs. The operator says what they run.
+
+    Args:
+        request: What is built from.
+        is_alone: No node has two of them.
+    """
+    launch, policy = request.launch, request.policy
+    pinned = () if policy.kueue_queue is not None else launch.node_names
+    pod = pod_template(_pod(request.template), launch, policy, node_names=pinned)
+    if not is_alone and "affinity" in pod["spec"]:
+        pod["spec"]["affinity"].pop("podAntiAffinity", None)
+    return _without_command(pod)
+
+
+def head_pod(request: Request) -> Manifest:
+    """The template of a pod without GPUs that leads the others: it goes to any node."""
+    launch = request.launch
+    small = replace(
+        launch,
+        shape=launch.shape._replace(
+            gpu_count=0, nodes=1, cpu_milli=0, memory_mib=0, node_labels=(), mig_profile=None
+        ),
+        pod=launch.pod.model_copy(
+            update={"cpu_per_gpu": None, "memory_gib_per_gpu": None, "shm_size_mib": None}
+        ),
+    )
+    pod = pod_template(_pod(request.template), small, request.policy, node_names=None)
+    pod["metadata"]["labels"][ROLE_LABEL] = HEAD
+    return _without_command(pod)
+
+
+def _pod(template: Manifest) -> Manifest:
+    found: Manifest = template.get("spec", {}).get("template", {})
+    return found
+
+
+def _without_command(pod: Manifest) -> Manifest:
+    """The pod with the run's container first, where operators look for it, and idle."""
+    containers = list(pod["spec"]["containers"])
+    main = containers.pop(main_container(pod["spec"]))
+    idle = {key: value for key, value in main.items() if key not in ("command", "args")}
+    return {**pod, "spec": {**pod["spec"], "containers": [idle, *containers]}}

@@ -1,0 +1,98 @@
+"""What a custom object's status means, in the same words as a Job's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
+from gpu_core.decisions.kubernetes.pod_endings import ending_of
+from gpu_core.decisions.kubernetes.pods import not_over_before_its_pods
+
+
+def custom_job_outcome(
+    manifest: Mapping[str, Any], pods: Sequence[Mapping[str, Any]] = ()
+) -> Outcome:
+    """What happened to this object?
+
+    Args:
+        manifest: A RayJob, TrainJob or SparkApplication as the API returns it.
+        pods: Its pods. Operators do not tell a failure from an eviction, pods do.
+
+    Raises:
+        InvalidInput: It is of another kind.
+    """
+    status = manifest.get("status") or {}
+    match manifest.get("kind"):
+        case "RayJob":
+            found = _ray(status)
+        case "TrainJob":
+            found = _train(status)
+        case "SparkApplication":
+            found = _spark(status.get("applicationState") or {})
+        case kind:
+            raise InvalidInput(
+                "kind",
+                "is no object of a known operator",
+                got=kind,
+                allowed="RayJob, TrainJob, SparkApplication",
+            )
+    if found.phase is Phase.FAILED:
+        found = _disruption(pods) or found
+    return not_over_before_its_pods(found, pods)
+
+
+def _ray(status: Mapping[str, Any]) -> Outcome:
+    """KubeRay 1.7: the deployment's status first, then the entry point's."""
+    detail = status.get("message") or None
+    match status.get("jobDeploymentStatus") or "":
+        case "Complete" | "Failed" if status.get("jobStatus") == "SUCCEEDED":
+            return outcome(Cause.COMPLETED)
+        case "Complete" if status.get("jobStatus") == "STOPPED":
+            return outcome(Cause.DELETED, detail=detail or "its entry point was stopped")
+        case "Complete" | "Failed" | "ValidationFailed":
+            is_late = status.get("reason") == "DeadlineExceeded"
+            detail = detail or status.get("reason")
+            return outcome(Cause.DEADLINE if is_late else Cause.FAILED, detail=detail)
+        case "Suspending" | "Suspended":
+            return outcome(Cause.SUSPENDED)
+        case "Running" if status.get("jobStatus") in ("RUNNING", "SUCCEEDED", "FAILED", "STOPPED"):
+            return outcome(Cause.RUNNING)
+        case step:
+            return outcome(Cause.CREATING, detail=step or None)
+
+
+def _train(status: Mapping[str, Any]) -> Outcome:
+    """Trainer 2.3: conditions, and how many of its Jobs are active."""
+    conditions = {c["type"]: c for c in status.get("conditions") or () if c.get("status") == "True"}
+    failed = conditions.get("Failed")
+    if failed is not None:
+        is_late = failed.get("reason") == "DeadlineExceeded"
+        return outcome(Cause.DEADLINE if is_late else Cause.FAILED, detail=failed.get("message"))
+    if "Complete" in conditions:
+        return outcome(Cause.COMPLETED)
+    if "Suspended" in conditions:
+        return outcome(Cause.SUSPENDED)
+    if any(job.get("ready") for job in status.get("jobsStatus") or ()):
+        return outcome(Cause.RUNNING)
+    return outcome(Cause.CREATING)
+
+
+def _spark(state: Mapping[str, Any]) -> Outcome:
+    """Spark operator 2.x: one word for the application."""
+    match state.get("state") or "":
+        case "COMPLETED":
+            return outcome(Cause.COMPLETED)
+        case "FAILED" | "SUBMISSION_FAILED" as word:
+            return outcome(Cause.FAILED, detail=state.get("errorMessage") or word)
+        case "RUNNING" | "SUCCEEDING" | "FAILING" | "UNKNOWN":
+            return outcome(Cause.RUNNING)
+        case "SUSPENDING" | "SUSPENDED":
+            return outcome(Cause.SUSPENDED)
+        case word:
+            return outcome(Cause.CREATING, detail=word or None)
+
+
+def _disruption(pods: Sequence[Mapping[str, Any]]) -> Outcome | None:
+    """The first end that the run did not bring about; None: there was none."""
+    endings = (ending_of(pod) for pod in pods)
+    return next((e for e in endings if e and e.charge and not e.charge.is_the_runs_own), None)
