@@ -62,14 +62,24 @@ def job_name(attempt_id: str) -> str:
     harm. It begins with a letter, as the name of its Service has to (RFC 1035), and leaves room
     for what operators append to it.
     """
-    name = f"gpu-{attempt_id.lower()}"
-    if len(name) <= _LONGEST_JOB_NAME and re.fullmatch(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", name):
-        return name
-    return _with_hash(re.sub(r"[^a-z0-9]+", "-", name), name, _LONGEST_JOB_NAME)
+    return object_name("gpu-", attempt_id)
 
 
 # KubeRay refuses a RayJob with a longer name (v1.7): it makes others from it by appending.
-_LONGEST_JOB_NAME = 47
+_LONGEST_NAME = 47
+
+
+def object_name(prefix: str, text: str) -> str:
+    """The text as a valid name of an object; a hash tells apart what would become equal.
+
+    Args:
+        prefix: Begins with a letter and is valid.
+        text: Anything.
+    """
+    name = f"{prefix}{text}"
+    if len(name) <= _LONGEST_NAME and re.fullmatch(r"[a-z0-9-]*[a-z0-9]", name):
+        return name
+    return _with_hash(re.sub(r"[^a-z0-9]+", "-", name.lower()), name, _LONGEST_NAME)
 
 
 def _with_hash(slug: str, text: str, longest: int = _LONGEST) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import label_value
+from gpu_core.decisions.kubernetes.names import object_name
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 
 # Kubernetes keeps what is above to itself (user-defined classes end at a billion).
@@ -39,4 +39,4 @@ def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
 
 
 def _name(queue: str) -> str:
-    return f"prefect-gpu-{label_value(queue).lower().replace('_', '-')}"
+    return object_name("prefect-gpu-", queue)

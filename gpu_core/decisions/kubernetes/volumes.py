@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpu_core.decisions.errors import InvalidInput, listed
 from gpu_core.decisions.kubernetes.environment import NOTICE_DIR, RUN_DIR
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest
@@ -44,7 +45,12 @@ def shm_volume(size_mib: int) -> Mounted:
 
 
 def wished_volumes(launch: Launch, policy: KubernetesPolicy) -> Iterator[Mounted]:
-    """The run's own volumes and the model cache."""
+    """The run's own volumes and the model cache.
+
+    Raises:
+        InvalidInput: Two of them would be at the same place, or one where ours are.
+    """
+    _check_places(launch, policy)
     for number, mount in enumerate(launch.pod.volumes):
         name = f"prefect-gpu-{number}"
         yield _mounted(name, _claim(mount.claim), mount.mount_path, read_only=mount.read_only)
@@ -54,6 +60,21 @@ def wished_volumes(launch: Launch, policy: KubernetesPolicy) -> Iterator[Mounted
     folder: Manifest = {"hostPath": {"path": cache.host_path, "type": "DirectoryOrCreate"}}
     source = folder if cache.claim is None else _claim(cache.claim)
     yield _mounted("prefect-gpu-models", source, cache.mount_path, read_only=cache.is_read_only)
+
+
+def _check_places(launch: Launch, policy: KubernetesPolicy) -> None:
+    taken = {SHM_PATH, RUN_DIR, NOTICE_DIR}
+    if policy.model_cache is not None and launch.pod.model_cache:
+        taken.add(policy.model_cache.mount_path)
+    for number, mount in enumerate(launch.pod.volumes):
+        if mount.mount_path in taken:
+            raise InvalidInput(
+                f"volumes.{number}.mount_path",
+                "is taken",
+                got=mount.mount_path,
+                allowed=f"a path of its own, none of {listed(taken)}",
+            )
+        taken.add(mount.mount_path)
 
 
 def _claim(name: str) -> Manifest:

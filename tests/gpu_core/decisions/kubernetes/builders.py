@@ -59,6 +59,7 @@ TEMPLATE: dict[str, Any] = {
 }
 
 VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
+FIRST_AND_LAST = (VERSIONS[0], VERSIONS[-1])
 
 
 def template(**pod: Any) -> dict[str, Any]:

@@ -289,6 +289,21 @@ def test_the_templates_own_shared_memory_stays_unless_the_run_wants_some():
     assert (shm(theirs), shm(ours)) == (["theirs"], ["prefect-gpu-shm"])
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param(["/dev/shm"], id="where shared memory is"),
+        pytest.param(["/models"], id="where the model cache is"),
+        pytest.param(["/data", "/data"], id="where another volume is"),
+    ],
+)
+def test_no_volume_hides_another(paths):
+    volumes = [{"claim": "c", "mount_path": path} for path in paths]
+    launch = make_launch(variables={"volumes": volumes})
+    with pytest.raises(InvalidInput, match=r"volumes\.\d\.mount_path is taken"):
+        build(launch, model_cache={"claim": "models"})
+
+
 def test_kueue_admits_and_places():
     job = build(kueue_queue="gpus").jobs[0]
     assert job["spec"]["suspend"] is True

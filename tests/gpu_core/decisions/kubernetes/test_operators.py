@@ -12,6 +12,7 @@ from gpu_core.decisions.kubernetes.operators import (
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase
 from tests.gpu_core.decisions.kubernetes.builders import (
     ATTEMPT_ID,
+    FIRST_AND_LAST,
     JOB_NAME,
     TEMPLATE,
     make_launch,
@@ -95,7 +96,7 @@ def test_ray():
         assert container["image"] == "train:1"
         assert not {"command", "args"} & container.keys()
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
-        assert schema_errors(as_pod(pod)) == []
+        assert schema_errors(as_pod(pod), FIRST_AND_LAST) == []
     assert worker["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert "nvidia.com/gpu" not in head["spec"]["containers"][0]["resources"]["limits"]
 
@@ -149,7 +150,7 @@ def test_spark():
     assert spec["sparkConf"]["spark.task.resource.gpu.amount"] == "0.25"
     assert "podAntiAffinity" not in executor["template"]["spec"]["affinity"]
     for role in ("driver", "executor"):
-        assert schema_errors(as_pod(spec[role]["template"])) == []
+        assert schema_errors(as_pod(spec[role]["template"]), FIRST_AND_LAST) == []
     assert "sparkConf" not in custom_job("spark", gpus=0, nodes=1).manifest["spec"]
 
 

@@ -7,6 +7,7 @@ from gpu_core.decisions.kubernetes.capabilities import Capabilities, capabilitie
 from gpu_core.decisions.kubernetes.priority import priority_classes
 from gpu_core.decisions.policy import parse_policy
 from tests.gpu_core.decisions.kubernetes.builders import (
+    FIRST_AND_LAST,
     build,
     container_of,
     make_launch,
@@ -77,10 +78,10 @@ def test_priority_classes_preempt_nobody():
     classes = priority_classes({"critical": 1_000_000, "Best Effort": 0})
     assert [c["metadata"]["name"] for c in classes] == [
         "prefect-gpu-critical",
-        "prefect-gpu-best-effort-535859f6",
+        "prefect-gpu-best-effort-e6ae1aa5",
     ]
     assert {c["preemptionPolicy"] for c in classes} == {"Never"}
-    assert [schema_errors(c) for c in classes] == [[], []]
+    assert [schema_errors(c, FIRST_AND_LAST) for c in classes] == [[], []]
 
 
 def test_pods_name_the_class_of_their_queue():

@@ -1,9 +1,12 @@
 """On which nodes a pod may run."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.launch import Wanted
+from gpu_core.decisions.kubernetes.node_health import taint_text
 from tests.gpu_core.decisions.kubernetes.builders import build, make_launch, pod_of, template
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -216,6 +219,20 @@ def test_labels_that_the_run_asks_for():
 def test_tolerations_of_the_run(taint, want):
     launch = make_launch(shape={"tolerations": frozenset({taint})})
     assert want in pod_of(build(launch).jobs[0])["tolerations"]
+
+
+@given(
+    st.from_regex(r"[a-z.]{1,9}(/[a-z]{1,9})?", fullmatch=True),
+    st.sampled_from(["", "true", "ml-team"]),
+    st.sampled_from(["NoSchedule", "NoExecute"]),
+)
+def test_a_taint_written_by_us_is_tolerated_by_us(key, value, effect):
+    taint = {"key": key, "value": value, "effect": effect}
+    launch = make_launch(0, place=Wanted(), shape={"tolerations": frozenset({taint_text(taint)})})
+    *_, toleration = pod_of(build(launch).jobs[0])["tolerations"]
+    assert (toleration["key"], toleration["effect"]) == (key, effect)
+    assert toleration["operator"] == ("Equal" if value else "Exists")
+    assert toleration.get("value", "") == value
 
 
 @pytest.mark.parametrize(
