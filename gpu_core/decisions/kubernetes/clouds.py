@@ -209,6 +209,10 @@ def capacity_type_expressions(
             return _spot_or_not(GKE_SPOT_LABEL, "true", capacity_types)
         case Provisioner.AKS:
             return _spot_or_not(AKS_PRIORITY_LABEL, SPOT, capacity_types)
+        case Provisioner.FIXED if ON_DEMAND in capacity_types:
+            # Nodes without the label count as on-demand.
+            others = tuple(name for name in (SPOT, RESERVED) if name not in capacity_types)
+            return (Expression(CAPACITY_TYPE_LABEL, "NotIn", others),) if others else ()
         case Provisioner.FIXED:
             return _in(CAPACITY_TYPE_LABEL, capacity_types)
 

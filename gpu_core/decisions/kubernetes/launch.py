@@ -70,7 +70,8 @@ class Launch:
         """Which it may get; empty: any."""
         if isinstance(self.place, Wanted):
             return self.place.capacity_types
-        return (self.place.capacity_type,)
+        # Without a node of the plan it runs anywhere: it needs no GPU.
+        return (self.place.capacity_type,) if self.place.shares else ()
 
     @property
     def may_be_spot(self) -> bool:

@@ -32,6 +32,21 @@ def observe(
     return not_over_before_its_pods(_verdict(job, pods, events), pods)
 
 
+def combined(outcomes: Sequence[Outcome]) -> Outcome:
+    """What happened to a gang that has a Job for each node? What ended one of them ends all.
+
+    Args:
+        outcomes: Of each of its Jobs, one at least.
+    """
+    failed = [found for found in outcomes if found.phase is Phase.FAILED]
+    if failed:
+        first = min(failed, key=_gravity)
+        is_over = all(found.phase in (Phase.SUCCEEDED, Phase.FAILED) for found in outcomes)
+        return first if is_over else replace(first, phase=Phase.RUNNING, charge=None)
+    order = (Phase.PENDING, Phase.RUNNING, Phase.SUCCEEDED)
+    return min(outcomes, key=lambda found: order.index(found.phase))
+
+
 def not_over_before_its_pods(found: Outcome, pods: Sequence[Mapping[str, Any]]) -> Outcome:
     """The outcome, or that it still runs, while one of these pods may."""
     is_over = found.phase in (Phase.SUCCEEDED, Phase.FAILED)

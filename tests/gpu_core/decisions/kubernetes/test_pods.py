@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase, outcome
-from gpu_core.decisions.kubernetes.pods import observe
+from gpu_core.decisions.kubernetes.pods import combined, observe
 
 MAIN = "prefect-job"
 UNSCHEDULABLE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
@@ -393,6 +393,31 @@ def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
 def test_the_rest(found_job, pods, want_phase):
     found = observe(found_job, pods)
     assert (found.phase, found.charge, found.needs_person) == (want_phase, None, False)
+
+
+@pytest.mark.parametrize(
+    ("causes", "want_phase", "want_cause"),
+    [
+        pytest.param([Cause.RUNNING, Cause.CREATING], Phase.PENDING, Cause.CREATING, id="not all"),
+        pytest.param([Cause.RUNNING, Cause.COMPLETED], Phase.RUNNING, Cause.RUNNING, id="one done"),
+        pytest.param(
+            [Cause.COMPLETED, Cause.COMPLETED], Phase.SUCCEEDED, Cause.COMPLETED, id="all done"
+        ),
+        pytest.param(
+            [Cause.RUNNING, Cause.FAILED], Phase.RUNNING, Cause.FAILED, id="one failed, one to end"
+        ),
+        pytest.param(
+            [Cause.COMPLETED, Cause.FAILED, Cause.NODE_LOST],
+            Phase.FAILED,
+            Cause.NODE_LOST,
+            id="a lost node is why another failed",
+        ),
+    ],
+)
+def test_a_gang_with_a_job_for_each_node(causes, want_phase, want_cause):
+    found = combined([outcome(cause) for cause in causes])
+    assert (found.phase, found.cause) == (want_phase, want_cause)
+    assert (found.charge is None) == (want_phase is not Phase.FAILED)
 
 
 def test_an_end_after_sigterm_is_marked():

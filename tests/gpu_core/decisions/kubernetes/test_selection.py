@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.launch import Wanted
 from gpu_core.decisions.kubernetes.node_health import taint_text
@@ -116,6 +117,16 @@ def test_a_planned_node_is_required_by_its_name():
             ],
             id="nodes that are there, by GPU Feature Discovery",
         ),
+        pytest.param(
+            "fixed",
+            "b200",
+            "on-demand",
+            [
+                "nvidia.com/gpu.product In NVIDIA-B200,NVIDIA-B200-SHARED",
+                "prefect-gpu.dev/capacity-type NotIn spot,reserved",
+            ],
+            id="nodes without a label are on-demand",
+        ),
     ],
 )
 def test_nodes_that_are_to_come_are_selected_in_the_clouds_words(
@@ -188,6 +199,12 @@ def test_the_templates_alternatives_hold_as_well():
     ]
     affinity = pod_of(build(make_launch(), manifest).jobs[0])["affinity"]
     assert affinity["podAffinity"] == theirs["podAffinity"]
+
+
+def test_a_run_without_gpus_runs_anywhere():
+    nowhere = Placement(gpu_type=None, capacity_type="on-demand", shares=())
+    pod = pod_of(build(make_launch(0, place=nowhere), provisioner="karpenter").jobs[0])
+    assert "affinity" not in pod
 
 
 def test_labels_that_the_run_asks_for():
