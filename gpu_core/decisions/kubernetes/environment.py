@@ -1,6 +1,6 @@
 """The environment variables of a run in a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpu_core.decisions.kubernetes.launch import Launch
@@ -41,14 +41,16 @@ def default_environment(launch: Launch, policy: KubernetesPolicy) -> dict[str, s
     return found
 
 
-def without_unwanted(env: list[Manifest], launch: Launch) -> list[Manifest]:
+def without_unwanted(env: Mapping[str, str] | Sequence[Manifest], launch: Launch) -> list[Manifest]:
     """The template's variables without those that would break the run or give secrets away.
 
     - Which devices it sees: the kubelet appends the template's variables after the device
       plugin's, so `NVIDIA_VISIBLE_DEVICES=all` would show the run its neighbours' GPUs.
     - Prefect's settings and keys in a container job, which has no Prefect inside.
     """
-    return [item for item in env if not _is_unwanted(str(item.get("name", "")), launch)]
+    # Prefect has the variables of a template as a mapping until it prepares the run.
+    listed = env_list(env) if isinstance(env, Mapping) else env
+    return [item for item in listed if not _is_unwanted(str(item.get("name", "")), launch)]
 
 
 def _is_unwanted(name: str, launch: Launch) -> bool:

@@ -130,7 +130,12 @@ def _gpus(
     policy: KubernetesPolicy,
 ) -> _Gpus:
     """Whole GPUs, replicas of shared ones, or MIG instances: a node offers one of these."""
-    instances = mig_instances(labels, allocatable, foreign, policy.gpu_resource)
+    left = {
+        name: max(0, int(allocatable.get(name, 0) - foreign.get(name, 0)))
+        for name, n in capacity.items()
+        if n  # a resource that is no more offered stays listed with 0
+    }
+    instances = _mig_instances(labels, left, policy.gpu_resource)
     if instances:
         return _Gpus(total=_divided_gpus(labels, instances), mig_instances=instances)
     replicas = count_label(labels, REPLICAS_LABEL) or 1
@@ -148,21 +153,20 @@ def _gpus(
     )
 
 
-def mig_instances(
-    labels: Mapping[str, str], allocatable: Requests, foreign: Requests, gpu_resource: str
+def _mig_instances(
+    labels: Mapping[str, str], left: Mapping[str, int], gpu_resource: str
 ) -> dict[str, int]:
-    """Which MIG instances does the node offer that others do not hold? By profile.
+    """Which MIG instances do others leave? By profile.
 
     With the device plugin's strategy `mixed` each profile has its resource; with `single` all
     instances are alike, are called GPUs, and the product's name has the profile.
     """
     _, is_single, profile = labels.get(PRODUCT_LABEL, "").partition("-MIG-")
     if is_single:
-        left = allocatable.get(gpu_resource, 0) - foreign.get(gpu_resource, 0)
-        return {profile: max(0, int(left))}
+        return {profile: left.get(gpu_resource, 0)}
     return {
-        name.removeprefix(_MIG_PREFIX).replace(".me", "+me"): max(0, int(n - foreign.get(name, 0)))
-        for name, n in allocatable.items()
+        name.removeprefix(_MIG_PREFIX).replace(".me", "+me"): count
+        for name, count in left.items()
         if name.startswith(_MIG_PREFIX)
     }
 

@@ -3,16 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.clouds import Provisioner
-from gpu_core.decisions.kubernetes.environment import (
-    default_environment,
-    env_list,
-    required_environment,
-    secret_env,
-    without_unwanted,
-)
-from gpu_core.decisions.kubernetes.gang import gang_command
+from gpu_core.decisions.kubernetes.container import main_container, run_container
 from gpu_core.decisions.kubernetes.grace import termination_grace_s
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, filled, overlaid
@@ -33,40 +25,18 @@ from gpu_core.decisions.kubernetes.names import (
 )
 from gpu_core.decisions.kubernetes.policy import LEAST_TERMINATION_GRACE_S, KubernetesPolicy
 from gpu_core.decisions.kubernetes.priority import priority_class_name
-from gpu_core.decisions.kubernetes.quantities import cpu_milli
 from gpu_core.decisions.kubernetes.security import with_pod_security
 from gpu_core.decisions.kubernetes.selection import affinity, combined_affinity, tolerations
 from gpu_core.decisions.kubernetes.sizes import PodSize, pod_size
 from gpu_core.decisions.kubernetes.volumes import (
     SHM_PATH,
-    Mounted,
     required_volumes,
     shm_volume,
     wished_volumes,
 )
 
-PREFECT_CONTAINER = "prefect-job"
-"""What prefect-kubernetes calls the container of the run."""
-
 # The worker ends a run that takes too long, with notice; this ends it while no worker is there.
 _DEADLINE_SLACK_S = 300
-
-
-def main_container(pod_spec: Mapping[str, Any]) -> int:
-    """Which of the pod's containers is the run's? The one named as Prefect does, else the first.
-
-    Raises:
-        InvalidInput: The pod has no container.
-    """
-    containers = pod_spec.get("containers") or []
-    if not containers:
-        raise InvalidInput(
-            "job_manifest.spec.template.spec.containers",
-            "is empty",
-            remedy=f"the pool's template needs a container named {PREFECT_CONTAINER!r}",
-        )
-    names = [container.get("name") for container in containers]
-    return names.index(PREFECT_CONTAINER) if PREFECT_CONTAINER in names else 0
 
 
 def attempt_labels(launch: Launch) -> dict[str, str]:
@@ -183,54 +153,13 @@ def _with_container(
     mounted = [*wished_volumes(launch, policy), *required_volumes()]
     if launch.pod.shm_size_mib is not None or not has_own_shm:
         mounted.append(shm_volume(size.shm_mib))
-    containers[index] = _container(container, launch, policy, size, mounted, extra_env)
+    containers[index] = run_container(
+        container,
+        launch,
+        policy,
+        size=size,
+        mounts=[item.mount for item in mounted],
+        extra_env=extra_env,
+    )
     volumes = {"volumes": [item.volume for item in mounted]}
     return overlaid({**spec, "containers": containers}, volumes)
-
-
-def _container(
-    container: Manifest,
-    launch: Launch,
-    policy: KubernetesPolicy,
-    size: PodSize,
-    mounted: Sequence[Mounted],
-    extra_env: Sequence[Manifest],
-) -> Manifest:
-    container = {
-        **container,
-        "env": without_unwanted(container.get("env", []), launch),
-        "resources": _resources(container.get("resources", {}), size),
-    }
-    container = filled(container, {"env": env_list(default_environment(launch, policy))})
-    required = env_list(required_environment(launch))
-    container = overlaid(
-        container,
-        {
-            "env": [*secret_env(policy), *required, *extra_env],
-            "volumeMounts": [item.mount for item in mounted],
-        },
-    )
-    if not launch.is_flow:
-        return _container_job(container, launch)
-    return gang_command(container, launch) if launch.is_gang else container
-
-
-def _container_job(container: Manifest, launch: Launch) -> Manifest:
-    """Without Prefect: the run's image and command, or the image's own command."""
-    kept = {key: value for key, value in container.items() if key not in ("command", "args")}
-    if launch.pod.image is not None:
-        kept["image"] = launch.pod.image
-    return kept if launch.pod.command is None else {**kept, "command": list(launch.pod.command)}
-
-
-def _resources(theirs: Mapping[str, Any], size: PodSize) -> Manifest:
-    """The template's resources with ours: all of the GPUs, memory and CPU are ours to say, because
-    they are what the scheduler placed; a CPU limit below the request would be refused."""
-    kept = {
-        kind: {k: v for k, v in theirs.get(kind, {}).items() if not k.startswith("nvidia.com/")}
-        for kind in ("requests", "limits")
-    }
-    limit = kept["limits"].get("cpu")
-    if limit is not None and cpu_milli(limit, "resources.limits.cpu") < size.cpu_milli:
-        del kept["limits"]["cpu"]
-    return {**theirs, **overlaid(kept, size.to_resources())}

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpu_core.decisions.kubernetes.container import PREFECT_CONTAINER
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
-from gpu_core.decisions.kubernetes.pod import PREFECT_CONTAINER
 
 # Reasons of the condition DisruptionTarget (Kubernetes 1.34, "Pod disruption conditions").
 _DISRUPTIONS: Mapping[str, Cause] = {

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, overlaid
 from gpu_core.decisions.kubernetes.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LABEL
 from gpu_core.decisions.kubernetes.pod import (
     attempt_annotations,
     attempt_labels,
-    main_container,
     pod_template,
 )
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy

@@ -269,6 +269,13 @@ def test_what_the_worker_adds_gives_way_to_the_template():
     assert (env["MLFLOW_TRACKING_URI"], env["MLFLOW_EXPERIMENT_NAME"]) == ("theirs", "e")
 
 
+def test_variables_may_still_be_a_mapping():
+    manifest = template_container(env={"MODE": "fast", "NVIDIA_VISIBLE_DEVICES": "all", "NO": None})
+    env = env_of(build(manifest=manifest).jobs[0])
+    assert env["MODE"] == "fast"
+    assert not {"NVIDIA_VISIBLE_DEVICES", "NO"} & env.keys()
+
+
 def test_a_secret_replaces_a_literal_value():
     manifest = template_container(env=[{"name": "HF_TOKEN", "value": "hf_literal"}])
     secrets = {"HF_TOKEN": {"name": "hf", "key": "token"}}

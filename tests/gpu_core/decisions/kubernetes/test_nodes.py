@@ -259,11 +259,22 @@ def test_shared_gpus(node, policy, want_gpus, want_shareable):
 
 def test_mig_instances_by_profile():
     node = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb.me")
-    node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] = "2"
+    for kind in ("capacity", "allocatable"):
+        node["status"][kind]["nvidia.com/mig-3g.40gb"] = "2"
     found = facts(node, make_pod_object({"nvidia.com/mig-3g.40gb": "1"}))
     assert found.mig_instances == {"1g.10gb+me": 6, "3g.40gb": 1}
     assert (found.node.is_mig, found.node.gpu_ids) == (True, ("0", "1"))
     assert found.node.gpu_type == "a100-80gb"
+
+
+def test_instances_that_are_no_more_leave_whole_gpus():
+    """A resource that the device plugin offers no more stays listed with 0."""
+    node = make_node_object()
+    for kind in ("capacity", "allocatable"):
+        node["status"][kind]["nvidia.com/mig-1g.10gb"] = "0"
+    found = facts(node)
+    assert (found.mig_instances, found.node.is_mig) == ({}, False)
+    assert len(found.node.gpu_ids) == 8
 
 
 def test_mig_instances_under_the_name_of_gpus():
