@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 
 PREFIX = "prefect-gpu.dev"
 
@@ -48,11 +47,6 @@ def label_value(text: str) -> str:
     if re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", text):
         return text
     return _with_hash(re.sub(r"[^A-Za-z0-9_.]+", "-", text), text)
-
-
-def labels(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Labels with valid values; what nobody knows (None) is left out."""
-    return {key: label_value(value) for key, value in values.items() if value}
 
 
 def job_name(attempt_id: str) -> str:

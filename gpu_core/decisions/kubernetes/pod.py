@@ -21,7 +21,7 @@ from gpu_core.decisions.kubernetes.names import (
     ROLE_LABEL,
     TEAM_LABEL,
     USER_LABEL,
-    labels,
+    label_value,
 )
 from gpu_core.decisions.kubernetes.policy import LEAST_TERMINATION_GRACE_S, KubernetesPolicy
 from gpu_core.decisions.kubernetes.priority import priority_class_name
@@ -41,8 +41,20 @@ _DEADLINE_SLACK_S = 300
 
 def attempt_labels(launch: Launch) -> dict[str, str]:
     """The labels by which everything of this attempt is found, and its cost is split."""
+    return {key: label_value(value) for key, value in _identity(launch).items()}
+
+
+def attempt_annotations(launch: Launch) -> dict[str, str]:
+    """What is too long or too free for a label; a label that was changed has its value here."""
+    changed = {k: v for k, v in _identity(launch).items() if label_value(v) != v}
+    return changed | _known(
+        {NAME_ANNOTATION: launch.context.name, DEPLOYMENT_ANNOTATION: launch.context.deployment}
+    )
+
+
+def _identity(launch: Launch) -> dict[str, str]:
     context = launch.context
-    return labels(
+    return _known(
         {
             FLOW_RUN_LABEL: context.flow_run_id,
             ATTEMPT_LABEL: str(context.attempt),
@@ -56,13 +68,8 @@ def attempt_labels(launch: Launch) -> dict[str, str]:
     )
 
 
-def attempt_annotations(launch: Launch) -> dict[str, str]:
-    """What is too long or too free for a label."""
-    found = {
-        NAME_ANNOTATION: launch.context.name,
-        DEPLOYMENT_ANNOTATION: launch.context.deployment,
-    }
-    return {key: value for key, value in found.items() if value is not None}
+def _known(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}
 
 
 def pod_template(

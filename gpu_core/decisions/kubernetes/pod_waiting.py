@@ -49,12 +49,15 @@ def refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
         events: Of the Job, oldest first. What the API server refuses stands nowhere else.
     """
     for event in reversed(events):
-        if event.get("reason") != "FailedCreate":
-            continue
-        words = str(event.get("message", ""))
-        is_quota = "exceeded quota" in words or "failed quota" in words
-        return outcome(Cause.QUOTA_REFUSED if is_quota else Cause.ADMISSION_REFUSED, detail=words)
+        if event.get("reason") == "FailedCreate":
+            return refused(str(event.get("message", "")))
     return None
+
+
+def refused(message: str) -> Outcome:
+    """What does it mean that the API server refused a Job or a pod with these words?"""
+    is_quota = "exceeded quota" in message or "failed quota" in message
+    return outcome(Cause.QUOTA_REFUSED if is_quota else Cause.ADMISSION_REFUSED, detail=message)
 
 
 def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

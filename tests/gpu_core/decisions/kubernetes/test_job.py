@@ -88,6 +88,19 @@ def test_the_same_attempt_has_the_same_job():
     assert metadata["labels"]["prefect-gpu.dev/attempt-id"] == ATTEMPT_ID
 
 
+def test_a_label_that_had_to_change_keeps_its_value_in_an_annotation():
+    launch = make_launch(context={"team": "vision & speech", "project": None}, user="")
+    for metadata in (
+        build(launch).jobs[0]["metadata"],
+        build(launch).jobs[0]["spec"]["template"]["metadata"],
+    ):
+        assert metadata["labels"]["prefect-gpu.dev/team"] == "vision-speech-46cdadda"
+        assert metadata["annotations"]["prefect-gpu.dev/team"] == "vision & speech"
+        assert "prefect-gpu.dev/pool" not in metadata["annotations"]
+        unknown = {"prefect-gpu.dev/project", "prefect-gpu.dev/user"}
+        assert not unknown & metadata["labels"].keys()
+
+
 def test_what_the_platform_team_added_is_kept():
     added = template(
         nodeSelector={"team": "vision"},

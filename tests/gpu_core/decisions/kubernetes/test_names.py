@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.kubernetes.names import job_name, label_value, labels
+from gpu_core.decisions.kubernetes.names import job_name, label_value
 
 VALID_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 VALID_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -44,7 +44,3 @@ def test_any_attempt_id_becomes_a_name_that_operators_accept(attempt_id):
     assert VALID_NAME.fullmatch(name)
     assert len(name) <= 47
     assert job_name(attempt_id) == name
-
-
-def test_what_nobody_knows_has_no_label():
-    assert labels({"team": None, "user": "", "pool": "gpus"}) == {"pool": "gpus"}
