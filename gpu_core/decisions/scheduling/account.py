@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from gpu_core.decisions.plan import Explanation
 from gpu_core.decisions.scheduling import explain
-from gpu_core.decisions.scheduling.cycle import Outcome, Tell
+from gpu_core.decisions.scheduling.cycle import Outcome
 from gpu_core.decisions.scheduling.facts import Facts
 from gpu_core.decisions.scheduling.line import Entry
 from gpu_core.decisions.scheduling.ordering import Key
+from gpu_core.decisions.scheduling.verdict import Tell
 from gpu_core.decisions.workload import Shape
 
 _NAMES_KEPT = 3

@@ -15,6 +15,7 @@ from gpu_core.decisions.quota.tree import QuotaTree
 from gpu_core.decisions.scheduling.account import explanations
 from gpu_core.decisions.scheduling.closing import node_closures
 from gpu_core.decisions.scheduling.cycle import Cycle
+from gpu_core.decisions.scheduling.draft import Draft
 from gpu_core.decisions.scheduling.entitlements import Entitlements
 from gpu_core.decisions.scheduling.facts import Facts, View
 from gpu_core.decisions.scheduling.holdings import Holdings
@@ -107,17 +108,15 @@ class Planner:
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage or Usage())
-        cycle = Cycle(
+        draft = Draft(
             self._facts,
             self._policy,
             shares=shares,
             budgets=self._budgets(usage or Usage(), now_s),
             closures=node_closures(self._policy.calendar, self._nodes, now),
-            preemptors=preemptors,
             now_s=now_s,
-            tell=explain,
         )
-        outcome = cycle.run()
+        outcome = Cycle(draft, preemptors=preemptors, tell=explain).run()
         return Plan(
             commands=tuple(outcome.commands),
             explanations=explanations(self._facts, outcome) if explain else (),
