@@ -1,14 +1,15 @@
 """How a GPU is divided among several holders, and what a part of it is.
 
 A part is a whole number, and so is all that is in use of a GPU: the sum of its parts, 0 when it is
-untouched. Thousandths add up to 1000 at most; memory slices of MIG instances are bits of which no
-two parts have one in common.
+untouched. The sum may be more than there is: then somebody has what others have too, and nothing
+fits beside them. Of MIG the number counts, slice by slice, who has it.
 """
 
+from functools import cache
 from typing import Protocol
 
 from gpu_core.decisions.cluster import Node, NodeShare
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.placement.bits import numbers_in
 from gpu_core.decisions.placement.mig import best_start, mig_profile, slices_of
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
@@ -16,14 +17,18 @@ from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 class Division(Protocol):
     """The rules of one way to divide a GPU."""
 
+    @property
+    def whole(self) -> int:
+        """All of a GPU, as a part."""
+
     def has_room(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
         """Where does its MIG instance begin on each of these GPUs, on which it fits?"""
 
-    def parts(self, shape: Shape, share: NodeShare) -> list[int]:
-        """What does the share take of each of its GPUs?"""
+    def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
+        """What does the share take of each of its GPUs? None: they have no such parts."""
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
@@ -38,6 +43,8 @@ class Division(Protocol):
 class TimeSharing:
     """Thousandths of a GPU, by time-slicing or MPS: any that add up."""
 
+    whole = WHOLE_GPU_MILLI
+
     def has_room(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
         return self.fits(shape.gpu_share_milli, in_use)
@@ -46,9 +53,9 @@ class TimeSharing:
         """Thousandths begin nowhere."""
         return ()
 
-    def parts(self, shape: Shape, share: NodeShare) -> list[int]:  # noqa: ARG002
-        """What does the share take of each of its GPUs?"""
-        return [share.share_milli] * len(share.gpu_ids)
+    def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
+        """What does the share take of each of its GPUs? None: it has MIG instances."""
+        return None if share.mig_starts else [share.share_milli] * len(share.gpu_ids)
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
@@ -73,6 +80,7 @@ class MigInstances:
     def __init__(self, gpu_type: str) -> None:
         self._gpu_type = gpu_type
         self._slices = slices_of(gpu_type)
+        self.whole = _counted((1 << self._slices) - 1)
 
     def has_room(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
@@ -80,36 +88,55 @@ class MigInstances:
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
         """Where does its instance begin on each of these GPUs, on which it fits?"""
-        starts = (self._start(shape, slices) for slices in in_use)
+        starts = (self._start(shape, counts) for counts in in_use)
         return tuple(start for start in starts if start is not None)
 
-    def parts(self, shape: Shape, share: NodeShare) -> list[int]:
-        """What does the share take of each of its GPUs?"""
+    def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
+        """What does the share take of each of its GPUs? None: no instances can be there."""
         profile = mig_profile(self._gpu_type, shape.mig_profile)
-        if profile is None:
-            raise InvalidInput(f"nodes.{share.node}", "has no such profile", got=shape.mig_profile)
-        if len(share.mig_starts) != len(share.gpu_ids) or not profile.allows(share.mig_starts):
-            raise InvalidInput(
-                f"nodes.{share.node}", "has no instances that begin there", got=share.mig_starts
-            )
-        return [profile.slices_from(start) for start in share.mig_starts]
+        if profile is None or len(share.mig_starts) != len(share.gpu_ids):
+            return None
+        if not profile.allows(share.mig_starts):
+            return None
+        return [_counted(profile.slices_from(start)) for start in share.mig_starts]
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
-        return not part & in_use
+        return not _slices_in(part) & _slices_in(in_use)
 
     def contains(self, in_use: int, part: int) -> bool:
         """Is this part in use?"""
-        return not part & ~in_use
+        return not _slices_in(part) & ~_slices_in(in_use)
 
     def left_milli(self, in_use: int) -> int:
         """How much is left, as if any slices could be used together?"""
-        return (self._slices - in_use.bit_count()) * WHOLE_GPU_MILLI // self._slices
+        left = self._slices - _slices_in(in_use).bit_count()
+        return left * WHOLE_GPU_MILLI // self._slices
 
     def _start(self, shape: Shape, in_use: int) -> int | None:
         if mig_profile(self._gpu_type, shape.mig_profile) is None or shape.mig_profile is None:
             return None
-        return best_start(self._gpu_type, shape.mig_profile, in_use)
+        return best_start(self._gpu_type, shape.mig_profile, _slices_in(in_use))
+
+
+_COUNT_BITS = 16
+"""Of the number that counts, for each slice, who has it."""
+
+
+@cache
+def _counted(slices: int) -> int:
+    """These slices, as bits, each counted once."""
+    return sum(1 << _COUNT_BITS * number for number in numbers_in(slices))
+
+
+@cache
+def _slices_in(counts: int) -> int:
+    """The slices that anybody has, as bits."""
+    slices, number = 0, 0
+    while counts >> _COUNT_BITS * number:
+        slices |= bool(counts >> _COUNT_BITS * number & (1 << _COUNT_BITS) - 1) << number
+        number += 1
+    return slices
 
 
 def division_of(node: Node) -> Division:

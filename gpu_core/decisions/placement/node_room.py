@@ -1,7 +1,7 @@
 """What one node has left."""
 
 from collections.abc import Set
-from itertools import islice
+from itertools import islice, repeat
 from math import inf
 
 from gpu_core.decisions.cluster import Node, NodeShare
@@ -16,7 +16,8 @@ class NodeRoom:
     """What one node has left: whole GPUs, parts of GPUs, CPU and memory.
 
     GPUs that the node does not list, or that are unhealthy, are not counted: whoever holds one
-    takes nothing here and gives nothing back.
+    takes nothing here and gives nothing back. A node may be over-full: others may have more than it
+    lets us count, or it shrank. What is left is then 0 or less, and nothing fits there.
 
     Args:
         node: The node, with nobody on it.
@@ -46,7 +47,8 @@ class NodeRoom:
         self._free = bits_of(self._position_of.values())
         """Untouched GPUs, by their position in `node.gpu_ids`."""
         self._in_use: dict[int, int] = {}
-        """What is in use of each GPU that is divided, as its division counts."""
+        """What is in use of each GPU that is divided, as its division counts. Those that are
+        neither here nor untouched are in use whole."""
         self.free_gpus = self.usable_gpus = len(self._position_of)
         self.cpu_milli_left = inf if node.cpu_milli is None else node.cpu_milli
         self.memory_mib_left = inf if node.memory_mib is None else node.memory_mib
@@ -82,7 +84,7 @@ class NodeRoom:
     def parts_left_milli(self) -> frozenset[int]:
         """How much is left of each GPU that is divided and not used up?"""
         left = map(self._division.left_milli, self._in_use.values())
-        return frozenset(milli for milli in left if milli)
+        return frozenset(milli for milli in left if milli > 0)
 
     def fits(self, shape: Shape) -> bool:
         """Would one node's part of the shape fit here now?"""
@@ -119,22 +121,23 @@ class NodeRoom:
         )
 
     def take(self, shape: Shape, share: NodeShare) -> None:
-        """Somebody has this share of the node.
+        """Somebody gets this share of the node.
 
         Raises:
             InvalidInput: Not all of it is free; nothing was changed.
         """
-        if self.cpu_milli_left < shape.cpu_milli:
+        if shape.cpu_milli > max(self.cpu_milli_left, 0):
             raise self._error("has not enough CPU left", shape.cpu_milli)
-        if self.memory_mib_left < shape.memory_mib:
+        if shape.memory_mib > max(self.memory_mib_left, 0):
             raise self._error("has not enough memory left", shape.memory_mib)
-        if _is_whole(share):
-            self._take_whole(share)
-        else:
-            self._take_parts(shape, share)
-        self.cpu_milli_left -= shape.cpu_milli
-        self.memory_mib_left -= shape.memory_mib
-        self.holders += 1
+        whole = self._whole(share)
+        if whole is None or whole & ~self._free:
+            self._refuse_what_is_not_free(shape, share)
+        self._hold(shape, share, whole)
+
+    def hold(self, shape: Shape, share: NodeShare) -> None:
+        """Somebody has this share of the node, though not all of it may be free."""
+        self._hold(shape, share, self._whole(share))
 
     def give(self, shape: Shape, share: NodeShare) -> None:
         """Whoever had this share has it no more.
@@ -142,10 +145,12 @@ class NodeRoom:
         Raises:
             InvalidInput: Nobody had some part of it; nothing was changed.
         """
-        if _is_whole(share):
-            self._give_whole(share)
-        else:
+        whole = self._whole(share)
+        if whole is None or whole & (self._free | bits_of(self._in_use)):
             self._give_parts(shape, share)
+        else:
+            self._free |= whole
+            self.free_gpus += whole.bit_count()
         self.cpu_milli_left += shape.cpu_milli
         self.memory_mib_left += shape.memory_mib
         self.holders -= 1
@@ -160,60 +165,73 @@ class NodeRoom:
         ]
         return [position for _, position in sorted(enough)]
 
-    def _take_whole(self, share: NodeShare) -> None:
-        taken, count = self._bits(share)
-        if taken & ~self._free:
-            raise self._error("has not all of these GPUs free", share.gpu_ids)
-        self._free ^= taken
-        self.free_gpus -= count
-
-    def _give_whole(self, share: NodeShare) -> None:
-        given, count = self._bits(share)
-        if given & self._free or any(given >> position & 1 for position in self._in_use):
-            raise self._error("has not all of these GPUs in use", share.gpu_ids)
-        self._free |= given
-        self.free_gpus += count
-
-    def _bits(self, share: NodeShare) -> tuple[int, int]:
-        """The GPUs of a share that are usable here, as bits, and how many they are."""
-        positions = [self._position_of[g] for g in share.gpu_ids if g in self._position_of]
-        bits = bits_of(positions)
-        if bits.bit_count() < len(positions):
-            raise self._error("is to give the same GPU twice", share.gpu_ids)
-        return bits, len(positions)
-
-    def _take_parts(self, shape: Shape, share: NodeShare) -> None:
+    def _refuse_what_is_not_free(self, shape: Shape, share: NodeShare) -> None:
+        if not _is_whole(share) and self._division.parts(shape, share) is None:
+            raise self._error("has no such parts of GPUs", share.mig_starts or share.share_milli)
         parts = self._parts(shape, share)
-        for position, part in parts.items():
-            is_held_whole = not self._free >> position & 1 and position not in self._in_use
-            if is_held_whole or not self._division.fits(part, self._in_use.get(position, 0)):
-                raise self._error("has not enough of these GPUs left", share.gpu_ids)
-        for position, part in parts.items():
-            self._set_in_use(position, self._in_use.get(position, 0) + part)
+        if len({position for position, _ in parts}) < len(parts):
+            raise self._error("is to give the same GPU twice", share.gpu_ids)
+        for position, part in parts:
+            if not self._division.fits(part, self._in_use_of(position)):
+                raise self._error("has not all of these GPUs free", share.gpu_ids)
+
+    def _hold(self, shape: Shape, share: NodeShare, whole: int | None) -> None:
+        if whole is None or whole & ~self._free:
+            for position, part in self._parts(shape, share):
+                self._set_in_use(position, self._in_use_of(position) + part)
+        else:
+            self._free ^= whole
+            self.free_gpus -= whole.bit_count()
+        self.cpu_milli_left -= shape.cpu_milli
+        self.memory_mib_left -= shape.memory_mib
+        self.holders += 1
 
     def _give_parts(self, shape: Shape, share: NodeShare) -> None:
-        parts = self._parts(shape, share)
-        for position, part in parts.items():
-            if not self._division.contains(self._in_use.get(position, 0), part):
-                raise self._error("has not so much of these GPUs in use", share.gpu_ids)
-        for position, part in parts.items():
-            self._set_in_use(position, self._in_use[position] - part)
+        left: dict[int, int] = {}
+        for position, part in self._parts(shape, share):
+            in_use = left.get(position, self._in_use_of(position))
+            if not self._division.contains(in_use, part):
+                raise self._error("has not all of these GPUs in use", share.gpu_ids)
+            left[position] = in_use - part
+        for position, in_use in left.items():
+            self._set_in_use(position, in_use)
 
-    def _parts(self, shape: Shape, share: NodeShare) -> dict[int, int]:
-        """What the share takes of each GPU that is usable here."""
-        self._bits(share)
-        parts = zip(share.gpu_ids, self._division.parts(shape, share), strict=True)
-        return {self._position_of[g]: part for g, part in parts if g in self._position_of}
+    def _whole(self, share: NodeShare) -> int | None:
+        """The usable GPUs of a share, as bits. None: they are parts, or one is named twice."""
+        if not _is_whole(share):
+            return None
+        positions = [self._position_of[g] for g in share.gpu_ids if g in self._position_of]
+        bits = bits_of(positions)
+        return bits if bits.bit_count() == len(positions) else None
+
+    def _parts(self, shape: Shape, share: NodeShare) -> list[tuple[int, int]]:
+        """What the share takes of each GPU that is usable here, by its position.
+
+        Parts that cannot be, as of a node whose GPUs were divided in another way when they were
+        taken, count as whole GPUs: nothing fits beside what nobody knows.
+        """
+        known = None if _is_whole(share) else self._division.parts(shape, share)
+        parts = repeat(self._division.whole) if known is None else known
+        return [
+            (self._position_of[gpu_id], part)
+            for gpu_id, part in zip(share.gpu_ids, parts, strict=False)
+            if gpu_id in self._position_of
+        ]
+
+    def _in_use_of(self, position: int) -> int:
+        if self._free >> position & 1:
+            return 0
+        return self._in_use.get(position, self._division.whole)
 
     def _set_in_use(self, position: int, in_use: int) -> None:
         was_free = bool(self._free >> position & 1)
         if was_free == bool(in_use):
             self._free ^= 1 << position
             self.free_gpus += -1 if was_free else 1
-        if in_use:
+        if in_use and in_use != self._division.whole:
             self._in_use[position] = in_use
         else:
-            del self._in_use[position]
+            self._in_use.pop(position, None)
 
     def _error(self, problem: str, got: object) -> InvalidInput:
         return InvalidInput(f"nodes.{self.node.name}", problem, got=got)

@@ -48,8 +48,8 @@ class _Fit:
 class Room:
     """What all nodes have left.
 
-    Read one node's room by its name, or copy it for a what-if; take and give through this class
-    only, which keeps the nodes in the order of the strategy.
+    Read one node's room by its name, or copy it for a what-if; take, hold and give through this
+    class only, which keeps the nodes in the order of the strategy.
 
     Args:
         nodes: The cluster with nobody on it; the order does not matter.
@@ -102,8 +102,19 @@ class Room:
                 return self._placement(shape, min(choices)[1])
         return None
 
+    def hold(self, shape: Shape, placement: Placement) -> None:
+        """Somebody has these GPUs, though not all of them may be free, or there.
+
+        A fact, where `take` is a decision. What is on nodes that are not there counts for nothing.
+        """
+        for share in placement.shares:
+            position = self._position_of.get(share.node)
+            if position is not None:
+                self._rooms[position].hold(shape, share)
+                self._order.changed(position, self._rooms[position])
+
     def take(self, shape: Shape, placement: Placement) -> None:
-        """Somebody has these GPUs. What is on nodes that are not there counts for nothing.
+        """Somebody gets these GPUs. What is on nodes that are not there counts for nothing.
 
         Raises:
             InvalidInput: Not all of it is free; nothing was changed.

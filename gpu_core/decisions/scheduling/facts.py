@@ -20,7 +20,7 @@ class View:
 
     def take(self, holding: Holding) -> None:
         """The holder has what it holds."""
-        self.room.take(holding.shape, holding.allocation.placement)
+        self.room.hold(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
         self.entitlements.take(owner, holding.flavor, holding.gpu_milli)
 

@@ -1,0 +1,215 @@
+"""Nodes on which more is held than there is: other people's pods, a node that shrank."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.plan import Admit, Preempt
+from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.workload import Shape
+from tests.strategies import NOW, make_node, make_policy, make_snapshot, snapshots
+
+WHOLE, HALF = Shape(), Shape(gpu_share_milli=500)
+MOST, SLICE = Shape(gpu_share_milli=700), Shape(mig_profile="1g.10gb")
+THREE_SLICES = Shape(mig_profile="3g.40gb")
+
+
+def share(ids="0", milli=1000, starts=()):
+    return NodeShare(node="n", gpu_ids=tuple(ids.split()), share_milli=milli, mig_starts=starts)
+
+
+SHARED, MIG = {"is_shareable": True}, {"is_mig": True}
+
+
+@pytest.mark.parametrize(
+    ("node", "held", "want_fits"),
+    [
+        pytest.param(
+            {"cpu_milli": 4000},
+            [(Shape(cpu_milli=5000), share())],
+            {WHOLE: False, Shape(gpu_count=0, cpu_milli=1): False},
+            id="more CPU than it has: not even who asks for none",
+        ),
+        pytest.param(
+            {"memory_mib": 10},
+            [(Shape(memory_mib=11), share())],
+            {WHOLE: False},
+            id="more memory than it has",
+        ),
+        pytest.param(
+            SHARED,
+            [(MOST, share(milli=700)), (MOST, share(milli=700))],
+            {WHOLE: True, Shape(gpu_count=2): False},
+            id="parts that are more than a GPU: the other one is left",
+        ),
+        pytest.param(
+            SHARED,
+            [(WHOLE, share()), (WHOLE, share())],
+            {HALF: True, Shape(gpu_count=2, gpu_share_milli=500): False},
+            id="one GPU for two",
+        ),
+        pytest.param(
+            SHARED,
+            [(HALF, share(milli=500)), (Shape(gpu_count=2), share("0 1"))],
+            {Shape(gpu_share_milli=1): False},
+            id="a whole one that somebody has a part of",
+        ),
+        pytest.param(
+            MIG,
+            [(THREE_SLICES, share(starts=(4,))), (SLICE, share(starts=(6,)))],
+            {Shape(mig_profile="4g.40gb"): True, Shape(gpu_count=3, mig_profile="3g.40gb"): False},
+            id="instances that overlap: the other slices are left",
+        ),
+        pytest.param(
+            SHARED,
+            [(SLICE, share(starts=(0,)))],
+            {WHOLE: True, Shape(gpu_count=2): False},
+            id="an instance of a GPU that is not partitioned any more",
+        ),
+        pytest.param(
+            MIG,
+            [(WHOLE, share()), (Shape(mig_profile="1g.5gb"), share("1", starts=(0,)))],
+            {SLICE: False},
+            id="a whole GPU, and an instance that cannot be, where there are instances now",
+        ),
+        pytest.param(
+            {}, [(Shape(gpu_count=2), share("0 7"))], {WHOLE: True}, id="a GPU that is gone"
+        ),
+        pytest.param(
+            {"unhealthy_gpu_ids": frozenset("0")},
+            [(WHOLE, share()), (WHOLE, share())],
+            {WHOLE: True},
+            id="one that is unhealthy, twice",
+        ),
+    ],
+)
+def test_what_fits_beside_it(node, held, want_fits):
+    """Nothing where too much is held; all is as before when it has been given back."""
+    room = NodeRoom(make_node("n", 2, **node))
+    fresh = {shape: room.fits(shape) for shape in want_fits}
+    for shape, part in held:
+        room.hold(shape, part)
+    assert {shape: room.fits(shape) for shape in want_fits} == want_fits
+    assert room.free_gpus >= 0
+    for shape, part in held:
+        room.give(shape, part)
+    assert {shape: room.fits(shape) for shape in want_fits} == fresh
+    assert room.free_gpus == room.usable_gpus
+
+
+NODES = st.builds(
+    make_node,
+    st.just("n"),
+    st.integers(0, 2),
+    unhealthy_gpu_ids=st.sampled_from([frozenset(), frozenset("0")]),
+    cpu_milli=st.sampled_from([None, 4000]),
+    is_shareable=st.booleans(),
+    is_mig=st.booleans(),
+)
+HELD = st.sampled_from(
+    [
+        (WHOLE, share("0")),
+        (Shape(cpu_milli=3000), share("1")),
+        (Shape(gpu_count=2), share("0 1")),
+        (Shape(gpu_count=2), share("0 0")),
+        (Shape(gpu_count=3), share("0 1 2")),
+        (HALF, share("0", 500)),
+        (MOST, share("1", 700)),
+        (Shape(gpu_count=2, gpu_share_milli=500), share("0 1", 500)),
+        (SLICE, share("0", starts=(0,))),
+        (THREE_SLICES, share("0", starts=(4,))),
+        (THREE_SLICES, share("1", starts=(3,))),
+        (Shape(gpu_count=0, cpu_milli=3000), share("")),
+    ]
+)
+PROBES = (WHOLE, Shape(gpu_count=2), HALF, Shape(gpu_share_milli=300), SLICE, THREE_SLICES)
+
+
+def placed(part):
+    return Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(part,))
+
+
+def places(room):
+    return [room.find(shape) for shape in PROBES]
+
+
+@given(NODES, st.lists(HELD, max_size=6), st.data())
+def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
+    """Not on the order in which they came, nor on who was there before; nothing is refused."""
+    order, leaving = data.draw(st.permutations(held)), data.draw(st.integers(0, len(held)))
+    one, other, rest = Room([node]), Room([node]), Room([node])
+    for shape, part in held:
+        one.hold(shape, placed(part))
+    for shape, part in order:
+        other.hold(shape, placed(part))
+    assert places(one) == places(other)
+    for shape, part in order[:leaving]:
+        one.give(shape, placed(part))
+    for shape, part in order[leaving:]:
+        rest.hold(shape, placed(part))
+    assert places(one) == places(rest)
+    assert one["n"].free_ids == rest["n"].free_ids
+
+
+@given(NODES, st.lists(HELD, max_size=6), st.sampled_from(PROBES))
+def test_nobody_gets_what_another_holds(node, held, shape):
+    """What is found beside the holders, whatever they hold, can be taken from what is free."""
+    room = Room([node])
+    for wanted, part in held:
+        room.hold(wanted, placed(part))
+    found = room.find(shape)
+    if found is None:
+        return
+    room.take(shape, found)
+    in_whole = {g for _, part in held if not part.mig_starts for g in part.gpu_ids}
+    if shape.is_whole or shape.mig_profile is not None:
+        assert not in_whole.intersection(found.gpu_ids)
+    assert sum(wanted.cpu_milli for wanted, _ in held) <= (node.cpu_milli or 10**9)
+
+
+@st.composite
+def shrunk(draw):
+    """A snapshot whose nodes lost GPUs, CPU or themselves while all was held."""
+    snapshot = draw(snapshots())
+    kept = [
+        replace(
+            node,
+            gpu_ids=node.gpu_ids[: draw(st.integers(0, len(node.gpu_ids)))],
+            cpu_milli=draw(st.sampled_from([None, 500])),
+        )
+        for node in snapshot.nodes
+        if draw(st.integers(0, 4))
+    ]
+    allocations = [
+        replace(a, workload=replace(a.workload, cpu_milli=draw(st.sampled_from([0, 400, 600]))))
+        for a in snapshot.allocations
+    ]
+    return make_snapshot(tuple(kept), tuple(allocations), snapshot.pending)
+
+
+@settings(max_examples=60)
+@given(shrunk(), st.booleans())
+def test_a_cycle_over_a_shrunk_pool(snapshot, backfills):
+    """It plans, starts nobody on a node that has too little CPU, and says why to everybody."""
+    policy = make_policy(backfill={"mode": "conservative" if backfills else "easy"})
+    plan = plan_cycle(snapshot, policy, NOW)
+    assert len(plan.explanations) == len(snapshot.pending)
+    leaving = {c.workload_id for c in plan.commands if isinstance(c, Preempt)}
+    cpu_left = {n.name: n.cpu_milli for n in snapshot.nodes if n.cpu_milli is not None}
+    held = set()
+    for allocation in snapshot.allocations:
+        for part in allocation.placement.shares:
+            held.update((part.node, gpu) for gpu in part.gpu_ids)
+            if part.node in cpu_left:
+                cpu_left[part.node] -= allocation.workload.cpu_milli
+    for command in plan.commands:
+        if isinstance(command, Admit):
+            for part in command.placement.shares:
+                assert cpu_left.get(part.node, 0) >= 0
+                assert not held.intersection((part.node, gpu) for gpu in part.gpu_ids)
+    assert not leaving.intersection(w.workload_id for w in snapshot.pending)
