@@ -1,6 +1,6 @@
 """What one node has left."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from itertools import islice, repeat
 from math import inf
 
@@ -83,8 +83,17 @@ class NodeRoom:
     @property
     def parts_left_milli(self) -> frozenset[int]:
         """How much is left of each GPU that is divided and not used up?"""
-        left = map(self._division.left_milli, self._in_use.values())
-        return frozenset(milli for milli in left if milli > 0)
+        return frozenset(self._parts_left_milli())
+
+    def left_milli(self, places: int) -> tuple[int, ...]:
+        """How much is left of each GPU, ascending? With zeros for those that it does not have.
+
+        Args:
+            places: The length of the answer, at least as many as it has GPUs.
+        """
+        parts = sorted(self._parts_left_milli())
+        untouched = (WHOLE_GPU_MILLI,) * self.free_gpus
+        return (0,) * (places - len(parts) - self.free_gpus) + tuple(parts) + untouched
 
     def fits(self, shape: Shape) -> bool:
         """Would one node's part of the shape fit here now?"""
@@ -102,13 +111,18 @@ class NodeRoom:
         """Which GPUs would it get? None: it does not fit."""
         return self.share(shape) if self.fits(shape) else None
 
-    def share(self, shape: Shape) -> NodeShare:
+    def share(self, shape: Shape, left_milli: int | None = None) -> NodeShare:
         """Which GPUs would it get, if it fits?
 
         Of GPUs that are divided already those with the least left that is enough, then untouched
         ones in the node's order.
+
+        Args:
+            shape: What is to be placed.
+            left_milli: Of GPUs that are divided already only those with just so much left; None:
+                any.
         """
-        positions = [] if shape.is_whole else self._divided(shape)[: shape.gpu_count]
+        positions = [] if shape.is_whole else self._divided(shape, left_milli)[: shape.gpu_count]
         positions += islice(numbers_in(self._free), shape.gpu_count - len(positions))
         gpu_ids = tuple([self.node.gpu_ids[position] for position in positions])
         if shape.is_whole:
@@ -155,15 +169,23 @@ class NodeRoom:
         self.memory_mib_left += shape.memory_mib
         self.holders -= 1
 
-    def _divided(self, shape: Shape) -> list[int]:
+    def _parts_left_milli(self) -> Iterator[int]:
+        left = map(self._division.left_milli, self._in_use.values())
+        return (milli for milli in left if milli > 0)
+
+    def _divided(self, shape: Shape, left_milli: int | None = None) -> list[int]:
         """The divided GPUs that it fits on, those with the least left first."""
-        left_milli, has_room = self._division.left_milli, self._division.has_room
+        left_of, has_room = self._division.left_milli, self._division.has_room
         enough = [
-            (left_milli(in_use), position)
+            (left_of(in_use), position)
             for position, in_use in self._in_use.items()
             if has_room(shape, in_use)
         ]
-        return [position for _, position in sorted(enough)]
+        return [
+            position
+            for left, position in sorted(enough)
+            if left_milli is None or left == left_milli
+        ]
 
     def _refuse_what_is_not_free(self, shape: Shape, share: NodeShare) -> None:
         if not _is_whole(share) and self._division.parts(shape, share) is None:

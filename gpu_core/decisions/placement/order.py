@@ -3,15 +3,33 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
+from typing import Protocol
 
+from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.placement.levels import Levels
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
+class Order(Protocol):
+    """What a strategy compares, whatever has been taken."""
+
+    def expect(self, mix: Mapping[Shape, float]) -> None:
+        """From now on requests are thought to come in these proportions."""
+
+    def changed(self, node: int, room: NodeRoom) -> None:
+        """The node has something else left than before."""
+
+    def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
+        """The nodes that may have room, with what is compared, less first, equals by position."""
+
+    def share(self, shape: Shape, node: int, room: NodeRoom) -> NodeShare:
+        """Which GPUs of the node would it get, if it fits?"""
+
+
 class NodeOrder:
-    """The nodes in the order of a strategy, whatever has been taken.
+    """The nodes in the order of a strategy that looks at what is left alone.
 
     Whoever changes what a node has left says so; nothing else is ever looked at again.
 
@@ -25,6 +43,13 @@ class NodeOrder:
         self._free = _Index(rooms, _free_gpus)
         self._parts = _Index(rooms, _parts_left_milli)
         self._ranked = None if self._rank is None else _Index(rooms, self._rank)
+
+    def expect(self, mix: Mapping[Shape, float]) -> None:
+        """What will be asked for makes no difference here."""
+
+    def share(self, shape: Shape, node: int, room: NodeRoom) -> NodeShare:  # noqa: ARG002
+        """Which GPUs of the node would it get, if it fits?"""
+        return room.share(shape)
 
     def changed(self, node: int, room: NodeRoom) -> None:
         """The node has something else left than before."""

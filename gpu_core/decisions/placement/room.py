@@ -1,6 +1,6 @@
 """What all nodes have left, and where there is room for what."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -10,9 +10,10 @@ from gpu_core.decisions.cluster import Flavor, Node, Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.placement.bits import bits_of, numbers_in
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
+from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.groups import Group, grouped, preference
 from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.order import NodeOrder
+from gpu_core.decisions.placement.order import NodeOrder, Order
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.shortage import NotPlaced, shortage
 from gpu_core.decisions.placement.suitability import is_large_enough, needs_no_node, suits
@@ -61,7 +62,11 @@ class Room:
         # A node is known by its position here, so that the least of several is the first by name.
         self._rooms = [NodeRoom(node) for node in self._nodes]
         self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
-        self._order = NodeOrder(strategy, self._rooms)
+        self._order: Order = (
+            LeastLossOrder(self._rooms)
+            if strategy is Strategy.FRAGMENTATION_AWARE
+            else NodeOrder(strategy, self._rooms)
+        )
         self._fits: dict[Shape, _Fit] = {}
         self._never: dict[Shape, NeverFits | None] = {}
 
@@ -101,6 +106,13 @@ class Room:
             if choices:
                 return self._placement(shape, min(choices)[1])
         return None
+
+    def expect(self, mix: Mapping[Shape, float]) -> None:
+        """From now on requests are thought to come in these proportions, in any unit.
+
+        The strategy may choose by it; before anything is expected, nothing is.
+        """
+        self._order.expect(mix)
 
     def hold(self, shape: Shape, placement: Placement) -> None:
         """Somebody has these GPUs, though not all of them may be free, or there.
@@ -184,7 +196,9 @@ class Room:
         return Placement(
             gpu_type=node.gpu_type if shape.gpu_count else None,
             capacity_type=node.capacity_type,
-            shares=tuple(self._rooms[position].share(shape) for position in positions),
+            shares=tuple(
+                self._order.share(shape, position, self._rooms[position]) for position in positions
+            ),
         )
 
     def _give(self, shape: Shape, placement: Placement, count: int) -> None:

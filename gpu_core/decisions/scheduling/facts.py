@@ -1,5 +1,6 @@
 """What is so between two cycles."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from gpu_core.decisions.cluster import Allocation
@@ -8,7 +9,7 @@ from gpu_core.decisions.scheduling.entitlements import Entitlements, owner_of
 from gpu_core.decisions.scheduling.holdings import Holding, Holdings, holding_of
 from gpu_core.decisions.scheduling.line import Line
 from gpu_core.decisions.scheduling.ordering import Order
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +70,14 @@ class Facts:
             self.draining.discard(workload_id)
         else:
             self.soon.give(holding)
+
+    def shapes(self) -> Counter[Shape]:
+        """How many of each shape wait, unless they are held back, or run?"""
+        counts = Counter(holding.shape for holding in self.holdings)
+        for queue in self.line.queues:
+            if not queue.kind.is_held:
+                counts[queue.kind.shape] += len(queue.entries)
+        return counts
 
     def _count(self, holding: Holding, sign: int) -> None:
         group = holding.workload.group

@@ -8,6 +8,8 @@ from gpu_core.decisions.budget import Budgets
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Snapshot, Usage
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.fair_share import Shares
+from gpu_core.decisions.placement.mix import rough_mix
+from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Plan
 from gpu_core.decisions.policy import Policy
@@ -105,6 +107,7 @@ class Planner:
             explain: Without, the plan has commands only, and costs less than the line is long.
         """
         now_s = epoch_s(require_aware(now, "now"))
+        self._expect_more_of_the_same()
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage or Usage())
@@ -121,6 +124,13 @@ class Planner:
             commands=tuple(outcome.commands),
             explanations=explanations(self._facts, outcome) if explain else (),
         )
+
+    def _expect_more_of_the_same(self) -> None:
+        """Tell a strategy that looks ahead what to expect: what waits and runs now."""
+        if self._policy.placement.strategy is Strategy.FRAGMENTATION_AWARE:
+            mix = rough_mix(self._facts.shapes())
+            self._facts.now.room.expect(mix)
+            self._facts.soon.room.expect(mix)
 
     def _shares(self, usage: Usage) -> Shares:
         policy, worth_per_gpu_s = self._policy, 1.0

@@ -57,6 +57,8 @@ class NaiveRoom:
                 return self.holders[node.name]
             case Strategy.SPREAD:
                 return -free
+            case Strategy.FRAGMENTATION_AWARE:
+                return 0  # nothing is expected, so nothing is lost
         if shape.gpu_share_milli == 1000 or shape.gpu_count != 1:
             return free
         return min([x for x in left if shape.gpu_share_milli <= x < 1000], default=1000 * free)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.cluster import Allocation, Node, Snapshot, Usage
+from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Admit, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
@@ -27,7 +28,9 @@ def scenario(seed: int, **sections: object) -> Scenario:
     """The pool of this number; these sections of the policy are not left to chance."""
     rng = random.Random(seed)
     nodes = tuple(_node(rng, f"n{i}") for i in range(rng.randint(1, 4)))
-    policy = make_policy(**{**_sections(rng), **sections})
+    strategies = list(Strategy)
+    placement = {"strategy": strategies[seed % len(strategies)].value}
+    policy = make_policy(**{"placement": placement, **_sections(rng), **sections})
     room = Room(nodes)
     allocations = []
     for i in range(rng.randint(0, 8)):

@@ -1,0 +1,32 @@
+"""Which requests are to be expected, told so that it seldom changes."""
+
+from collections.abc import Mapping
+
+from gpu_core.decisions.workload import Shape
+
+_SHAPES = 64
+"""Rarer ones are left out: they tell no places apart and cost as much as the others."""
+
+
+def rough_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
+    """How often is each shape asked for, roughly?
+
+    The numbers are rounded down to two binary digits (4, 6, 8, 12, ...), and only the most frequent
+    shapes are told: what is worked out from a mix costs as much as some hundred placements.
+
+    Args:
+        counts: How often each was asked for, or is asked for now.
+    """
+    asked = [(shape, count) for shape, count in counts.items() if count > 0]
+    asked.sort(key=lambda item: (-item[1], _sortable(item[0])))
+    return {shape: _rounded(count) for shape, count in asked[:_SHAPES]}
+
+
+def _rounded(count: int) -> int:
+    dropped = max(0, count.bit_length() - 2)
+    return count >> dropped << dropped
+
+
+def _sortable(shape: Shape) -> str:
+    """An order of shapes that is the same in every process."""
+    return f"{shape._replace(tolerations=frozenset())} {sorted(shape.tolerations)}"
