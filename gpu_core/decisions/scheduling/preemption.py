@@ -303,7 +303,7 @@ class _Freed:
         """With this holder after all."""
         for share in holding.allocation.placement.shares:
             if share.node in self._rooms:
-                self._rooms[share.node].take(holding.shape, share)
+                self._rooms[share.node].hold(holding.shape, share)
                 self._judge(share.node, self._rooms[share.node])
 
     def _judge(self, node: str, room: NodeRoom) -> None:

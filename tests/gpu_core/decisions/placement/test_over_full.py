@@ -11,8 +11,18 @@ from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.preemption_policy import TakesFrom
 from gpu_core.decisions.workload import Shape
-from tests.strategies import NOW, make_node, make_policy, make_snapshot, snapshots
+from tests.strategies import (
+    LOW,
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+    snapshots,
+)
 
 WHOLE, HALF = Shape(), Shape(gpu_share_milli=500)
 MOST, SLICE = Shape(gpu_share_milli=700), Shape(mig_profile="1g.10gb")
@@ -189,14 +199,27 @@ def shrunk(draw):
         replace(a, workload=replace(a.workload, cpu_milli=draw(st.sampled_from([0, 400, 600]))))
         for a in snapshot.allocations
     ]
+    # Others, whom we know as parts, are on the GPUs too.
+    for node in draw(st.lists(st.sampled_from(kept), unique_by=lambda n: n.name)) if kept else ():
+        if node.gpu_ids:
+            other = make_workload(f"other-{node.name}", priority=LOW, gpu_share_milli=900)
+            part = NodeShare(node=node.name, gpu_ids=node.gpu_ids[:1], share_milli=900)
+            placement = Placement(
+                gpu_type=node.gpu_type, capacity_type=node.capacity_type, shares=(part,)
+            )
+            allocations.append(replace(make_allocation(other, {}), placement=placement))
     return make_snapshot(tuple(kept), tuple(allocations), snapshot.pending)
 
 
 @settings(max_examples=60)
-@given(shrunk(), st.booleans())
-def test_a_cycle_over_a_shrunk_pool(snapshot, backfills):
+@given(shrunk(), st.sampled_from(["easy", "conservative"]), st.sampled_from(TakesFrom))
+def test_a_cycle_over_a_shrunk_pool(snapshot, backfill, takes_from):
     """It plans, starts nobody on a node that has too little CPU, and says why to everybody."""
-    policy = make_policy(backfill={"mode": "conservative" if backfills else "easy"})
+    policy = make_policy(
+        backfill={"mode": backfill},
+        preemption={"takes_from": takes_from.value},
+        ordering={"keys": ["least-attained-service"]},
+    )
     plan = plan_cycle(snapshot, policy, NOW)
     assert len(plan.explanations) == len(snapshot.pending)
     leaving = {c.workload_id for c in plan.commands if isinstance(c, Preempt)}
@@ -213,3 +236,22 @@ def test_a_cycle_over_a_shrunk_pool(snapshot, backfills):
                 assert cpu_left.get(part.node, 0) >= 0
                 assert not held.intersection((part.node, gpu) for gpu in part.gpu_ids)
     assert not leaving.intersection(w.workload_id for w in snapshot.pending)
+
+
+def test_a_victim_on_an_over_full_gpu_is_spared():
+    """Its GPU would not be free without it, so another's is taken."""
+    node = make_node("n", 2, is_shareable=True)
+    other = make_workload("other", gpu_share_milli=500, is_preemptible=False)
+    runs = [
+        replace(make_allocation(other, {}), placement=placed(share("0", 500))),
+        make_allocation(make_workload("last", attained_gpu_s=9_000), {"n": "0"}),
+        make_allocation(make_workload("first", attained_gpu_s=10), {"n": "1"}),
+    ]
+    policy = make_policy(
+        ordering={"keys": ["least-attained-service"]},
+        preemption={"takes_from": "later-in-order"},
+    )
+    snapshot = make_snapshot((node,), tuple(runs), (make_workload("w"),))
+    [command] = plan_cycle(snapshot, policy, NOW).commands
+    assert isinstance(command, Preempt)
+    assert command.workload_id == "first"
