@@ -1,7 +1,7 @@
 """A planner with a stopwatch: how long each cycle took."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from gpu_core.decisions.cluster import Node, Usage
@@ -23,10 +23,13 @@ class TimedPlanner(Planner):
         *,
         usage: Usage | None = None,
         preemptors: frozenset[str] = frozenset(),
+        idle_since: Mapping[str, datetime] | None = None,
         explain: bool = True,
     ) -> Plan:
         """As `Planner.plan`."""
         began_s = time.process_time()
-        plan = super().plan(now, usage=usage, preemptors=preemptors, explain=explain)
+        plan = super().plan(
+            now, usage=usage, preemptors=preemptors, idle_since=idle_since, explain=explain
+        )
         self.cycle_s.append(time.process_time() - began_s)
         return plan

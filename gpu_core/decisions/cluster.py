@@ -117,3 +117,5 @@ class Snapshot:
     preemptors: frozenset[str] = frozenset()
     """Pending workloads that others were preempted for: they come first until they start, so that
     nobody takes what was freed for them."""
+    idle_since: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when nodes have had no allocation, by name; a node that is missing is not let go."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from gpu_core.decisions.cluster import Placement
+from gpu_core.decisions.scale import ScaleHint
 
 
 class Reason(StrEnum):
@@ -66,7 +67,7 @@ class Preempt:
     """The same in money; None where a GPU is unpriced."""
 
 
-Command = Admit | Preempt
+Command = Admit | Preempt | ScaleHint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,5 +95,7 @@ class Plan:
     """The outcome of one planning cycle. The same for any order of its input."""
 
     commands: tuple[Command, ...]
+    """Who starts and who is preempted, in the order in which that was decided, then what is said
+    about scale."""
     explanations: tuple[Explanation, ...]
     """One for each pending workload, in the order of the line."""

@@ -21,7 +21,7 @@ from gpu_core.decisions.policy_base import (
 )
 from gpu_core.decisions.quota.policy import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.run_times import RunTimePolicy
-from gpu_core.decisions.scale import ScalePolicy
+from gpu_core.decisions.scale import ScalePolicy, scale_contradictions
 from gpu_core.decisions.scheduling.backfill import BackfillPolicy
 from gpu_core.decisions.scheduling.ordering import OrderingPolicy
 from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy
@@ -136,6 +136,7 @@ def _contradictions(policy: Policy) -> list[InvalidInput]:
     errors += budget_contradictions(policy.budgets)
     errors += calendar_contradictions(policy.calendar)
     errors += kubernetes_contradictions(policy.kubernetes)
+    errors += scale_contradictions(policy.scale)
     if PREFECT_DEFAULT_QUEUE in policy.priorities:
         errors.append(
             InvalidInput(

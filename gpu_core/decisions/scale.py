@@ -15,14 +15,33 @@ from typing import Annotated
 from pydantic import Field
 
 from gpu_core.decisions.cluster import Allocation, Flavor, Node
-from gpu_core.decisions.policy_base import PositiveDuration, Section
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.policy_base import CapacityType, Name, PositiveDuration, Section
 from gpu_core.decisions.units import count, format_duration
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
+
+
+class Offer(Section):
+    """A kind of node that can be provisioned."""
+
+    gpu_type: Name
+    capacity_type: CapacityType = "on-demand"
+    gpus_per_node: Annotated[int, Field(ge=1, le=64)]
+    gpu_memory_gib: Annotated[int, Field(ge=1)] | None = None
+    """Nominal memory of each GPU; None: unknown."""
+
+    @property
+    def flavor(self) -> Flavor:
+        """Which kind of GPU it has."""
+        return Flavor(self.gpu_type, self.capacity_type)
 
 
 class ScalePolicy(Section):
     """When nodes should come and go."""
 
+    offers: Sequence[Offer] = ()
+    """What can be provisioned; the first that suits a workload is taken for it. Without any,
+    nothing is said about scale at all."""
     waiting_s: PositiveDuration = Field(default=300, alias="waiting")
     """Up when a workload has waited for longer."""
     utilisation: Annotated[float, Field(gt=0, le=1)] = 0.8
@@ -45,25 +64,12 @@ class Trigger(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A kind of node that can be provisioned."""
-
-    flavor: Flavor
-    gpus_per_node: int
-    """At least 1."""
-    gpu_memory_gib: int | None = None
-    """Nominal memory of each GPU; None: unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleState:
     """What scaling looks at."""
 
     nodes: tuple[Node, ...]
     allocations: tuple[Allocation, ...]
     pending: tuple[Workload, ...]
-    offers: tuple[Offer, ...]
-    """What can be provisioned; the first that suits a workload is taken for it."""
     not_for_gpus: frozenset[str] = frozenset()
     """Pending workloads that more GPUs would not start: they wait for a share or a budget."""
     kept_nodes: frozenset[str] = frozenset()
@@ -102,6 +108,26 @@ class ScaleDown:
 ScaleHint = ScaleUp | ScaleDown
 
 
+def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:
+    """Which offers can never be taken?
+
+    Args:
+        policy: The rules.
+        field: The dotted path of the section, for the errors.
+    """
+    flavors = [offer.flavor for offer in policy.offers]
+    return [
+        InvalidInput(
+            f"{field}.offers.{index}",
+            "offers the same kind of GPU as one before it",
+            got=f"{flavor.gpu_type}, {flavor.capacity_type}",
+            remedy="keep one of them",
+        )
+        for index, flavor in enumerate(flavors)
+        if flavor in flavors[:index]
+    ]
+
+
 def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[ScaleHint, ...]:
     """Which nodes should come or go?
 
@@ -110,11 +136,11 @@ def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[
 
     Args:
         state: What there is and who waits, in the order of the line.
-        policy: The thresholds and the cap.
+        policy: What can come, the thresholds and the cap.
         now: Aware.
 
     Returns:
-        Ups in the order of `state.offers`, each within what the cap leaves after those before it,
+        Ups in the order of `policy.offers`, each within what the cap leaves after those before it,
         then downs, longest idle first.
     """
     waiting = [w for w in state.pending if w.hold is None and w.total_gpus > 0]
@@ -125,10 +151,10 @@ def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[
 def _ups(
     state: ScaleState, waiting: Sequence[Workload], policy: ScalePolicy, now: datetime
 ) -> list[ScaleUp]:
-    demand = _demand_by_flavor(state, waiting)
+    demand = _demand_by_flavor(state, waiting, policy.offers)
     gpus = sum(len(node.gpu_ids) for node in state.nodes)
     ups = []
-    for offer in state.offers:
+    for offer in policy.offers:
         wanted = _wanted(state, offer, demand.get(offer.flavor, []), policy, now)
         if wanted is None:
             continue
@@ -231,11 +257,11 @@ def _downs(
 
 
 def _demand_by_flavor(
-    state: ScaleState, waiting: Sequence[Workload]
+    state: ScaleState, waiting: Sequence[Workload], offers: Sequence[Offer]
 ) -> dict[Flavor, list[Workload]]:
     demand: dict[Flavor, list[Workload]] = {}
     for workload in waiting:
-        offer = _best_offer(workload, state.offers)
+        offer = _best_offer(workload, offers)
         if offer is not None and workload.workload_id not in state.not_for_gpus:
             demand.setdefault(offer.flavor, []).append(workload)
     return demand

@@ -1,7 +1,8 @@
 """Plans: from what is so to what should happen, once or cycle after cycle."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from gpu_core.decisions.budget import Budgets
@@ -23,6 +24,7 @@ from gpu_core.decisions.scheduling.facts import Facts, View
 from gpu_core.decisions.scheduling.holdings import Holdings
 from gpu_core.decisions.scheduling.line import Line
 from gpu_core.decisions.scheduling.ordering import Order, epoch_s
+from gpu_core.decisions.scheduling.scaling import plan_scale
 from gpu_core.decisions.units import SECONDS_PER_HOUR, require_aware
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 
@@ -48,7 +50,12 @@ def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
         planner.allocate(allocation)
     for workload in snapshot.pending:
         planner.submit(workload)
-    return planner.plan(now, usage=snapshot.usage, preemptors=snapshot.preemptors)
+    return planner.plan(
+        now,
+        usage=snapshot.usage,
+        preemptors=snapshot.preemptors,
+        idle_since=snapshot.idle_since,
+    )
 
 
 class Planner:
@@ -96,6 +103,7 @@ class Planner:
         *,
         usage: Usage | None = None,
         preemptors: frozenset[str] = frozenset(),
+        idle_since: Mapping[str, datetime] | None = None,
         explain: bool = True,
     ) -> Plan:
         """What should happen now? Nothing is applied: tell it what you did.
@@ -104,7 +112,9 @@ class Planner:
             now: The moment to plan for, aware.
             usage: What was used before now; as `Snapshot.usage`.
             preemptors: As `Snapshot.preemptors`.
-            explain: Without, the plan has commands only, and costs less than the line is long.
+            idle_since: As `Snapshot.idle_since`.
+            explain: Without, the plan has commands only, says nothing about scale, and costs less
+                than the line is long.
         """
         now_s = epoch_s(require_aware(now, "now"))
         self._expect_more_of_the_same()
@@ -120,9 +130,21 @@ class Planner:
             now_s=now_s,
         )
         outcome = Cycle(draft, preemptors=preemptors, tell=explain).run()
-        return Plan(
+        plan = Plan(
             commands=tuple(outcome.commands),
             explanations=explanations(self._facts, outcome) if explain else (),
+        )
+        if not explain or not self._policy.scale.offers:
+            return plan
+        hints = plan_scale(self._snapshot(idle_since or {}), plan, self._policy, now)
+        return replace(plan, commands=(*plan.commands, *hints))
+
+    def _snapshot(self, idle_since: Mapping[str, datetime]) -> Snapshot:
+        return Snapshot(
+            nodes=self._nodes,
+            allocations=tuple(holding.allocation for holding in self._facts.holdings),
+            pending=tuple(entry.workload for entry in self._line),
+            idle_since=idle_since,
         )
 
     def _expect_more_of_the_same(self) -> None:

@@ -1,13 +1,12 @@
 """Which nodes should come or go after a plan."""
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from gpu_core.decisions.calendar import scheduled_nodes
 from gpu_core.decisions.cluster import Snapshot
 from gpu_core.decisions.plan import Admit, Plan, Reason
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.scale import Offer, ScaleHint, ScaleState, scale_hints
+from gpu_core.decisions.scale import ScaleHint, ScaleState, scale_hints
 
 _NOT_FOR_GPUS = frozenset(
     {
@@ -25,23 +24,15 @@ _NOT_FOR_GPUS = frozenset(
 
 
 def plan_scale(
-    snapshot: Snapshot,
-    plan: Plan,
-    policy: Policy,
-    now: datetime,
-    *,
-    offers: Sequence[Offer],
-    idle_since: Mapping[str, datetime],
+    snapshot: Snapshot, plan: Plan, policy: Policy, now: datetime
 ) -> tuple[ScaleHint, ...]:
     """Which nodes should come for those who still wait, and which may go?
 
     Args:
         snapshot: What the plan was made for.
         plan: What is about to happen: nodes that it uses stay, whoever it starts waits no more.
-        policy: Thresholds, the cap, and the calendar's own wishes.
+        policy: What can be provisioned, thresholds, the cap, and the calendar's own wishes.
         now: The plan's moment, aware.
-        offers: What can be provisioned; the first that suits a workload is taken for it.
-        idle_since: Since when nodes have had no allocation, by name.
     """
     by_id = {workload.workload_id: workload for workload in snapshot.pending}
     waiting = [e for e in plan.explanations if e.reason is not Reason.STARTING]
@@ -55,10 +46,9 @@ def plan_scale(
         nodes=snapshot.nodes,
         allocations=snapshot.allocations,
         pending=tuple(by_id[e.workload_id] for e in waiting),
-        offers=tuple(offers),
         not_for_gpus=frozenset(e.workload_id for e in waiting if e.reason in _NOT_FOR_GPUS),
         kept_nodes=frozenset(used),
-        idle_since=idle_since,
+        idle_since=snapshot.idle_since,
         scheduled_nodes=scheduled_nodes(policy.calendar, now),
     )
     return scale_hints(state, policy.scale, now)

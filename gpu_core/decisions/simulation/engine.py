@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
-from gpu_core.decisions.plan import Admit, Plan
+from gpu_core.decisions.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
@@ -278,10 +278,10 @@ class _Replay:
             for command in plan.commands:
                 if isinstance(command, Admit):
                     self._start(command.workload_id, command.placement, now_s, now)
-                    continue
-                self._preemptors.add(command.for_workload_id)
-                self._preempt(command.workload_id, command.for_workload_id, now_s, now)
-                freed = freed or self._options.grace_s == 0
+                elif isinstance(command, Preempt):
+                    self._preemptors.add(command.for_workload_id)
+                    self._preempt(command.workload_id, command.for_workload_id, now_s, now)
+                    freed = freed or self._options.grace_s == 0
             if not freed:
                 break
         self._keep_ticking(now_s)

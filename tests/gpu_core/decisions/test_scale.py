@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.cluster import Flavor
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.scale import (
     Offer,
     ScaleDown,
@@ -18,23 +19,27 @@ from gpu_core.decisions.scale import (
     scale_hints,
 )
 from gpu_core.decisions.workload import Hold, Workload
-from tests.strategies import NOW, ago, make_allocation, make_node, make_workload
+from tests.strategies import NOW, ago, make_allocation, make_node, make_policy, make_workload
 
 A100 = Flavor("a100-80gb", "on-demand")
 SPOT = Flavor("a100-80gb", "spot")
 T4 = Flavor("t4", "on-demand")
 OFFERS = (
-    Offer(flavor=A100, gpus_per_node=8, gpu_memory_gib=80),
-    Offer(flavor=SPOT, gpus_per_node=8, gpu_memory_gib=80),
-    Offer(flavor=T4, gpus_per_node=4),
+    Offer(gpu_type="a100-80gb", gpus_per_node=8, gpu_memory_gib=80),
+    Offer(gpu_type="a100-80gb", capacity_type="spot", gpus_per_node=8, gpu_memory_gib=80),
+    Offer(gpu_type="t4", gpus_per_node=4),
 )
-POLICY = ScalePolicy()
+POLICY = ScalePolicy(offers=OFFERS)
 HOLD = Hold(reason="Held", summary="", resolution="")
 
 
 def state(**changes: Any) -> ScaleState:
-    values: dict[str, Any] = {"nodes": (), "allocations": (), "pending": (), "offers": OFFERS}
+    values: dict[str, Any] = {"nodes": (), "allocations": (), "pending": ()}
     return ScaleState(**(values | changes))
+
+
+def capped(max_gpus: int | None) -> ScalePolicy:
+    return ScalePolicy(offers=OFFERS, max_gpus=max_gpus)
 
 
 def ups(state: ScaleState, policy: ScalePolicy = POLICY) -> dict[Flavor, ScaleUp]:
@@ -146,12 +151,12 @@ def test_a_hint_says_for_whom_and_with_which_numbers() -> None:
 
 def test_never_over_the_cap() -> None:
     pending = (waiting(gpus=8, nodes=5), waiting("v", gpu_types=("t4",)))
-    hints = ups(state(nodes=(make_node(),), pending=pending), ScalePolicy(max_gpus=30))
+    crowded = state(nodes=(make_node(),), pending=pending)
+    hints = ups(crowded, capped(30))
     assert {flavor: hint.nodes for flavor, hint in hints.items()} == {A100: 2, T4: 1}
     assert hints[A100].reason.endswith("2 more are over the cap")
-    hints = ups(state(nodes=(make_node(),), pending=pending), ScalePolicy(max_gpus=27))
-    assert list(hints) == [A100], "what the first took is gone for the second"
-    assert not ups(state(nodes=(make_node(),), pending=pending), ScalePolicy(max_gpus=4))
+    assert list(ups(crowded, capped(27))) == [A100], "what the first took is gone for the second"
+    assert not ups(crowded, capped(4))
 
 
 IDLE = state(nodes=(make_node("n1"), make_node("n2")), idle_since={"n1": ago(600), "n2": ago(900)})
@@ -193,7 +198,7 @@ def test_never_flaps(
     wanted: list[tuple[int, str]], existing: int, scheduled: int, max_gpus: int | None
 ) -> None:
     """Up and down never for the same flavor, and what came is not sent away again."""
-    policy = ScalePolicy(max_gpus=max_gpus)
+    policy = capped(max_gpus)
     before = state(
         nodes=tuple(make_node(f"n{i}") for i in range(existing)),
         idle_since={f"n{i}": ago(3_600) for i in range(existing + 40)},
@@ -207,3 +212,12 @@ def test_never_flaps(
     came = tuple(make_node(f"n{i}") for i in range(up.target_nodes))
     assert not downs(replace(before, nodes=came), policy)
     assert max_gpus is None or up.target_nodes * 8 <= max_gpus
+
+
+def test_no_kind_is_offered_twice() -> None:
+    """It would be asked for twice."""
+    spot = {"gpu_type": "t4", "capacity_type": "spot", "gpus_per_node": 4}
+    policy = make_policy(scale={"offers": [spot, spot | {"capacity_type": "on-demand"}]})
+    assert [offer.flavor for offer in policy.scale.offers] == [Flavor("t4", "spot"), T4]
+    with pytest.raises(InvalidInput, match=r"scale\.offers\.1"):
+        make_policy(scale={"offers": [spot, spot | {"gpus_per_node": 8}]})
