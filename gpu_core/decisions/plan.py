@@ -65,6 +65,8 @@ class Preempt:
     """Work since the last checkpoint, in GPU-seconds: what the victim has to do again."""
     lost_micro_usd: int | None
     """The same in money; None where a GPU is unpriced."""
+    moves_to: Placement | None = None
+    """Where there is room for it to start again: it was only in the way. None: nowhere is known."""
 
 
 Command = Admit | Preempt | ScaleHint

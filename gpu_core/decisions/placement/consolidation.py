@@ -1,12 +1,14 @@
 """Which few workloads would have to move so that one fits that does not fit now."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.cluster import Placement
-from gpu_core.decisions.placement.groups import Group
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import Allows, Room
 from gpu_core.decisions.workload import Shape
+
+MayHost = Callable[[Shape, str], bool]
+"""May somebody of this shape move to this node?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +32,41 @@ class Move:
 
 
 def propose_moves(
-    room: Room, shape: Shape, movable: Iterable[Movable], max_moves: int
+    room: Room,
+    shape: Shape,
+    movable: Iterable[Movable],
+    max_moves: int,
+    *,
+    may_use: Allows = lambda _: True,
+    may_host: MayHost = lambda _, __: True,
 ) -> tuple[Move, ...] | None:
     """Who would have to move so that the shape fits? None: that takes more moves, or is not seen.
 
     Nodes are cleared that need the fewest moves, then lose the least work; everybody who moves has
-    a new place on the other nodes. This is greedy: it may miss moves that a search of all would
-    find, and proposes none that fail. Only workloads on one node move.
+    a new place on the other nodes, on GPUs of the same kind. This is greedy: it may miss moves that
+    a search of all would find, and proposes none that fail. Only workloads on one node move.
 
     Args:
         room: What is left now; it is the same again afterwards.
         shape: What is to fit.
         movable: Who may move, all of them in the room.
         max_moves: How many may move at most.
+        may_use: May the shape go to this node?
+        may_host: May somebody of this shape move there?
     """
-    if room.find(shape) is not None:
+    if room.find(shape, allows=may_use) is not None:
         return ()
     on_node: dict[str, list[Movable]] = {}
     for mover in sorted(movable, key=lambda m: (m.lost_gpu_s, m.workload_id)):
         if len(mover.placement.shares) == 1:
             on_node.setdefault(mover.placement.shares[0].node, []).append(mover)
     for group in sorted(room.groups(shape), key=lambda group: group.preference):
-        clearings = _clearings(room, shape, group, on_node)
+        nodes = [node for node in group.nodes if may_use(node)]
+        clearings = _clearings(room, shape, nodes, on_node)
         leaving = [mover for clearing in clearings for mover in clearing.movers]
         if len(clearings) == shape.nodes and len(leaving) <= max_moves:
-            moves = _moves(room, leaving, {clearing.node for clearing in clearings})
+            cleared = {clearing.node for clearing in clearings}
+            moves = _moves(room, leaving, cleared, may_host)
             if moves is not None:
                 return moves
     return None
@@ -73,11 +85,11 @@ class _Clearing:
 
 
 def _clearings(
-    room: Room, shape: Shape, group: Group, on_node: Mapping[str, Sequence[Movable]]
+    room: Room, shape: Shape, nodes: Iterable[str], on_node: Mapping[str, Sequence[Movable]]
 ) -> list[_Clearing]:
     """The nodes that are cleared at the least cost, as many as the shape needs if there are."""
     found = []
-    for node in group.nodes:
+    for node in nodes:
         movers = _movers(room, shape, node, on_node.get(node, ()))
         if movers is not None:
             found.append(_Clearing(node, movers))
@@ -106,7 +118,7 @@ def _fits_without(room: Room, shape: Shape, node: str, movers: Collection[Movabl
 
 
 def _moves(
-    room: Room, leaving: Sequence[Movable], cleared: Collection[str]
+    room: Room, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
 ) -> tuple[Move, ...] | None:
     """A new place for each of them, off the cleared nodes. None: somebody has none."""
     taken: list[tuple[Shape, Placement]] = []
@@ -114,7 +126,7 @@ def _moves(
     try:
         # The largest first: the small ones fit into what is left.
         for mover in sorted(leaving, key=lambda m: (-m.shape.total_gpu_milli, m.workload_id)):
-            to = room.find(mover.shape, allows=lambda node: node not in cleared)
+            to = _new_place(room, mover, cleared, may_host)
             if to is None:
                 return None
             room.take(mover.shape, to)
@@ -124,3 +136,15 @@ def _moves(
         for shape, placement in taken:
             room.give(shape, placement)
     return tuple(moves)
+
+
+def _new_place(
+    room: Room, mover: Movable, cleared: Collection[str], may_host: MayHost
+) -> Placement | None:
+    # On the same kind of GPU: another may have another price, and another quota.
+    flavor = mover.placement.flavor
+    return room.find(
+        mover.shape,
+        flavors=None if flavor is None else (flavor,),
+        allows=lambda node: node not in cleared and may_host(mover.shape, node),
+    )

@@ -1,10 +1,11 @@
 """How a place is chosen among several."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
-from gpu_core.decisions.policy_base import Section
+from gpu_core.decisions.policy_base import PositiveDuration, Section
 
 
 class Strategy(StrEnum):
@@ -23,7 +24,24 @@ class Strategy(StrEnum):
     the CPU beside them stay usable together."""
 
 
+class ConsolidationPolicy(Section):
+    """Whether a few workloads move for a large one that would fit if the rest were in one piece.
+
+    Only those move that are preemptible, have saved a checkpoint, have had their minimum run time
+    and are no more urgent; each has a place on another node of the same kind.
+    """
+
+    enabled: bool = False
+    waiting_s: PositiveDuration = Field(default=600, alias="waiting")
+    """Only for whoever has waited for longer."""
+    max_moves: Annotated[int, Field(ge=1, le=16)] = 2
+    """So many workloads move at most."""
+    min_gain: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
+    """So many GPUs must be able to start for each GPU that moves."""
+
+
 class PlacementPolicy(Section):
     """Where workloads go among the nodes that suit them."""
 
     strategy: Strategy = Field(default=Strategy.BEST_FIT, strict=False)
+    consolidation: ConsolidationPolicy = ConsolidationPolicy()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gpu_core.decisions.budget import BudgetCheck, Budgets
@@ -173,6 +174,17 @@ class Draft:
             self._undo.append(partial(self.facts.soon.take, victim.holding))
             self.leaving[victim.workload_id] = deadline_s
             self.commands.append(victim.command(preemptor))
+
+    def move(self, victim: Candidate, to: Placement, preemptor: Workload) -> None:
+        """Tell this one to end, and keep its new place for it."""
+        self.preempt([victim], preemptor)
+        self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
+        owner, holding = owner_of(victim.holding.workload), victim.holding
+        soon = self.facts.soon.entitlements
+        soon.take(owner, holding.flavor, holding.gpu_milli)
+        self._undo.append(partial(soon.give, owner, holding.flavor, holding.gpu_milli))
+        for view in (self.facts.soon, self.facts.now):
+            self._take(view.room, holding.shape, to)
 
     @property
     def preemption(self) -> Preemption:

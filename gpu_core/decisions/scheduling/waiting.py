@@ -7,6 +7,7 @@ from gpu_core.decisions.scheduling.backfill import Backfill
 from gpu_core.decisions.scheduling.draft import Draft, assumed_s, or_forever
 from gpu_core.decisions.scheduling.entitlements import Allowance
 from gpu_core.decisions.scheduling.line import Entry, Kind
+from gpu_core.decisions.scheduling.moving import movers_for
 from gpu_core.decisions.scheduling.reservations import amount_of
 from gpu_core.decisions.scheduling.verdict import Tell, Verdict, of_all
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape, Workload
@@ -33,6 +34,8 @@ class Waiting:
         is_first = self._is_first(kind.shape)
         self._shapes[kind.shape] = None
         verdict = self._wait_for_coming(kind, entry) or self._preempt(kind, entry)
+        if verdict is None and is_first:
+            verdict = self._consolidate(kind, entry)
         if verdict is not None:
             return verdict
         allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
@@ -82,6 +85,13 @@ class Waiting:
             return None
         draft.preempt(victims, entry.workload)
         return self._wait_for_coming(kind, entry)
+
+    def _consolidate(self, kind: Kind, entry: Entry) -> Verdict | None:
+        """A few others move for it, if the policy says so and that makes enough room."""
+        movers = movers_for(self._draft, kind, entry)
+        for victim, to in movers:
+            self._draft.move(victim, to, entry.workload)
+        return self._wait_for_coming(kind, entry) if movers else None
 
     def _wait_for_gpus(
         self, kind: Kind, entry: Entry, allowance: Allowance, *, is_first: bool
