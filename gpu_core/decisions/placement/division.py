@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gpu_core.decisions.cluster import Node, NodeShare
 from gpu_core.decisions.placement.bits import numbers_in
-from gpu_core.decisions.placement.mig import best_start, mig_profile, slices_of
+from gpu_core.decisions.placement.mig import best_start, mig_profile, profiles_left, slices_of
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
@@ -38,6 +38,9 @@ class Division(Protocol):
 
     def left_milli(self, in_use: int) -> int:
         """How much is left, roughly if it is no matter of thousandths?"""
+
+    def profiles_left(self, in_use: int) -> frozenset[str]:
+        """Of which MIG profiles would an instance fit beside this?"""
 
 
 class TimeSharing:
@@ -68,6 +71,10 @@ class TimeSharing:
     def left_milli(self, in_use: int) -> int:
         """How much is left?"""
         return WHOLE_GPU_MILLI - in_use
+
+    def profiles_left(self, in_use: int) -> frozenset[str]:  # noqa: ARG002
+        """Of none: it is not partitioned."""
+        return frozenset()
 
 
 class MigInstances:
@@ -112,6 +119,10 @@ class MigInstances:
         """How much is left, as if any slices could be used together?"""
         left = self._slices - _slices_in(in_use).bit_count()
         return left * WHOLE_GPU_MILLI // self._slices
+
+    def profiles_left(self, in_use: int) -> frozenset[str]:
+        """Of which profiles would an instance fit beside this?"""
+        return profiles_left(self._gpu_type, _slices_in(in_use))
 
     def _start(self, shape: Shape, in_use: int) -> int | None:
         if mig_profile(self._gpu_type, shape.mig_profile) is None or shape.mig_profile is None:

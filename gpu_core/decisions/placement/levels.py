@@ -31,6 +31,10 @@ class Levels:
         del self._at[level]
         del self._ascending[bisect_left(self._ascending, level)]
 
+    def at(self, level: float) -> int:
+        """Which nodes are at this level? As bits."""
+        return self._at.get(level, 0)
+
     def at_least(self, level: float) -> int:
         """Which nodes are at this level or a higher one? As bits."""
         found = 0

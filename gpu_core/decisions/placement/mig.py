@@ -102,6 +102,18 @@ def best_start(gpu_type: str, name: str, taken: int) -> int | None:
     )
 
 
+@cache
+def profiles_left(gpu_type: str, taken: int) -> frozenset[str]:
+    """Of which profiles is a start free?
+
+    Args:
+        gpu_type: One that `MIG_PROFILES` knows; of others, none.
+        taken: The memory slices in use, as bits.
+    """
+    profiles = MIG_PROFILES.get(gpu_type, {})
+    return frozenset(name for name in profiles if best_start(gpu_type, name, taken) is not None)
+
+
 def _starts_left(gpu_type: str, taken: int) -> int:
     return sum(
         not taken & profile.slices_from(start)

@@ -85,6 +85,14 @@ class NodeRoom:
         """How much is left of each GPU that is divided and not used up?"""
         return frozenset(self._parts_left_milli())
 
+    @property
+    def profiles_left(self) -> frozenset[str]:
+        """Of which MIG profiles would an instance fit on a GPU that is divided?"""
+        if not self.node.is_mig:
+            return frozenset()
+        left = map(self._division.profiles_left, self._in_use.values())
+        return frozenset().union(*left)
+
     def left_milli(self, places: int) -> tuple[int, ...]:
         """How much is left of each GPU, ascending? With zeros for those that it does not have.
 

@@ -7,9 +7,17 @@ from typing import Protocol
 
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.placement.levels import Levels
+from gpu_core.decisions.placement.mig import MIG_PROFILES
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+_CPU_STEP_MILLI = 4_000
+"""Nodes are told apart by their CPU in steps, so that few of them are tried in vain."""
+_PROFILE_NUMBERS = {
+    name: number
+    for number, name in enumerate(sorted({name for p in MIG_PROFILES.values() for name in p}))
+}
 
 
 class Order(Protocol):
@@ -39,10 +47,19 @@ class NodeOrder:
     """
 
     def __init__(self, strategy: Strategy, rooms: Sequence[NodeRoom]) -> None:
-        self._rank = _RANKS.get(strategy)
+        rank = _RANKS.get(strategy)
         self._free = _Index(rooms, _free_gpus)
         self._parts = _Index(rooms, _parts_left_milli)
-        self._ranked = None if self._rank is None else _Index(rooms, self._rank)
+        self._profiles = _Index(rooms, _profiles_left)
+        self._cpu = _Index(rooms, _cpu_steps)
+        self._ranked = None if rank is None else _Index(rooms, rank)
+        kept = [self._free]
+        # What no node counts never changes.
+        if any(room.node.is_shareable or room.node.is_mig for room in rooms):
+            kept += [self._parts, self._profiles]
+        if any(room.node.cpu_milli is not None for room in rooms):
+            kept.append(self._cpu)
+        self._kept = kept if self._ranked is None else [*kept, self._ranked]
 
     def expect(self, mix: Mapping[Shape, float]) -> None:
         """What will be asked for makes no difference here."""
@@ -53,10 +70,8 @@ class NodeOrder:
 
     def changed(self, node: int, room: NodeRoom) -> None:
         """The node has something else left than before."""
-        self._free.update(node, room)
-        self._parts.update(node, room)
-        if self._ranked is not None:
-            self._ranked.update(node, room)
+        for index in self._kept:
+            index.update(node, room)
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """The nodes that may have room, best first, equals by position.
@@ -70,6 +85,8 @@ class NodeOrder:
         Yields:
             What the strategy compares, less is better, and the node.
         """
+        if shape.cpu_milli:
+            among &= self._cpu.levels.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
         if self._ranked is not None:
             return self._ranked.levels.from_level(-inf, among & self._roomy(shape))
         if shape.is_whole or not shape.gpu_count:
@@ -79,14 +96,22 @@ class NodeOrder:
     def _roomy(self, shape: Shape) -> int:
         if shape.is_whole or not shape.gpu_count:
             return self._free.levels.at_least(shape.gpu_count)
-        return self._free.levels.at_least(1) | self._parts.levels.at_least(_least_part(shape))
+        return self._free.levels.at_least(1) | self._shared(shape)
+
+    def _shared(self, shape: Shape) -> int:
+        """The nodes with a divided GPU that has room for the shape's part of one."""
+        if shape.mig_profile is None:
+            return self._parts.levels.at_least(shape.gpu_share_milli)
+        return self._profiles.levels.at(_PROFILE_NUMBERS.get(shape.mig_profile, -1))
 
     def _tightest(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """By what is left of the GPU that it would share, then by untouched GPUs."""
         free = self._free.levels
         if shape.gpu_count > 1:
             return free.from_level(0, among & self._roomy(shape))
-        shared = self._parts.levels.from_level(_least_part(shape), among)
+        # Whether an instance fits is a question of which slices are left, not of how many.
+        least_milli = 1 if shape.mig_profile is not None else shape.gpu_share_milli
+        shared = self._parts.levels.from_level(least_milli, among & self._shared(shape))
         return chain(
             shared, ((gpus * WHOLE_GPU_MILLI, node) for gpus, node in free.from_level(1, among))
         )
@@ -116,17 +141,22 @@ class _Index:
             self.levels.add(level, node)
 
 
-def _least_part(shape: Shape) -> int:
-    # Whether a MIG instance fits is a question of which slices are left, not of how many.
-    return 1 if shape.mig_profile is not None else shape.gpu_share_milli
-
-
 def _free_gpus(room: NodeRoom) -> Collection[float]:
     return (room.free_gpus,)
 
 
 def _parts_left_milli(room: NodeRoom) -> Collection[float]:
     return room.parts_left_milli
+
+
+def _profiles_left(room: NodeRoom) -> Collection[float]:
+    return frozenset(map(_PROFILE_NUMBERS.__getitem__, room.profiles_left))
+
+
+def _cpu_steps(room: NodeRoom) -> Collection[float]:
+    left = room.cpu_milli_left
+    # Infinity has no steps.
+    return (left if left == inf else left // _CPU_STEP_MILLI,)
 
 
 def _load(room: NodeRoom) -> Collection[float]:

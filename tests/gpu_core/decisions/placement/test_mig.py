@@ -96,6 +96,16 @@ def test_a_room_prefers_the_node_with_the_least_left():
     assert room.find(shape).shares[0].node == "a"
 
 
+def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divided():
+    """Though the first node's divided GPU, which has no start left for it, is the fuller one."""
+    nodes = [make_node(name, 2, gpu_type="h200", is_mig=True) for name in "ab"]
+    room = Room(nodes)
+    for node, profile in (("a", "4g.71gb"), ("a", "1g.18gb"), ("b", "1g.18gb")):
+        room.take(instance(profile), room.find(instance(profile), allows=lambda n, a=node: n == a))
+    placement = room.find(instance("3g.71gb"))
+    assert [(share.node, share.gpu_ids) for share in placement.shares] == [("b", ("0",))]
+
+
 @pytest.mark.parametrize(
     ("shape", "want"),
     [
