@@ -1,0 +1,93 @@
+"""Spot, on-demand or waiting: the one entry point, with the rules that hold for every strategy.
+
+Whatever the strategy, no deadline is missed that could be met: with `slack = time left - work
+left`, on-demand started now finishes in time if slack is one changeover. A change to spot is
+allowed with two, because it may be lost at once; waiting until the next look with one more than
+that look. Slack never grows, so on-demand that runs with less than two is kept to the end.
+"""
+
+from dataclasses import replace
+
+from gpu_core.decisions.capacity.policy import CapacityPolicy
+from gpu_core.decisions.capacity.state import (
+    Capacity,
+    CapacityDecision,
+    CapacityState,
+    Rule,
+)
+from gpu_core.decisions.capacity.strategies import STRATEGIES, Advice
+
+
+def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
+    """What should this workload use until the next look, and why?
+
+    To be asked again at every look, and at once when spot is taken away or announced to be, when
+    it comes back, and when a price changes.
+
+    Args:
+        state: The workload and what is known of its capacity.
+        policy: The strategy, and what holds for critical work and budgets.
+    """
+    if state.has_notice and state.current is Capacity.SPOT:
+        state = _as_if_taken(state)
+    advice = (
+        _whatever_the_deadline(state, policy)
+        or _safety_net(state)
+        or STRATEGIES[policy.strategy](state)
+    )
+    return CapacityDecision(
+        capacity=advice.capacity,
+        rule=advice.rule,
+        slack_s=state.slack_s,
+        progress_s=state.work_s - state.remaining_work_s,
+        expected_progress_s=advice.expected_progress_s,
+        spot_age_s=state.spot.age_s,
+        patience_s=advice.patience_s,
+        price_ratio=state.price_ratio,
+    )
+
+
+def _as_if_taken(state: CapacityState) -> CapacityState:
+    """Spot that will be taken away counts as gone: its place in the market is not to be had."""
+    return replace(
+        state, current=Capacity.IDLE, spot=state.spot.looked(0.0, is_up=False), has_notice=False
+    )
+
+
+def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advice | None:
+    if state.remaining_work_s <= 0:
+        return Advice(Capacity.IDLE, Rule.DONE)
+    budget_left = state.budget_left_micro_usd
+    if policy.at_budget == "stop" and budget_left is not None and budget_left <= 0:
+        return Advice(Capacity.IDLE, Rule.BUDGET_SPENT)
+    if state.is_critical and policy.critical_on_demand:
+        return Advice(Capacity.ON_DEMAND, Rule.CRITICAL)
+    if _is_on_demand_cheaper(state):
+        return Advice(Capacity.ON_DEMAND, Rule.SPOT_NOT_CHEAPER)
+    if state.current is Capacity.SPOT:
+        return Advice(Capacity.SPOT, Rule.STAY_ON_SPOT)
+    return None
+
+
+def _is_on_demand_cheaper(state: CapacityState) -> bool:
+    """Would the rest of the work cost less on on-demand, with the change to it?"""
+    spot, on_demand = state.spot_micro_usd_per_hour, state.on_demand_micro_usd_per_hour
+    if spot is None or on_demand is None:
+        return False
+    if state.current is not Capacity.SPOT:
+        return spot >= on_demand
+    work_s = state.remaining_work_s
+    return spot * work_s > on_demand * (work_s + state.changeover_s)
+
+
+def _safety_net(state: CapacityState) -> Advice | None:
+    slack_s, changeover_s = state.slack_s, state.changeover_s
+    if slack_s is None:
+        return None
+    # Once on-demand runs, its changeover is under way or done.
+    needed_s = 0.0 if state.current is Capacity.ON_DEMAND else changeover_s
+    if slack_s < needed_s:
+        return Advice(Capacity.ON_DEMAND, Rule.TOO_LATE)
+    is_waiting = state.current is Capacity.IDLE and not state.spot.is_up
+    wanted_s = max(2 * changeover_s, state.look_s + changeover_s if is_waiting else 0.0)
+    return Advice(Capacity.ON_DEMAND, Rule.SAFETY_NET) if slack_s < wanted_s else None

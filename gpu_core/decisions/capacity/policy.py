@@ -1,0 +1,38 @@
+"""The capacity section of the policy: how spot and on-demand are used."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpu_core.decisions.policy_base import PositiveDuration, Section
+
+StrategyName = Literal["patience", "uniform-progress", "plain-uniform-progress", "greedy"]
+
+
+class ZonePolicy(Section):
+    """Which zone is tried next for spot."""
+
+    window_s: PositiveDuration = Field(default=24 * 3600, alias="window")
+    """Earlier stays in a zone are forgotten."""
+    first_backoff_s: PositiveDuration = Field(default=60, alias="first_backoff")
+    """For how long a zone that refused or took away its spot is left alone; twice as long after
+    each further failure in a row."""
+    longest_backoff_s: PositiveDuration = Field(default=3600, alias="longest_backoff")
+
+
+class CapacityPolicy(Section):
+    """How spot and on-demand are used for a workload that may use both."""
+
+    strategy: StrategyName = "patience"
+    critical_on_demand: bool = True
+    """Critical work never runs on spot."""
+    target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The part of work without a deadline that should run on spot; None: all that can."""
+    changeover_s: PositiveDuration = Field(default=12 * 60, alias="changeover")
+    """What a start on other capacity loses, for workloads where it was not measured. Wu et al.
+    (NSDI'24) have 12 minutes."""
+    at_budget: Literal["stop", "continue"] = "stop"
+    """What happens to a run whose budget is used up: it saves and stops, or it goes on."""
+    budget_warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """The part of its budget from which on a run is warned of."""
+    zones: ZonePolicy = ZonePolicy()

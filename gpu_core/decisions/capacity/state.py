@@ -1,0 +1,156 @@
+"""What the choice between spot and on-demand looks at, and what it says."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpu_core.decisions.capacity.lives import SpotRecord
+from gpu_core.decisions.units import format_duration
+
+
+class Capacity(StrEnum):
+    """What a workload uses."""
+
+    IDLE = "idle"
+    """Nothing: it waits."""
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+class Rule(StrEnum):
+    """The rule that decided. Public: names are added, never changed."""
+
+    DONE = "Done"
+    """No work is left (the thrifty rule)."""
+    BUDGET_SPENT = "BudgetSpent"
+    """The run's budget is used up, and the policy stops it."""
+    CRITICAL = "Critical"
+    """The policy keeps critical work on on-demand."""
+    SPOT_NOT_CHEAPER = "SpotNotCheaper"
+    """Spot costs as much as on-demand or more: that is how a provider says that it has none."""
+    STAY_ON_SPOT = "StayOnSpot"
+    """Spot is used until it is taken away (the exploitation rule)."""
+    TAKE_SPOT = "TakeSpot"
+    """Spot is there, and nothing else runs."""
+    SAFETY_NET = "SafetyNet"
+    """More waiting, or another change, could miss the deadline."""
+    TOO_LATE = "TooLate"
+    """The deadline cannot be met any more; on-demand comes nearest to it."""
+    BEHIND = "Behind"
+    """There is less progress than the line asks for: on-demand."""
+    AHEAD = "Ahead"
+    """There is as much progress as the line asks for: it can wait for spot, or change to it."""
+    WAIT_FOR_SPOT = "WaitForSpot"
+    """Spot has been away for less than the patience with a gap."""
+    OUT_OF_PATIENCE = "OutOfPatience"
+    """Spot has been away for longer than the patience with a gap."""
+    SPOT_UNPROVEN = "SpotUnproven"
+    """Spot is back, but too young to leave on-demand for."""
+    SPOT_PROVEN = "SpotProven"
+    """Spot has been up for long enough to leave on-demand for it."""
+    STAY_ON_DEMAND = "StayOnDemand"
+    """Changing would not pay, or there is nothing to change to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityState:
+    """One workload, and what is known of its capacity, at one moment.
+
+    Durations are seconds. A gang of several nodes is one workload: spot is up when all its nodes
+    can be had, and prices are of all of them together.
+    """
+
+    work_s: float
+    """All of the work, in seconds of undisturbed running."""
+    remaining_work_s: float
+    elapsed_s: float
+    """Since the deadline was promised."""
+    time_left_s: float | None
+    """Until the deadline; negative: it has passed; None: there is none."""
+    changeover_s: float
+    """What a start on other capacity loses: launch, set-up, loading the checkpoint, and the work
+    since that checkpoint in the mean."""
+    look_s: float
+    """Until the next decision, if nothing happens."""
+    current: Capacity
+    """What runs now. Spot that was taken away: idle."""
+    spot: SpotRecord
+    """Whether spot is up, since when, and how it has come and gone."""
+    spot_micro_usd_per_hour: int | None = None
+    """None: unknown."""
+    on_demand_micro_usd_per_hour: int | None = None
+    """None: unknown."""
+    has_notice: bool = False
+    """The provider has said that it takes the running spot capacity away."""
+    is_critical: bool = False
+    budget_left_micro_usd: int | None = None
+    """None: it has no budget."""
+
+    @property
+    def slack_s(self) -> float | None:
+        """What can be lost before the deadline is; None: there is no deadline."""
+        return None if self.time_left_s is None else self.time_left_s - self.remaining_work_s
+
+    @property
+    def price_ratio(self) -> float | None:
+        """On-demand by spot price (k in the papers); None: one of them is unknown."""
+        if not self.spot_micro_usd_per_hour or self.on_demand_micro_usd_per_hour is None:
+            return None
+        return self.on_demand_micro_usd_per_hour / self.spot_micro_usd_per_hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityDecision:
+    """What to use until the next look, the rule that said so, and its numbers."""
+
+    capacity: Capacity
+    rule: Rule
+    slack_s: float | None = None
+    """What could still be lost when it was decided; None: no deadline."""
+    progress_s: float = 0.0
+    expected_progress_s: float | None = None
+    """Where a line says that the progress should be; None: the rule has no line."""
+    spot_age_s: float = 0.0
+    """For how long spot had been up, or away."""
+    patience_s: float | None = None
+    """The age that would change the decision; None: the rule has none, or no age would."""
+    price_ratio: float | None = None
+    """On-demand by spot price; None: unknown."""
+
+    @property
+    def reason(self) -> str:
+        """The decision and its numbers as one sentence."""
+        parts = [f"{self.capacity}: {_SENTENCES[self.rule]}"]
+        if self.patience_s is not None:
+            age, patience = format_duration(self.spot_age_s), format_duration(self.patience_s)
+            parts.append(f"{age} of {patience}")
+        if self.expected_progress_s is not None:
+            progress, expected = (
+                format_duration(seconds) for seconds in (self.progress_s, self.expected_progress_s)
+            )
+            parts.append(f"progress {progress} of {expected} expected by now")
+        if self.slack_s is not None:
+            parts.append(f"slack {'-' * (self.slack_s < 0)}{format_duration(abs(self.slack_s))}")
+        if self.price_ratio is None:
+            parts.append("prices unknown: decided by the deadline only")
+        else:
+            parts.append(f"on-demand costs {self.price_ratio:.2f} times spot")
+        return "; ".join(parts)
+
+
+_SENTENCES = {
+    Rule.DONE: "no work is left",
+    Rule.BUDGET_SPENT: "its budget is used up",
+    Rule.CRITICAL: "critical work runs on on-demand",
+    Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
+    Rule.STAY_ON_SPOT: "it stays on spot until that is taken away",
+    Rule.TAKE_SPOT: "spot is up",
+    Rule.SAFETY_NET: "more waiting or another change could miss the deadline",
+    Rule.TOO_LATE: "the deadline cannot be met any more",
+    Rule.BEHIND: "it is behind its line",
+    Rule.AHEAD: "it is ahead of its line",
+    Rule.WAIT_FOR_SPOT: "spot is away and worth waiting for",
+    Rule.OUT_OF_PATIENCE: "spot has been away for too long",
+    Rule.SPOT_UNPROVEN: "spot is back but unproven",
+    Rule.SPOT_PROVEN: "spot has proved itself",
+    Rule.STAY_ON_DEMAND: "it stays on on-demand",
+}
