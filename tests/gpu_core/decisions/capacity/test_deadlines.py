@@ -1,0 +1,111 @@
+"""No deadline that can be met is missed: on any trace, under every strategy."""
+
+from itertools import cycle, islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.capacity.policy import CapacityPolicy, StrategyName
+from gpu_core.decisions.capacity.replay import Replay, Task, replay, watched
+from gpu_core.decisions.capacity.state import Capacity, Rule
+from gpu_core.decisions.capacity.strategies import STRATEGIES
+
+TICK_S = 600
+
+
+def task(work_ticks: float, spare_ticks: float, changeover_s: float, ratio: float = 3.0) -> Task:
+    """Its deadline is so many ticks after the earliest end on on-demand."""
+    work_s = work_ticks * TICK_S
+    least_ticks = -(-(work_s + changeover_s) // TICK_S)
+    return Task(
+        work_s=work_s,
+        deadline_s=(least_ticks + spare_ticks) * TICK_S,
+        changeover_s=changeover_s,
+        spot_micro_usd_per_hour=1_000_000,
+        on_demand_micro_usd_per_hour=round(ratio * 1_000_000),
+    )
+
+
+def run(
+    strategy: StrategyName, one: Task, is_up: list[bool], *, keep_decisions: bool = False
+) -> Replay:
+    """This trace again and again until the deadline."""
+    ticks = one.ticks(TICK_S)
+    records = watched(list(islice(cycle(is_up), ticks)), TICK_S)
+    return replay(
+        records, TICK_S, one, CapacityPolicy(strategy=strategy), keep_decisions=keep_decisions
+    )
+
+
+TASKS = st.builds(
+    task,
+    work_ticks=st.one_of(st.integers(1, 60), st.floats(0.1, 60)),
+    spare_ticks=st.integers(0, 40),
+    changeover_s=st.one_of(st.sampled_from([0, 60, 180, 600, 720, 1200]), st.floats(0, 3000)),
+    ratio=st.sampled_from([1.0, 1.001, 1.5, 3.0, 9.0]),
+)
+STRETCHES = st.lists(st.tuples(st.booleans(), st.integers(1, 12)), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=60)
+@given(one=TASKS, stretches=STRETCHES)
+def test_no_deadline_is_missed_on_random_traces(
+    strategy: StrategyName, one: Task, stretches: list[tuple[bool, int]]
+) -> None:
+    """And all of the work is done, no more."""
+    result = run(strategy, one, [is_up for is_up, ticks in stretches for _ in range(ticks)])
+    assert not result.is_missed
+    assert result.spot_s + result.on_demand_s == pytest.approx(one.work_s)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "is_up",
+    [
+        pytest.param([False], id="spot never comes"),
+        pytest.param([True], id="spot is always there"),
+        pytest.param([True, False], id="spot flaps every tick"),
+        pytest.param([True, True, False], id="spot dies when its changeover is over"),
+        pytest.param([True] * 3 + [False] * 60, id="spot comes rarely and goes soon"),
+    ],
+)
+@settings(max_examples=20)
+@given(one=TASKS)
+def test_no_deadline_is_missed_on_traces_made_to_hurt(
+    strategy: StrategyName, is_up: list[bool], one: Task
+) -> None:
+    """Whatever slack there is."""
+    assert not run(strategy, one, is_up).is_missed
+
+
+def test_patience_is_hardly_dearer_than_on_demand_where_spot_dies_after_its_changeover() -> None:
+    """Spot is a pure loss there: it may use up the slack on starts, and no more."""
+    one = task(288, 72, 720)
+    result = run("patience", one, [True, True, False])
+    # Each start in vain costs 20 minutes of spot and saves 8 minutes of on-demand.
+    assert result.cost_ratio < 1.05
+    assert result.cost_ratio <= run("plain-uniform-progress", one, [True, True, False]).cost_ratio
+
+
+def test_with_equal_prices_there_is_no_spot() -> None:
+    """On-demand from the first moment to the last."""
+    one = task(100, 50, 720, ratio=1.0)
+    result = run("patience", one, [True], keep_decisions=True)
+    assert {decision.rule for decision in result.decisions} == {Rule.SPOT_NOT_CHEAPER}
+    assert result.spot_s == 0
+
+
+@settings(max_examples=30)
+@given(one=TASKS, stretches=STRETCHES)
+def test_patience_keeps_spot_until_it_is_taken(
+    one: Task, stretches: list[tuple[bool, int]]
+) -> None:
+    """A decision other than spot follows on spot only where the trace has none."""
+    is_up = [is_up for is_up, ticks in stretches for _ in range(ticks)]
+    result = run("patience", one, is_up, keep_decisions=True)
+    pairs = zip(result.decisions, result.decisions[1:], strict=False)
+    for tick, (before, after) in enumerate(pairs, 1):
+        if before.capacity is Capacity.SPOT and after.capacity is not Capacity.SPOT:
+            assert not is_up[tick % len(is_up)]
