@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     add_plan(commands)
     add_catalog(commands)
+    _add_spot_replay(commands)
     return parser
 
 
@@ -168,6 +169,47 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     command.set_defaults(run=_simulate)
 
 
+def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "spot-replay",
+        help="replay a job with a deadline on recorded spot availability",
+        description=(
+            "Replay a job with a deadline on recorded spot availability, from random moments on, "
+            "and print what each strategy for spot and on-demand costs beside the best possible."
+        ),
+    )
+    command.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="JSON with metadata.gap_seconds, data"
+    )
+    command.add_argument("--task-hours", type=float, required=True, help="the job's work")
+    command.add_argument("--deadline-hours", type=float, required=True, help="from its start on")
+    command.add_argument(
+        "--changeover-hours",
+        type=float,
+        default=0.2,
+        help="what each start on other capacity loses (default: 0.2)",
+    )
+    command.add_argument(
+        "--price-ratio", type=float, required=True, help="on-demand price by spot price"
+    )
+    command.add_argument(
+        "--starts", type=int, default=100, help="replays of each file (default: 100)"
+    )
+    command.add_argument("--seed", type=int, default=1, help="of their starts (default: 1)")
+    command.add_argument("--ticks", type=int, help="use only so many ticks of each file")
+    command.add_argument(
+        "--nodes", type=int, default=1, help="spot is up where so many nodes are (default: 1)"
+    )
+    command.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        help="patience, uniform-progress, plain-uniform-progress, greedy; may be repeated (all)",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_spot_replay)
+
+
 def _quickstart(options: argparse.Namespace) -> int:
     from gpu_core.cli.quickstart import quickstart
 
@@ -230,6 +272,26 @@ def _simulate(options: argparse.Namespace) -> int:
             tick_s=duration_s(options.tick, "tick"),
             horizon_s=duration_s(options.horizon, "horizon"),
             entitlements=options.entitlements,
+            as_json=options.json,
+        )
+    )
+
+
+def _spot_replay(options: argparse.Namespace) -> int:
+    from gpu_core.cli.spot_replay import SpotReplayOptions, run_spot_replay
+
+    return run_spot_replay(
+        SpotReplayOptions(
+            files=tuple(options.files),
+            task_hours=options.task_hours,
+            deadline_hours=options.deadline_hours,
+            changeover_hours=options.changeover_hours,
+            price_ratio=options.price_ratio,
+            starts=options.starts,
+            seed=options.seed,
+            ticks=options.ticks,
+            nodes=options.nodes,
+            policies=tuple(options.policy),
             as_json=options.json,
         )
     )

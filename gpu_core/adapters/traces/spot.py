@@ -1,0 +1,51 @@
+"""Spot traces as SkyPilot publishes them: `{"metadata": {"gap_seconds": 600}, "data": [1, 0]}`.
+
+A value is how many nodes could be had in that tick: 1 means that spot was available. (Copies in
+which 1 means unavailable are in circulation; nothing in a file tells them apart.)
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpu_core.decisions.capacity.trace import SpotTrace
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.validation import input_errors
+
+
+class _Metadata(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    gap_seconds: Annotated[int, Field(ge=1)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    metadata: _Metadata
+    data: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+
+def read_spot_trace(path: Path) -> SpotTrace:
+    """The trace in a file; its name is the file's.
+
+    Raises:
+        InvalidInput: The file cannot be used; the message names the field.
+    """
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            str(path),
+            f"cannot be read: {error}",
+            allowed='JSON of the form {"metadata": {"gap_seconds": 600}, "data": [1, 0]}',
+        ) from error
+    try:
+        file = _File.model_validate(data)
+    except ValidationError as error:
+        first = input_errors(error, _File)[0]
+        first.field = f"{path}: {first.field}" if first.field else str(path)
+        raise first from None
+    return SpotTrace(name=path.stem, tick_s=file.metadata.gap_seconds, nodes_up=tuple(file.data))
