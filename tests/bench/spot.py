@@ -1,0 +1,208 @@
+"""Is the choice of spot or on-demand a good one? `python -m tests.bench.spot --data DIR [--json]`.
+
+The protocol of Wu et al., "Can't Be Late" (NSDI'24): a job starts at 300 random moments of each of
+eight AWS traces (V100 and K80, one or eight, two zones of us-west-2, October 2022; their first
+1,950 ticks, which is what the paper's numbers come from). On-demand costs 3.1446 times spot. The
+references are an earlier and separate measurement on the same traces with other random moments; its
+greedy and Uniform Progress agree with the paper's Table 3 (at 48 h of work in 60 h, in hours of
+on-demand: greedy 30.8, Uniform Progress 25.1).
+
+The constants of `patience` come from zone us-west-2a; us-west-2b is held out. `--generated` replays
+renewal traces instead: independent times up and away with falling hazards, and no reference.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from gpu_core.adapters.traces.spot import read_spot_trace
+from gpu_core.decisions.capacity.comparison import compare
+from gpu_core.decisions.capacity.policy import StrategyName
+from gpu_core.decisions.capacity.replay import Task
+from gpu_core.decisions.capacity.trace import SpotTrace, renewal_trace
+
+TICKS = 1_950
+STRATEGIES: tuple[StrategyName, ...] = (
+    "greedy",
+    "plain-uniform-progress",
+    "uniform-progress",
+    "patience",
+)
+ZONES = {"us-west-2a, for constants": "us-west-2a", "us-west-2b, held out": "us-west-2b"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """48 hours of work under one deadline and changeover."""
+
+    name: str
+    deadline_h: float
+    changeover_h: float
+    reference_costs: tuple[float, ...]
+    """Of the first three strategies and the optimum; none: not known."""
+
+    @property
+    def references(self) -> dict[str, float]:
+        """The reference costs by name."""
+        return dict(zip((*STRATEGIES[:3], "optimum"), self.reference_costs, strict=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One cell on some traces. Costs are means, by what the work alone costs on on-demand."""
+
+    cell: str
+    traces: str
+    replays: int
+    spot_up: float
+    misses: int
+    """Of all strategies."""
+    optimum: float
+    costs: dict[str, float]
+    on_demand_h: dict[str, float]
+    references: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def by_uniform_progress(self) -> float:
+        """How much more does patience cost than Uniform Progress?"""
+        return self.costs["patience"] / self.costs["uniform-progress"] - 1
+
+    @property
+    def by_better_uniform_progress(self) -> float:
+        """How much more does patience cost than the better one of Uniform Progress and plain?"""
+        better = min(self.costs["uniform-progress"], self.costs["plain-uniform-progress"])
+        return self.costs["patience"] / better - 1
+
+    @property
+    def by_optimum(self) -> float:
+        """What does patience cost by the optimum?"""
+        return self.costs["patience"] / self.optimum
+
+
+CELLS = (
+    Cell("JF .9, d .2", 48 / 0.9, 0.2, (0.8481, 0.7938, 0.7975, 0.6909)),
+    Cell("JF .8, d .2", 48 / 0.8, 0.2, (0.7597, 0.7043, 0.7047, 0.6317)),
+    Cell("JF .7, d .2", 48 / 0.7, 0.2, (0.7022, 0.6616, 0.6548, 0.5952)),
+    Cell("JF .6, d .2", 48 / 0.6, 0.2, ()),
+    Cell("JF .8, d .05", 48 / 0.8, 0.05, (0.7073, 0.5912, 0.606, 0.5746)),
+    Cell("JF .8, d .1", 48 / 0.8, 0.1, (0.7255, 0.6269, 0.6431, 0.5972)),
+    Cell("JF .8, d .4", 48 / 0.8, 0.4, (0.8035, 0.7985, 0.788, 0.6854)),
+    Cell("52 h, d .05", 52, 0.05, (0.8233, 0.6554, 0.7109, 0.6343)),
+    Cell("52 h, d .2", 52, 0.2, (0.8612, 0.8235, 0.8198, 0.7014)),
+    Cell("70 h, d .05", 70, 0.05, (0.6352, 0.561, 0.5652, 0.5331)),
+    Cell("70 h, d .2", 70, 0.2, (0.6934, 0.657, 0.6506, 0.59)),
+)
+"""JF is the job fraction: work by time. d is the changeover in hours."""
+
+
+def main() -> None:
+    """Print the measurement."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="the folder with spot/")
+    parser.add_argument("--starts", type=int, default=300, help="for each trace (300)")
+    parser.add_argument("--seed", type=int, default=1, help="of the starts (1)")
+    parser.add_argument("--cell", action="append", help="one cell's name; may be repeated (all)")
+    parser.add_argument("--generated", action="store_true", help="replay renewal traces instead")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each line")
+    arguments = parser.parse_args()
+    sets = generated() if arguments.generated else recorded(arguments.data)
+    for cell in CELLS:
+        if arguments.cell and cell.name not in arguments.cell:
+            continue
+        rows = [row(cell, name, sets[name], arguments.starts, arguments.seed) for name in sets]
+        for one in rows if arguments.generated else [pooled(cell, rows), *rows]:
+            print(json.dumps(asdict(one)) if arguments.json else _line(one), flush=True)
+
+
+def recorded(data: Path) -> dict[str, list[SpotTrace]]:
+    """The two-week traces: those of one zone gave the constants, those of the other did not."""
+    traces = [read_spot_trace(path) for path in sorted((data / "spot").glob("*.json"))]
+    traces = [replace(trace, nodes_up=trace.nodes_up[:TICKS]) for trace in traces]
+    return {name: [trace for trace in traces if zone in trace.name] for name, zone in ZONES.items()}
+
+
+def generated() -> dict[str, list[SpotTrace]]:
+    """Renewal traces: mean times up and away from half an hour to half a day, tails of 1.5 to 3."""
+    return {
+        f"up {up_h:g} h, away {away_h:g} h, tail {tail:g}": [
+            renewal_trace(
+                mean_up_s=up_h * 3600,
+                mean_away_s=away_h * 3600,
+                tail=tail,
+                ticks=TICKS,
+                tick_s=600,
+                seed=seed,
+            )
+            for seed in range(4)
+        ]
+        for up_h, away_h, tail in (
+            (0.5, 0.5, 3),
+            (1, 2, 1.5),
+            (2, 1, 1.5),
+            (4, 4, 2),
+            (12, 3, 1.5),
+            (6, 12, 2),
+        )
+    }
+
+
+def row(cell: Cell, name: str, traces: Sequence[SpotTrace], starts: int, seed: int) -> Row:
+    """The cell on these traces."""
+    task = Task(
+        work_s=48 * 3600,
+        deadline_s=cell.deadline_h * 3600,
+        changeover_s=cell.changeover_h * 3600,
+        spot_micro_usd_per_hour=1_000_000,
+        on_demand_micro_usd_per_hour=3_144_600,
+    )
+    found = compare(traces, task, STRATEGIES, starts=starts, seed=seed)
+    return Row(
+        cell=cell.name,
+        traces=name,
+        replays=sum(result.replays for result in found.results) // len(STRATEGIES),
+        spot_up=found.spot_up,
+        misses=sum(result.misses for result in found.results),
+        optimum=found.optimum_cost,
+        costs={result.strategy: result.mean_cost for result in found.results},
+        on_demand_h={result.strategy: result.on_demand_h for result in found.results},
+    )
+
+
+def pooled(cell: Cell, rows: Sequence[Row]) -> Row:
+    """All traces of the cell together, beside its reference. The rows have as many replays each."""
+    return Row(
+        cell=cell.name,
+        traces="all",
+        replays=sum(one.replays for one in rows),
+        spot_up=fmean(one.spot_up for one in rows),
+        misses=sum(one.misses for one in rows),
+        optimum=fmean(one.optimum for one in rows),
+        costs={name: fmean(one.costs[name] for one in rows) for name in STRATEGIES},
+        on_demand_h={name: fmean(one.on_demand_h[name] for one in rows) for name in STRATEGIES},
+        references=cell.references,
+    )
+
+
+def _line(one: Row) -> str:
+    costs = "  ".join(
+        f"{name} {cost:.4f}{_reference(one, name)}"
+        for name, cost in [*one.costs.items(), ("optimum", one.optimum)]
+    )
+    hours = ", ".join(f"{hours:.2f}" for hours in one.on_demand_h.values())
+    return (
+        f"{one.cell}, {one.traces}: patience {one.by_uniform_progress:+.2%} against UP, "
+        f"{one.by_better_uniform_progress:+.2%} against the better UP, {one.by_optimum:.3f} of the "
+        f"optimum, {one.misses} of {one.replays * len(STRATEGIES)} missed\n"
+        f"    {costs}\n    on-demand hours {hours}"
+    )
+
+
+def _reference(one: Row, name: str) -> str:
+    return f" ({one.references[name]:.4f})" if name in one.references else ""
+
+
+if __name__ == "__main__":
+    main()
