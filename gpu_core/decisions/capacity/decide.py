@@ -9,12 +9,8 @@ that look. Slack never grows, so on-demand that runs with less than two is kept 
 from dataclasses import replace
 
 from gpu_core.decisions.capacity.policy import CapacityPolicy
-from gpu_core.decisions.capacity.state import (
-    Capacity,
-    CapacityDecision,
-    CapacityState,
-    Rule,
-)
+from gpu_core.decisions.capacity.spending import next_look_micro_usd
+from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, CapacityState, Rule
 from gpu_core.decisions.capacity.strategies import STRATEGIES, Advice
 
 
@@ -35,6 +31,8 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         or _safety_net(state)
         or STRATEGIES[policy.strategy](state)
     )
+    if not _can_pay(state, advice.capacity, policy):
+        advice = Advice(Capacity.IDLE, Rule.BUDGET_SPENT)
     return CapacityDecision(
         capacity=advice.capacity,
         rule=advice.rule,
@@ -57,9 +55,6 @@ def _as_if_taken(state: CapacityState) -> CapacityState:
 def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advice | None:
     if state.remaining_work_s <= 0:
         return Advice(Capacity.IDLE, Rule.DONE)
-    budget_left = state.budget_left_micro_usd
-    if policy.at_budget == "stop" and budget_left is not None and budget_left <= 0:
-        return Advice(Capacity.IDLE, Rule.BUDGET_SPENT)
     if state.is_critical and policy.critical_on_demand:
         return Advice(Capacity.ON_DEMAND, Rule.CRITICAL)
     if _is_on_demand_cheaper(state):
@@ -67,6 +62,14 @@ def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advi
     if state.current is Capacity.SPOT:
         return Advice(Capacity.SPOT, Rule.STAY_ON_SPOT)
     return None
+
+
+def _can_pay(state: CapacityState, capacity: Capacity, policy: CapacityPolicy) -> bool:
+    """Is enough of the budget left until the next look, so that it is never overspent?"""
+    left = state.budget_left_micro_usd
+    if left is None or policy.at_budget == "continue" or capacity is Capacity.IDLE:
+        return True
+    return left > 0 and next_look_micro_usd(state, capacity) <= left
 
 
 def _is_on_demand_cheaper(state: CapacityState) -> bool:

@@ -22,7 +22,7 @@ class Rule(StrEnum):
     DONE = "Done"
     """No work is left (the thrifty rule)."""
     BUDGET_SPENT = "BudgetSpent"
-    """The run's budget is used up, and the policy stops it."""
+    """The run's budget does not reach to the next look, and the policy stops it."""
     CRITICAL = "Critical"
     """The policy keeps critical work on on-demand."""
     SPOT_NOT_CHEAPER = "SpotNotCheaper"
@@ -139,7 +139,7 @@ class CapacityDecision:
 
 _SENTENCES = {
     Rule.DONE: "no work is left",
-    Rule.BUDGET_SPENT: "its budget is used up",
+    Rule.BUDGET_SPENT: "its budget does not reach to the next look",
     Rule.CRITICAL: "critical work runs on on-demand",
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "it stays on spot until that is taken away",

@@ -61,6 +61,15 @@ def state(base: CapacityState = START, **changes: Any) -> CapacityState:
         pytest.param(
             state(budget_left_micro_usd=0), Capacity.IDLE, Rule.BUDGET_SPENT, id="budget spent"
         ),
+        pytest.param(
+            state(budget_left_micro_usd=166_666),
+            Capacity.IDLE,
+            Rule.BUDGET_SPENT,
+            id="10 minutes of spot would overspend the budget",
+        ),
+        pytest.param(
+            state(budget_left_micro_usd=166_667), Capacity.SPOT, Rule.TAKE_SPOT, id="they just fit"
+        ),
         pytest.param(state(is_critical=True), Capacity.ON_DEMAND, Rule.CRITICAL, id="critical"),
         pytest.param(
             state(spot_micro_usd_per_hour=3_000_000),

@@ -1,0 +1,113 @@
+"""Deadline and budget before a run starts, and its budget while it runs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpu_core.decisions.capacity.lives import SpotRecord
+from gpu_core.decisions.capacity.policy import CapacityPolicy
+from gpu_core.decisions.capacity.spending import (
+    BudgetStage,
+    Verdict,
+    budget_stage,
+    feasibility,
+    next_look_micro_usd,
+)
+from gpu_core.decisions.capacity.state import Capacity, CapacityState
+
+USD = 1_000_000
+SUBMITTED = CapacityState(
+    work_s=9.8 * 3600,
+    remaining_work_s=9.8 * 3600,
+    elapsed_s=0.0,
+    time_left_s=12 * 3600.0,
+    changeover_s=720.0,
+    look_s=60.0,
+    current=Capacity.IDLE,
+    spot=SpotRecord(is_up=True),
+    spot_micro_usd_per_hour=1 * USD,
+    on_demand_micro_usd_per_hour=3 * USD,
+)
+"""10 hours with its changeover: 10 USD on spot, 30 on on-demand."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "want_verdict", "want_text"),
+    [
+        pytest.param({}, Verdict.FEASIBLE, "Feasible: $10.00 at least, $30.00", id="no budget"),
+        pytest.param({"budget_left_micro_usd": 30 * USD}, Verdict.FEASIBLE, "$30.00", id="enough"),
+        pytest.param(
+            {"budget_left_micro_usd": 20 * USD},
+            Verdict.NEEDS_SPOT,
+            "at least 5h 00m of its work must run on spot",
+            id="half of it must be on spot",
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 9_999_999},
+            Verdict.OVER_BUDGET,
+            "$10.00 at least, $30.00 on on-demand, budget $10.00",
+            id="not even on spot",
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 29 * USD, "time_left_s": 10.1 * 3600},
+            Verdict.OVER_BUDGET,
+            "$30.00 at least",
+            id="too little slack for spot",
+        ),
+        pytest.param(
+            {"time_left_s": 9 * 3600.0},
+            Verdict.DEADLINE_TOO_EARLY,
+            "1h 00m late at the earliest",
+            id="too late",
+        ),
+        pytest.param(
+            {"time_left_s": 9.9 * 3600, "current": Capacity.ON_DEMAND},
+            Verdict.FEASIBLE,
+            "$29.40 at least",
+            id="on-demand runs and needs no changeover",
+        ),
+        pytest.param({"time_left_s": None}, Verdict.FEASIBLE, "Feasible", id="no deadline"),
+        pytest.param(
+            {"budget_left_micro_usd": USD, "spot_micro_usd_per_hour": None},
+            Verdict.PRICES_UNKNOWN,
+            "unpriced at least, $30.00 on on-demand",
+            id="the spot price is unknown",
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 30 * USD, "spot_micro_usd_per_hour": None},
+            Verdict.FEASIBLE,
+            "$30.00 on on-demand",
+            id="on-demand is within the budget, whatever spot costs",
+        ),
+    ],
+)
+def test_feasibility(changes: dict[str, Any], want_verdict: Verdict, want_text: str) -> None:
+    """The cheapest way within the deadline, and what it means for the budget."""
+    found = feasibility(replace(SUBMITTED, **changes))
+    assert found.verdict is want_verdict
+    assert want_text in found.reason
+    assert found.is_refusal is (want_verdict in (Verdict.OVER_BUDGET, Verdict.DEADLINE_TOO_EARLY))
+
+
+@pytest.mark.parametrize(
+    ("spent", "next_look", "at_budget", "want"),
+    [
+        pytest.param(79, 1, "stop", BudgetStage.WITHIN, id="under the mark"),
+        pytest.param(80, 1, "stop", BudgetStage.WARNING, id="at the mark"),
+        pytest.param(99, 1, "stop", BudgetStage.WARNING, id="it just reaches"),
+        pytest.param(99, 2, "stop", BudgetStage.STOP, id="the next look would overspend"),
+        pytest.param(99, 2, "continue", BudgetStage.OVER, id="and the policy lets it"),
+    ],
+)
+def test_stages_of_a_budget(spent: int, next_look: int, at_budget: Any, want: BudgetStage) -> None:
+    """Of 100."""
+    assert budget_stage(spent, next_look, 100, CapacityPolicy(at_budget=at_budget)) is want
+
+
+def test_the_cost_of_a_look() -> None:
+    """A minute; waiting is free, and so is what has no price, as far as is known."""
+    costs = [next_look_micro_usd(SUBMITTED, capacity) for capacity in Capacity]
+    assert costs == [0, 16_667, 50_000]
+    unpriced = replace(SUBMITTED, spot_micro_usd_per_hour=None)
+    assert next_look_micro_usd(unpriced, Capacity.SPOT) == 0
