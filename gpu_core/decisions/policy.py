@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 
 from gpu_core.decisions.budget import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.calendar import CalendarPolicy, calendar_contradictions
+from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.fair_share import FairSharePolicy
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, kubernetes_contradictions
@@ -82,6 +83,7 @@ class Policy(Section):
     calendar: CalendarPolicy = CalendarPolicy()
     run_times: RunTimePolicy = RunTimePolicy()
     scale: ScalePolicy = ScalePolicy()
+    capacity: CapacityPolicy = CapacityPolicy()
     backfill: BackfillPolicy = BackfillPolicy()
     placement: PlacementPolicy = PlacementPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
