@@ -6,8 +6,6 @@ allowed with two, because it may be lost at once; waiting until the next look wi
 that look. Slack never grows, so on-demand that runs with less than two is kept to the end.
 """
 
-from dataclasses import replace
-
 from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.capacity.spending import next_look_micro_usd
 from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, CapacityState, Rule
@@ -47,9 +45,8 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
 
 def _as_if_taken(state: CapacityState) -> CapacityState:
     """Spot that will be taken away counts as gone: its place in the market is not to be had."""
-    return replace(
-        state, current=Capacity.IDLE, spot=state.spot.looked(0.0, is_up=False), has_notice=False
-    )
+    gone = state.spot.looked(0.0, is_up=False)
+    return state._replace(current=Capacity.IDLE, spot=gone, has_notice=False)
 
 
 def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advice | None:

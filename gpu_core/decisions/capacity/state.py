@@ -1,7 +1,7 @@
 """What the choice between spot and on-demand looks at, and what it says."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.units import format_duration
@@ -51,8 +51,7 @@ class Rule(StrEnum):
     """Changing would not pay, or there is nothing to change to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityState:
+class CapacityState(NamedTuple):
     """One workload, and what is known of its capacity, at one moment.
 
     Durations are seconds. A gang of several nodes is one workload: spot is up when all its nodes
@@ -98,8 +97,7 @@ class CapacityState:
         return self.on_demand_micro_usd_per_hour / self.spot_micro_usd_per_hour
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityDecision:
+class CapacityDecision(NamedTuple):
     """What to use until the next look, the rule that said so, and its numbers."""
 
     capacity: Capacity

@@ -32,7 +32,8 @@ class SpotTrace:
 def window_starts(trace: SpotTrace, window_ticks: int, number: int, seed: int) -> tuple[int, ...]:
     """At which ticks do the replays of one trace begin?
 
-    At random; the same for every strategy, others for a trace of another name.
+    At random, one in each of equal parts of the trace, so that a few replays already stand for all
+    of it; the same for every strategy, others for a trace of another name.
 
     Raises:
         InvalidInput: The trace is shorter than one replay.
@@ -46,7 +47,8 @@ def window_starts(trace: SpotTrace, window_ticks: int, number: int, seed: int) -
             allowed=f"fewer than {ticks} ticks",
         )
     chance = random.Random(f"{seed} {trace.name}")  # noqa: S311 - a repeatable sample
-    return tuple(chance.randrange(ticks - window_ticks) for _ in range(number))
+    part = (ticks - window_ticks) / number
+    return tuple(int((n + chance.random()) * part) for n in range(number))
 
 
 def renewal_trace(

@@ -1,6 +1,5 @@
 """Spot, on-demand or waiting: the rules one by one, with their numbers."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,13 +41,13 @@ START = CapacityState(
     on_demand_micro_usd_per_hour=3_000_000,
 )
 """48 hours of work, 60 hours of time."""
-HALF = replace(START, elapsed_s=30 * HOUR_S, time_left_s=30 * HOUR_S, remaining_work_s=24 * HOUR_S)
+HALF = START._replace(elapsed_s=30 * HOUR_S, time_left_s=30 * HOUR_S, remaining_work_s=24 * HOUR_S)
 """On the line, 6 hours of slack."""
 
 
 def state(base: CapacityState = START, **changes: Any) -> CapacityState:
     """A state like this one."""
-    return replace(base, **changes)
+    return base._replace(**changes)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

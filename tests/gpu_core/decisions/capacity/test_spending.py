@@ -1,6 +1,5 @@
 """Deadline and budget before a run starts, and its budget while it runs."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,7 +83,7 @@ SUBMITTED = CapacityState(
 )
 def test_feasibility(changes: dict[str, Any], want_verdict: Verdict, want_text: str) -> None:
     """The cheapest way within the deadline, and what it means for the budget."""
-    found = feasibility(replace(SUBMITTED, **changes))
+    found = feasibility(SUBMITTED._replace(**changes))
     assert found.verdict is want_verdict
     assert want_text in found.reason
     assert found.is_refusal is (want_verdict in (Verdict.OVER_BUDGET, Verdict.DEADLINE_TOO_EARLY))
@@ -109,5 +108,5 @@ def test_the_cost_of_a_look() -> None:
     """A minute; waiting is free, and so is what has no price, as far as is known."""
     costs = [next_look_micro_usd(SUBMITTED, capacity) for capacity in Capacity]
     assert costs == [0, 16_667, 50_000]
-    unpriced = replace(SUBMITTED, spot_micro_usd_per_hour=None)
+    unpriced = SUBMITTED._replace(spot_micro_usd_per_hour=None)
     assert next_look_micro_usd(unpriced, Capacity.SPOT) == 0
