@@ -1,14 +1,17 @@
 """No deadline that can be met is missed: on any trace, under every strategy."""
 
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_core.decisions.capacity.decide import decide
+from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.capacity.policy import CapacityPolicy, StrategyName
 from gpu_core.decisions.capacity.replay import Replay, Task, replay, watched
-from gpu_core.decisions.capacity.state import Capacity, Rule
+from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.capacity.strategies import STRATEGIES
 
 TICK_S = 600
@@ -78,6 +81,51 @@ def test_no_deadline_is_missed_on_traces_made_to_hurt(
 ) -> None:
     """Whatever slack there is."""
     assert not run(strategy, one, is_up).is_missed
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=30)
+@given(
+    slack_in_changeovers=st.floats(1, 12),
+    changeover_s=st.floats(1, 2000),
+    looks=st.lists(st.tuples(st.floats(0.05, 1), st.booleans()), min_size=1, max_size=20),
+)
+def test_no_deadline_is_missed_when_spot_goes_between_looks(
+    strategy: StrategyName, slack_in_changeovers: float, changeover_s: float, looks: list[Any]
+) -> None:
+    """Decisions at any moment, none later than the look that was promised."""
+    work_s = left_s = 20_000.0
+    deadline_s = work_s + slack_in_changeovers * changeover_s
+    current, changeover_left_s, now_s, spot = Capacity.IDLE, 0.0, 0.0, SpotRecord(is_up=True)
+    for part_of_look, is_up in cycle(looks):
+        state = CapacityState(
+            work_s=work_s,
+            remaining_work_s=left_s,
+            elapsed_s=now_s,
+            time_left_s=deadline_s - now_s,
+            changeover_s=changeover_s,
+            look_s=300.0,
+            current=current,
+            spot=spot,
+            spot_micro_usd_per_hour=1_000_000,
+            on_demand_micro_usd_per_hour=3_000_000,
+        )
+        capacity = decide(state, CapacityPolicy(strategy=strategy)).capacity
+        if capacity is not current:
+            current, changeover_left_s = capacity, changeover_s
+        duration_s = 300.0 * part_of_look
+        if current is not Capacity.IDLE:
+            lost_s = min(changeover_left_s, duration_s)
+            changeover_left_s -= lost_s
+            duration_s = min(duration_s, lost_s + left_s)
+            left_s -= duration_s - lost_s
+        now_s += duration_s
+        if left_s <= 0:
+            break
+        spot = spot.looked(duration_s, is_up=is_up)
+        if current is Capacity.SPOT and not is_up:
+            current = Capacity.IDLE
+    assert now_s <= deadline_s + 1e-3
 
 
 def test_patience_is_hardly_dearer_than_on_demand_where_spot_dies_after_its_changeover() -> None:
