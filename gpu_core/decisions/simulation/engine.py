@@ -1,11 +1,11 @@
 """The event loop: a virtual clock that drives the same planner as the worker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
@@ -77,6 +77,10 @@ class Held:
     """What of it was for nothing: restarting, work done again, leaving."""
     flavor: Flavor | None
     """None: it held no GPU."""
+    stalled_s: float = 0.0
+    """What of it the job stood still for checkpoints."""
+    was_interrupted: bool = False
+    """It ended because a node went away under it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,13 @@ def simulate(
     return _Replay(trace, scheduler, run_times, options or SimulationOptions()).run()
 
 
+class _Spent(NamedTuple):
+    """What of an attempt's time did no work that counts."""
+
+    lost_s: float
+    stalled_s: float
+
+
 @dataclass(slots=True)
 class _Life:
     """A job on its way through the replay."""
@@ -131,9 +142,9 @@ class _Life:
     run_time: RunTime | None
     attempt: int = 0
     started_s: float = 0.0
-    leaving_lost_s: float = 0.0
+    spent: _Spent | None = None
+    """Of the attempt that is draining; None: it is not."""
     allocation: Allocation | None = None
-    is_draining: bool = False
     finished_s: float | None = None
     preemptions: int = 0
     interruptions: int = 0
@@ -164,6 +175,7 @@ class _Replay:
         self._next_node_event = 0
         self._nodes = {node.name: node for node in trace.nodes}
         self._lives: dict[str, _Life] = {}
+        self._running: dict[str, _Life] = {}
         self._waiting: set[str] = set()
         self._preemptors: set[str] = set()
         self._timers: list[tuple[float, int, int, str, int]] = []
@@ -208,15 +220,14 @@ class _Replay:
             if life.attempt != attempt or life.allocation is None:
                 continue
             if kind == _DRAINED:
-                self._leave(life, now_s, life.leaving_lost_s)
+                self._leave(life, now_s, self._stop(life, now_s))
                 self._wait(life)
-            elif not life.is_draining:
+            elif life.spent is None:
                 self._finish(life, now_s)
 
     def _finish(self, life: _Life, now_s: float) -> None:
         job = life.job
-        restart_s = self._restart_s(life)
-        self._leave(life, now_s, restart_s)
+        self._leave(life, now_s, _Spent(self._restart_s(life), _works_s(life) - life.left_s))
         life.left_s = 0.0
         life.finished_s = now_s
         self._run_times.observe(job, job.duration_s)
@@ -231,18 +242,23 @@ class _Replay:
             self._next_node_event += 1
         if not events:
             return
-        gone = {event.name for event in events if event.node is None}
+        gone = {event.name: event.notice_s for event in events if event.node is None}
         for event in events:
             if event.node is None:
                 self._nodes.pop(event.name, None)
             else:
                 self._nodes[event.name] = event.node
-        interrupted = [life for life in self._lives.values() if _is_on(life, gone)]
-        for life in interrupted:
+        interrupted = [
+            (life, notice_s)
+            for life in self._running.values()
+            if (notice_s := _notice_s(life, gone)) is not None
+        ]
+        for life, notice_s in interrupted:
             life.interruptions += 1
-            self._leave(life, now_s, self._stop(life, now_s))
+            spent = self._stop(life, now_s, notice_s)
+            self._leave(life, now_s, spent, was_interrupted=True)
         self._scheduler.set_nodes(tuple(self._nodes.values()))
-        for life in interrupted:
+        for life, _ in interrupted:
             self._wait(life)
 
     def _admit_arrivals(self, now_s: float) -> None:
@@ -305,27 +321,27 @@ class _Replay:
         life.allocation = Allocation(
             workload=life.workload, attempt=life.attempt, placement=placement, admitted_at=now
         )
+        self._running[workload_id] = life
         self._scheduler.withdraw(workload_id)
         self._scheduler.allocate(life.allocation)
         if self._meter is not None:
             self._meter.start((job.team, job.user), job.total_gpus, now_s)
-        works_s = attempt_s(life.left_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
-        self._set_timer(now_s + self._restart_s(life) + works_s, _FINISH, workload_id, life.attempt)
+        ends_s = now_s + self._restart_s(life) + _works_s(life)
+        self._set_timer(ends_s, _FINISH, workload_id, life.attempt)
         if self._options.min_runtime_s and job.is_preemptible:
             self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
 
     def _preempt(self, workload_id: str, for_id: str, now_s: float, now: datetime) -> None:
         life = self._lives[workload_id]
         life.preemptions += 1
-        lost_s = self._stop(life, now_s)
+        spent = self._stop(life, now_s)
         grace_s = self._options.grace_s
         if not grace_s:
-            self._leave(life, now_s, lost_s)
+            self._leave(life, now_s, spent)
             self._wait(life)
             return
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs is preempted
-        life.is_draining = True
-        life.leaving_lost_s = lost_s + grace_s
+        life.spent = spent._replace(lost_s=spent.lost_s + grace_s)
         life.allocation = replace(
             life.allocation,
             is_draining=True,
@@ -338,25 +354,32 @@ class _Replay:
     def _restart_s(self, life: _Life) -> float:
         return self._options.restart_s if life.attempt > 1 else 0.0
 
-    def _stop(self, life: _Life, now_s: float) -> float:
-        """End an attempt's work: what is saved counts. Returns what of its time was lost."""
-        if life.is_draining:
-            return life.leaving_lost_s
+    def _stop(self, life: _Life, now_s: float, notice_s: float = 0.0) -> _Spent:
+        """End an attempt's work: what is saved counts."""
+        if life.spent is not None:
+            return life.spent
         job = life.job
         elapsed_s = now_s - life.started_s
         restart_s = self._restart_s(life)
-        reached = progress(elapsed_s - restart_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
+        reached = progress(
+            elapsed_s - restart_s, job.checkpoint_interval_s, job.checkpoint_stall_s, notice_s
+        )
         life.left_s -= reached.saved_s
-        return min(elapsed_s, restart_s) + reached.lost_s
+        return _Spent(min(elapsed_s, restart_s) + reached.lost_s, reached.stalled_s)
 
-    def _leave(self, life: _Life, now_s: float, lost_s: float) -> None:
+    def _leave(
+        self, life: _Life, now_s: float, spent: _Spent, *, was_interrupted: bool = False
+    ) -> None:
         """Give an attempt's GPUs back."""
         job = life.job
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs leaves
         flavor = life.allocation.placement.flavor
-        life.attempts.append(Held(life.started_s, now_s, lost_s, flavor))
+        life.attempts.append(
+            Held(life.started_s, now_s, spent.lost_s, flavor, spent.stalled_s, was_interrupted)
+        )
+        del self._running[life.workload.workload_id]
         life.allocation = None
-        life.is_draining = False
+        life.spent = None
         self._scheduler.release(life.workload.workload_id)
         if self._meter is not None:
             self._meter.stop((job.team, job.user), job.total_gpus, now_s)
@@ -372,10 +395,17 @@ class _Replay:
         )
 
 
-def _is_on(life: _Life, node_names: set[str]) -> bool:
-    return life.allocation is not None and any(
-        share.node in node_names for share in life.allocation.placement.shares
-    )
+def _works_s(life: _Life) -> float:
+    """How long will the attempt work, with its checkpoints?"""
+    job = life.job
+    return attempt_s(life.left_s, job.checkpoint_interval_s, job.checkpoint_stall_s)
+
+
+def _notice_s(life: _Life, gone: Mapping[str, float]) -> float | None:
+    """How long before was it told that a node of it goes? None: none goes."""
+    assert life.allocation is not None  # noqa: S101 - asked of those who run
+    shares = life.allocation.placement.shares
+    return min((gone[share.node] for share in shares if share.node in gone), default=None)
 
 
 def _moment(at_s: float) -> datetime:
@@ -393,6 +423,7 @@ def _workload(
         gpu_count=job.gpu_count,
         nodes=job.nodes,
         gpu_types=job.gpu_types,
+        capacity_type=job.capacity_type,
         gpu_share_milli=job.gpu_share_milli,
         cpu_milli=job.cpu_milli,
         memory_mib=job.memory_mib,

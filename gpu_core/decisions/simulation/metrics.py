@@ -1,7 +1,8 @@
 """What a replay was like: waiting, slowdown, use of the GPUs, fairness, work lost, money."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpu_core.decisions.cluster import Flavor
@@ -43,12 +44,19 @@ class Metrics:
     makespan_s: float
     """From the first submission to the last end."""
     utilisation: float | None
-    """Share of the GPU-seconds that did work that was kept."""
+    """Share of the GPU-seconds that did work that was kept; checkpoints are no work."""
     allocated: float | None
     """Share of the GPU-seconds that somebody held."""
     preemptions: int
     interruptions: int
+    recoveries: int
+    """How often an interrupted job got GPUs again."""
+    mean_recovery_s: float | None
+    """From an interruption until then; None: there was none."""
     lost_gpu_h: float
+    """Held for nothing: restarting, work done again, leaving."""
+    checkpoint_gpu_h: float
+    """Held while standing still for checkpoints."""
     jain: float | None
     """Jain's index over teams of their mean slowdown: 1 is even, 1/teams is the worst."""
     share_error_gpu_h: float | None
@@ -88,6 +96,7 @@ def metrics(
     capacity_gpu_s = gpus * window_s
     with_deadline = [o for o in outcomes if o.job.deadline_s is not None]
     error = None if entitlements is None else share_error(outcomes, entitlements, gpus)
+    recoveries_s = [seconds for o in outcomes for seconds in _recoveries_s(o)]
     return Metrics(
         jobs=len(outcomes),
         finished=len(done),
@@ -100,8 +109,10 @@ def metrics(
         allocated=_share(_busy_gpu_s(outcomes, window_s, useful=False), capacity_gpu_s),
         preemptions=sum(o.preemptions for o in outcomes),
         interruptions=sum(o.interruptions for o in outcomes),
-        lost_gpu_h=sum(h.lost_s * o.job.total_gpus for o in outcomes for h in o.attempts)
-        / SECONDS_PER_HOUR,
+        recoveries=len(recoveries_s),
+        mean_recovery_s=_mean(recoveries_s),
+        lost_gpu_h=_gpu_h(outcomes, lambda held: held.lost_s),
+        checkpoint_gpu_h=_gpu_h(outcomes, lambda held: held.stalled_s),
         jain=jain(_team_slowdowns(done)),
         share_error_gpu_h=None if error is None else error.net_gpu_s / SECONDS_PER_HOUR,
         shortfall_gpu_h=None if error is None else error.shortfall_gpu_s / SECONDS_PER_HOUR,
@@ -238,6 +249,17 @@ def cost_micro_usd(
     return round(total / SECONDS_PER_HOUR)
 
 
+def _recoveries_s(outcome: JobOutcome) -> Iterable[float]:
+    for before, after in pairwise(outcome.attempts):
+        if before.was_interrupted:
+            yield after.start_s - before.end_s
+
+
+def _gpu_h(outcomes: Iterable[JobOutcome], seconds: Callable[[Held], float]) -> float:
+    gpu_s = sum(seconds(held) * o.job.total_gpus for o in outcomes for held in o.attempts)
+    return gpu_s / SECONDS_PER_HOUR
+
+
 def _busy_gpu_s(outcomes: Iterable[JobOutcome], window_s: float, *, useful: bool) -> float:
     return sum(
         _within_s(held, window_s, useful=useful) * outcome.job.total_gpus
@@ -247,10 +269,11 @@ def _busy_gpu_s(outcomes: Iterable[JobOutcome], window_s: float, *, useful: bool
 
 
 def _within_s(held: Held, window_s: float, *, useful: bool) -> float:
-    # What was lost is thought to be spread evenly over the attempt where the window cuts it.
+    # What did no work is thought to be spread evenly over the attempt where the window cuts it.
     held_s = held.end_s - held.start_s
     inside_s = max(0.0, min(held.end_s, window_s) - max(held.start_s, 0.0))
-    return inside_s * (1 - held.lost_s / held_s) if useful and held_s else inside_s
+    idle_s = held.lost_s + held.stalled_s
+    return inside_s * (1 - idle_s / held_s) if useful and held_s else inside_s
 
 
 def _team_slowdowns(done: Iterable[JobOutcome]) -> list[float]:

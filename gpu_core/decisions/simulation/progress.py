@@ -10,6 +10,8 @@ class Progress:
 
     done_s: float
     saved_s: float
+    stalled_s: float
+    """How long it stood still for checkpoints; with `done_s` all of its time."""
 
     @property
     def lost_s(self) -> float:
@@ -31,17 +33,38 @@ def attempt_s(work_s: float, interval_s: float | None, stall_s: float) -> float:
     return work_s + checkpoints * stall_s
 
 
-def progress(elapsed_s: float, interval_s: float | None, stall_s: float) -> Progress:
+def progress(
+    elapsed_s: float, interval_s: float | None, stall_s: float, notice_s: float = 0.0
+) -> Progress:
     """How far is an attempt after so long? A checkpoint counts when its stall is over.
+
+    Whoever is told of its end `notice_s` before, and can save in that time, does so at once and
+    gets no further.
 
     Args:
         elapsed_s: Since it began to work; negative while it still restarts.
         interval_s: As in `attempt_s`; None: all work is safe at once.
         stall_s: As in `attempt_s`.
+        notice_s: How long before its end it was told of it; 0: not at all.
     """
     elapsed_s = max(0.0, elapsed_s)
     if interval_s is None:
-        return Progress(elapsed_s, elapsed_s)
+        return Progress(elapsed_s, elapsed_s, 0.0)
+    regular = _with_checkpoints(elapsed_s, interval_s, stall_s)
+    if not stall_s <= notice_s <= elapsed_s or not notice_s:
+        return regular
+    noticed = _with_checkpoints(elapsed_s - notice_s, interval_s, stall_s)
+    stalled_s = noticed.stalled_s + stall_s
+    # A regular checkpoint after the notice may have saved more than one at the notice.
+    return max(
+        Progress(elapsed_s - stalled_s, noticed.done_s, stalled_s),
+        regular,
+        key=lambda reached: reached.saved_s,
+    )
+
+
+def _with_checkpoints(elapsed_s: float, interval_s: float, stall_s: float) -> Progress:
     checkpoints, rest_s = divmod(elapsed_s, interval_s + stall_s)
     saved_s = checkpoints * interval_s
-    return Progress(saved_s + min(rest_s, interval_s), saved_s)
+    done_s = saved_s + min(rest_s, interval_s)
+    return Progress(done_s, saved_s, elapsed_s - done_s)

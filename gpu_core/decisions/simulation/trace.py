@@ -22,6 +22,8 @@ class TraceJob:
     gpu_share_milli: int = WHOLE_GPU_MILLI
     gpu_types: tuple[str, ...] = ()
     """Acceptable GPU types, most wanted first; empty: any."""
+    capacity_type: str | None = None
+    """`on-demand`, `spot` or `reserved`; None: any."""
     cpu_milli: int = 0
     memory_mib: int = 0
     team: str | None = None
@@ -52,6 +54,8 @@ class NodeEvent:
     name: str
     node: Node | None
     """What the node is from now on; None: it is gone, and what ran on it is interrupted."""
+    notice_s: float = 0.0
+    """How long before it was gone its jobs were told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,12 +158,65 @@ def test_a_node_that_goes_interrupts_and_one_that_comes_takes_up_again() -> None
     assert simulation.outcomes == (
         JobOutcome(
             job=simulation.outcomes[0].job,
-            attempts=(Held(0, 250, 50, FLAVOR), Held(400, 700, 0, FLAVOR)),
+            attempts=(Held(0, 250, 50, FLAVOR, was_interrupted=True), Held(400, 700, 0, FLAVOR)),
             finished_s=700,
             preemptions=0,
             interruptions=1,
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "notice_s", "want_lost_s", "want_stalled_s", "want_end_s"),
+    [
+        pytest.param({}, 0, 0, 0, 650, id="all progress is safe"),
+        pytest.param({"checkpoint_interval_s": 100}, 0, 50, 0, 700, id="no notice"),
+        pytest.param(
+            # At 230 it saves 230 s of work; 20 s of its notice are left for nothing.
+            {"checkpoint_interval_s": 100},
+            20,
+            20,
+            0,
+            670,
+            id="a checkpoint at the notice",
+        ),
+        pytest.param(
+            # Saved at 110 and 220; at 230 again, which takes until 240: 210 s of work are safe.
+            {"checkpoint_interval_s": 100, "checkpoint_stall_s": 10},
+            20,
+            10,
+            30,
+            # 290 s are left, with stalls after 100 and 200 of them.
+            710,
+            id="a checkpoint at the notice takes time",
+        ),
+        pytest.param(
+            {"checkpoint_interval_s": 100, "checkpoint_stall_s": 10},
+            5,
+            30,
+            20,
+            # 300 s are left, with two stalls.
+            720,
+            id="a notice that is too short to save",
+        ),
+    ],
+)
+def test_what_an_interruption_with_notice_costs(
+    changes: dict[str, Any],
+    notice_s: float,
+    want_lost_s: float,
+    want_stalled_s: float,
+    want_end_s: float,
+) -> None:
+    """A job of 500 s loses its node at 250 s and has it again at 400 s."""
+    events = (
+        NodeEvent(at_s=250, name="n1", node=None, notice_s=notice_s),
+        NodeEvent(at_s=400, name="n1", node=make_node("n1", 1)),
+    )
+    (outcome,) = replay(job("a", 0, 500, **changes), events=events).outcomes
+    first = outcome.attempts[0]
+    assert (first.lost_s, first.stalled_s) == (want_lost_s, want_stalled_s)
+    assert outcome.finished_s == want_end_s
 
 
 def test_a_job_that_finishes_when_its_node_goes_has_finished() -> None:
@@ -237,16 +290,36 @@ policies = st.sampled_from(
 )
 
 
+@st.composite
+def outages(draw: st.DrawFn) -> tuple[NodeEvent, ...]:
+    """The node goes, with or without notice, and comes back."""
+    moments_s = sorted(draw(st.sets(st.integers(5, 60), max_size=6)))
+    notice_s = draw(st.sampled_from([0.0, 1.0, 4.0]))
+    return tuple(
+        event
+        for gone_s, back_s in zip(moments_s[::2], moments_s[1::2], strict=False)
+        for event in (
+            NodeEvent(at_s=gone_s, name="n1", node=None, notice_s=notice_s),
+            NodeEvent(at_s=back_s, name="n1", node=make_node("n1", 4)),
+        )
+    )
+
+
 @settings(deadline=None, max_examples=60)
-@given(job_lists(), policies, st.sampled_from([0.0, 2.0]), st.sampled_from([0.0, 3.0]))
+@given(job_lists(), outages(), policies, st.sampled_from([0.0, 2.0]), st.sampled_from([0.0, 3.0]))
 def test_time_and_gpus_are_conserved(
-    jobs: list[TraceJob], policy: Policy, restart_s: float, grace_s: float
+    jobs: list[TraceJob],
+    events: tuple[NodeEvent, ...],
+    policy: Policy,
+    restart_s: float,
+    grace_s: float,
 ) -> None:
     """GPUs are never held twice, nobody is faster than its duration, and no work is left out."""
     options = {"restart_s": restart_s, "grace_s": grace_s, "usage_half_life_s": 3600.0}
+    run_times = TrueRunTimes()
 
     def once() -> Simulation:
-        return replay(*jobs, gpus=4, policy=policy, run_times=TrueRunTimes(), **options)
+        return replay(*jobs, gpus=4, policy=policy, run_times=run_times, events=events, **options)
 
     simulation = once()
     assert simulation == once()
@@ -254,8 +327,8 @@ def test_time_and_gpus_are_conserved(
     for outcome in simulation.outcomes:
         assert outcome.finished_s is not None
         assert outcome.attempts[0].start_s >= outcome.job.submit_s
-        worked_s = sum(h.end_s - h.start_s - h.lost_s for h in outcome.attempts)
-        assert worked_s >= outcome.job.duration_s - 1e-6
+        worked_s = sum(h.end_s - h.start_s - h.lost_s - h.stalled_s for h in outcome.attempts)
+        assert worked_s == pytest.approx(outcome.job.duration_s)
         gpus = outcome.job.gpu_count
         changes += [(h.start_s, 1, gpus) for h in outcome.attempts if h.end_s > h.start_s]
         changes += [(h.end_s, 0, -gpus) for h in outcome.attempts if h.end_s > h.start_s]

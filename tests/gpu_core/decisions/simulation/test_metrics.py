@@ -78,6 +78,37 @@ def test_nothing_finished_gives_no_waits() -> None:
     assert (found.wait_s, found.mean_completion_s, found.jain) == (None, None, None)
 
 
+def test_what_interruptions_and_checkpoints_cost() -> None:
+    """Two GPUs: an hour to 1800 s lost, half an hour of repair, then 900 of 3600 s of saving."""
+    interrupted = JobOutcome(
+        job=TraceJob(job_id="a", submit_s=0, duration_s=4500, gpu_count=2),
+        attempts=(
+            Held(0, 3600, 1800, A100, was_interrupted=True),
+            Held(5400, 9000, 0, A100, stalled_s=900),
+        ),
+        finished_s=9000,
+        preemptions=0,
+        interruptions=1,
+    )
+    found = metrics(Simulation(outcomes=(interrupted,), cycles=2), gpus=2)
+    assert (found.interruptions, found.recoveries, found.mean_recovery_s) == (1, 1, 1800)
+    assert (found.lost_gpu_h, found.checkpoint_gpu_h) == (1.0, 0.5)
+    assert found.utilisation == pytest.approx(4500 / 9000)
+
+
+def test_an_interrupted_job_that_never_gets_gpus_again_has_not_recovered() -> None:
+    """Unknown is None, never 0."""
+    lost = JobOutcome(
+        job=TraceJob(job_id="a", submit_s=0, duration_s=10),
+        attempts=(Held(0, 5, 0, A100, was_interrupted=True),),
+        finished_s=None,
+        preemptions=0,
+        interruptions=1,
+    )
+    found = metrics(Simulation(outcomes=(lost,), cycles=1), gpus=1)
+    assert (found.interruptions, found.recoveries, found.mean_recovery_s) == (1, 0, None)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
