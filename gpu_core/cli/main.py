@@ -128,7 +128,8 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     command.add_argument(
         "--nodes",
         required=True,
-        help="80x8: 80 nodes of 8 GPUs; count:640: GPUs that may spread; or OpenB's node list",
+        help="80x8: 80 nodes of 8 GPUs; 16x8+64x8:spot: some of them spot; count:640: GPUs that "
+        "may spread; or OpenB's node list",
     )
     command.add_argument(
         "--workload",
@@ -143,6 +144,16 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     command.add_argument(
         "--order", type=Path, help="openb: offer the pods in this file's order, and let all stay"
+    )
+    command.add_argument(
+        "--events", type=Path, help="JSON lines: failures, interruptions and recoveries of nodes"
+    )
+    command.add_argument(
+        "--checkpoint-interval",
+        help="work between two checkpoints of jobs that state none; default: all work is safe",
+    )
+    command.add_argument(
+        "--checkpoint-cost", default="0s", help="what each of these takes (default: 0s)"
     )
     command.add_argument(
         "--policy",
@@ -265,6 +276,9 @@ def _simulate(options: argparse.Namespace) -> int:
             workload=options.workload,
             format=options.format,
             order=options.order,
+            events=options.events,
+            checkpoint_interval_s=duration_s(options.checkpoint_interval, "checkpoint-interval"),
+            checkpoint_stall_s=parse_duration_s(options.checkpoint_cost, "checkpoint-cost"),
             policies=tuple(options.policy),
             run_times=options.run_times,
             seed=options.seed,

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from gpu_core.adapters.traces.clusters import shorthand_nodes
 from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.kueue import read_generator
 from gpu_core.adapters.traces.muri import read_muri
+from gpu_core.adapters.traces.node_events import read_node_events
 from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_order, read_openb_pods
 from gpu_core.adapters.traces.philly import read_philly
 from gpu_core.adapters.traces.table import read_table
@@ -51,6 +52,11 @@ class SimulateOptions:
     seed: int = 1
     restart_s: int = 0
     order: Path | None = None
+    events: Path | None = None
+    checkpoint_interval_s: int | None = None
+    """Of jobs that state none."""
+    checkpoint_stall_s: int = 0
+    """Of the same jobs."""
     tick_s: int | None = None
     horizon_s: int | None = None
     entitlements: Path | None = None
@@ -158,7 +164,25 @@ def _with_quotas(policy: Policy, quotas: QuotaPolicy | None) -> Policy:
 def _trace(options: SimulateOptions) -> Trace:
     path = Path(options.nodes)
     nodes = read_openb_nodes(path) if path.is_file() else shorthand_nodes(options.nodes)
-    return Trace(jobs=_jobs(options, nodes), nodes=nodes)
+    return Trace(
+        jobs=_with_checkpoints(_jobs(options, nodes), options),
+        nodes=nodes,
+        events=() if options.events is None else read_node_events(options.events, nodes),
+    )
+
+
+def _with_checkpoints(jobs: tuple[TraceJob, ...], options: SimulateOptions) -> tuple[TraceJob, ...]:
+    interval_s, stall_s = options.checkpoint_interval_s, options.checkpoint_stall_s
+    if interval_s is None:
+        if stall_s:
+            raise InvalidInput("checkpoint-cost", "has no effect without checkpoint-interval")
+        return jobs
+    return tuple(
+        replace(job, checkpoint_interval_s=interval_s, checkpoint_stall_s=stall_s)
+        if job.checkpoint_interval_s is None
+        else job
+        for job in jobs
+    )
 
 
 def _jobs(options: SimulateOptions, nodes: Sequence[Node]) -> tuple[TraceJob, ...]:

@@ -8,12 +8,14 @@ Empty lines are skipped. A name that is not known is refused: a misspelt one wou
 default.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy_base import Section
+from gpu_core.decisions.policy_base import CapacityType, Section
 from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.decisions.validation import input_errors
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI
@@ -27,6 +29,7 @@ class _Line(Section):
     nodes: int = 1
     gpu_share_milli: int = WHOLE_GPU_MILLI
     gpu_types: tuple[str, ...] = ()
+    capacity_type: CapacityType | None = None
     cpu_milli: int = 0
     memory_mib: int = 0
     team: str | None = None
@@ -40,8 +43,24 @@ class _Line(Section):
     checkpoint_stall_s: float = 0.0
 
 
+LineT = TypeVar("LineT", bound=Section)
+
+
 def read_json_lines(path: Path) -> tuple[TraceJob, ...]:
     """The jobs of a file of JSON lines.
+
+    Raises:
+        InvalidInput: The file cannot be used; the message names the line and field.
+    """
+    return tuple(TraceJob(**line.model_dump()) for _, line in read_lines(path, _Line))
+
+
+def read_lines(path: Path, model: type[LineT]) -> Iterator[tuple[str, LineT]]:
+    """The objects of a file of JSON lines, each with its file and line for further errors.
+
+    Args:
+        path: The file.
+        model: What each line is.
 
     Raises:
         InvalidInput: The file cannot be used; the message names the line and field.
@@ -50,15 +69,16 @@ def read_json_lines(path: Path) -> tuple[TraceJob, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(str(path), f"cannot be read: {error}") from error
-    return tuple(
-        _job(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
-    )
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield where, _read_line(line, where, model)
 
 
-def _job(line: str, where: str) -> TraceJob:
+def _read_line(line: str, where: str, model: type[LineT]) -> LineT:
     try:
-        return TraceJob(**_Line.model_validate_json(line).model_dump())
+        return model.model_validate_json(line)
     except ValidationError as error:
-        first = input_errors(error, _Line)[0]
+        first = input_errors(error, model)[0]
         first.field = f"{where}: {first.field}" if first.field else where
         raise first from None

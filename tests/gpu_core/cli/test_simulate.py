@@ -106,6 +106,33 @@ def test_ones_own_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert row["metrics"]["wait_s"]["mean"] == pytest.approx(1800)
 
 
+def test_a_spot_node_that_is_taken_back(workload: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`a` has saved 60 of its 80 s when its node goes at 80 s; it goes on at 200 s, for 40 s."""
+    events, policy = workload.with_name("events.jsonl"), workload.with_name("policy.yaml")
+    events.write_text(
+        '{"at_s": 80, "node": "spot-0", "event": "interruption"}\n'
+        '{"at_s": 200, "node": "spot-0", "event": "recovery"}\n'
+    )
+    policy.write_text("version: 1\nprices: {gpu: {spot: 3.6}}\n")
+    workload.write_text(json.dumps(LINES[0]))
+    more = ["--policy", str(policy), "--events", str(events), "--checkpoint-interval", "30"]
+    assert main(arguments(workload, *more, "--json", nodes="1x1:spot")) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    found = row["metrics"]
+    assert (found["interruptions"], found["recoveries"], found["mean_recovery_s"]) == (1, 1, 120)
+    assert found["lost_gpu_h"] == pytest.approx(20 / 3600)
+    assert found["cost_micro_usd"] == 120_000
+    assert found["makespan_s"] == 240
+
+
+def test_a_checkpoint_cost_without_checkpoints_is_refused(
+    workload: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing would take that time."""
+    assert main(arguments(workload, "--policy", "fifo", "--checkpoint-cost", "5s")) == 2
+    assert "checkpoint-cost has no effect" in capsys.readouterr().err
+
+
 def test_an_order_without_effect_is_refused(
     workload: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

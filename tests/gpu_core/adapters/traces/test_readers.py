@@ -140,7 +140,18 @@ def test_clusters_in_shorthand(text: str, sizes: list[int]) -> None:
     assert len({node.name for node in nodes}) == len(sizes)
 
 
-@pytest.mark.parametrize("text", ["8", "x8", "8x", "0x8", "count:0", "-1x8"])
+def test_a_cluster_of_two_capacity_types() -> None:
+    """Each kind has numbers of its own."""
+    nodes = shorthand_nodes("1x8+11x4:spot+1x2")
+    assert [(n.name, n.capacity_type, len(n.gpu_ids)) for n in (nodes[0], nodes[1], nodes[-1])] == [
+        ("node-0", "on-demand", 8),
+        ("spot-00", "spot", 4),
+        ("node-1", "on-demand", 2),
+    ]
+    assert len({node.name for node in nodes}) == len(nodes)
+
+
+@pytest.mark.parametrize("text", ["8x8:spott", "8x8+", "8", "x8", "8x", "0x8", "count:0", "-1x8"])
 def test_no_cluster(text: str) -> None:
     """What is neither shorthand nor a file is refused."""
     with pytest.raises(InvalidInput, match="nodes"):
