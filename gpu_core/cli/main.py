@@ -143,7 +143,10 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="its format",
     )
     command.add_argument(
-        "--order", type=Path, help="openb: offer the pods in this file's order, and let all stay"
+        "--order",
+        type=Path,
+        help="openb: offer the pods in this file's order, let all stay, and print how much of the "
+        "GPUs is allocated by each policy's placement strategy; --policy fragmentation-aware too",
     )
     command.add_argument(
         "--events", type=Path, help="JSON lines: failures, interruptions and recoveries of nodes"

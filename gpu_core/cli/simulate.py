@@ -15,9 +15,15 @@ from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.kueue import read_generator
 from gpu_core.adapters.traces.muri import read_muri
 from gpu_core.adapters.traces.node_events import read_node_events
-from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_order, read_openb_pods
+from gpu_core.adapters.traces.openb import (
+    read_openb_nodes,
+    read_openb_order,
+    read_openb_pods,
+    read_openb_shapes,
+)
 from gpu_core.adapters.traces.philly import read_philly
 from gpu_core.adapters.traces.table import read_table
+from gpu_core.cli.offering import run_offering
 from gpu_core.cli.simulation_table import simulation_table
 from gpu_core.cli.timed_planner import TimedPlanner
 from gpu_core.decisions.cluster import Flavor, Node
@@ -89,6 +95,8 @@ def replay(options: SimulateOptions) -> tuple[Replayed, ...]:
 
 def run_simulate(options: SimulateOptions) -> int:
     """Replay, and print a table or JSON. Returns the exit code."""
+    if options.order is not None:
+        return run_offering(_trace(options), options.policies, _policy, as_json=options.as_json)
     rows = replay(options)
     if options.as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
@@ -198,8 +206,9 @@ def _jobs(options: SimulateOptions, nodes: Sequence[Node]) -> tuple[TraceJob, ..
         case "muri":
             return read_muri(path, largest_node_gpus)
         case "openb":
-            pods = read_openb_pods(path)
-            return pods if options.order is None else read_openb_order(options.order, pods)
+            if options.order is not None:
+                return read_openb_order(options.order, read_openb_shapes(path))
+            return read_openb_pods(path)
         case "kueue":
             return read_generator(options.workload).jobs
         case "ledger":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,19 @@ class TraceJob:
     def total_gpus(self) -> float:
         """GPUs over all nodes; half a GPU counts as 0.5."""
         return self.gpu_count * self.nodes * self.gpu_share_milli / WHOLE_GPU_MILLI
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks of nodes."""
+        return Shape(
+            gpu_count=self.gpu_count,
+            nodes=self.nodes,
+            gpu_types=self.gpu_types,
+            capacity_type=self.capacity_type,
+            gpu_share_milli=self.gpu_share_milli,
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

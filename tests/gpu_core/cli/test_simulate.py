@@ -133,6 +133,27 @@ def test_a_checkpoint_cost_without_checkpoints_is_refused(
     assert "checkpoint-cost has no effect" in capsys.readouterr().err
 
 
+def test_pods_in_an_order_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a GPU, then a whole one, on two GPUs: three quarters, by either strategy."""
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,9,9,2,T4\n")
+    (tmp_path / "pods.csv").write_text(
+        f"{header}\nopenb-pod-0000,1,1,1,500\nopenb-pod-0001,1,1,1,1000\n"
+    )
+    (tmp_path / "order.txt").write_text("0001\n0000\n")
+    options = [
+        *("--nodes", str(tmp_path / "nodes.csv"), "--workload", str(tmp_path / "pods.csv")),
+        *("--format", "openb", "--order", str(tmp_path / "order.txt")),
+        *("--policy", "fragmentation-aware", "--policy", "greedy"),
+    ]
+    assert main(["simulate", *options, "--json"]) == 0
+    columns = json.loads(capsys.readouterr().out)
+    assert [column["policy"] for column in columns] == ["fragmentation-aware", "greedy"]
+    assert [column["offering"]["allocated_percent"] for column in columns] == [75, 75]
+    assert main(["simulate", *options]) == 0
+    assert "75.00 %" in capsys.readouterr().out
+
+
 def test_an_order_without_effect_is_refused(
     workload: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpu_core.adapters.traces.clusters import shorthand_nodes
 from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.muri import read_muri
-from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_pods
+from gpu_core.adapters.traces.openb import read_openb_nodes, read_openb_pods, read_openb_shapes
 from gpu_core.adapters.traces.philly import read_philly
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
@@ -70,6 +70,19 @@ def muri(path: Path) -> object:
                 memory_mib=1024,
             ),
             id="openb: no GPU, never scheduled",
+        ),
+        pytest.param(
+            read_openb_shapes,
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,6000,1024,2,1000\n",
+            TraceJob(
+                job_id="p",
+                submit_s=0,
+                duration_s=0,
+                gpu_count=2,
+                cpu_milli=6000,
+                memory_mib=1024,
+            ),
+            id="openb: without times",
         ),
         pytest.param(
             read_json_lines,
