@@ -134,7 +134,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     command.add_argument(
         "--workload",
         required=True,
-        help="the file of jobs; ledger: its file or address; kueue: a generator or `baseline`",
+        help="the file of jobs; ledger: its file or address; kueue: a generator, baseline or large",
     )
     command.add_argument(
         "--format",
@@ -162,7 +162,8 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--policy",
         action="append",
         required=True,
-        help="a policy file, or fifo, easy, sjf, sjf-easy, fair, srtf, srsf, las; may be repeated",
+        help="a policy file, or fifo, easy, sjf, sjf-easy, fair, priority, srtf, srsf, las; may be "
+        "repeated",
     )
     command.add_argument(
         "--run-times",

@@ -12,7 +12,7 @@ from rich.console import Console
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.adapters.traces.clusters import shorthand_nodes
 from gpu_core.adapters.traces.json_lines import read_json_lines
-from gpu_core.adapters.traces.kueue import read_generator
+from gpu_core.adapters.traces.kueue import GeneratedWorkload, read_generator
 from gpu_core.adapters.traces.muri import read_muri
 from gpu_core.adapters.traces.node_events import read_node_events
 from gpu_core.adapters.traces.openb import (
@@ -29,7 +29,6 @@ from gpu_core.cli.timed_planner import TimedPlanner
 from gpu_core.decisions.cluster import Flavor, Node
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.quota.policy import QuotaPolicy
 from gpu_core.decisions.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.ordering import OrderKey
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
@@ -87,8 +86,10 @@ def replay(options: SimulateOptions) -> tuple[Replayed, ...]:
         InvalidInput: Something that was asked for cannot be used.
     """
     trace = _trace(options)
-    quotas = read_generator(options.workload).quotas if options.format == "kueue" else None
-    policies = [(text, _with_quotas(_policy(text), quotas)) for text in options.policies]
+    policies = [(text, _policy(text)) for text in options.policies]
+    if options.format == "kueue":
+        stated = read_generator(options.workload)
+        policies = [(text, _with_rules(policy, stated)) for text, policy in policies]
     entitlements = None if options.entitlements is None else _weights(options.entitlements)
     return tuple(_replay(trace, name, policy, options, entitlements) for name, policy in policies)
 
@@ -162,11 +163,14 @@ def _policy(text: str) -> Policy:
     return load_policy(path) if path.is_file() else named_policy(text)
 
 
-def _with_quotas(policy: Policy, quotas: QuotaPolicy | None) -> Policy:
-    """The workload's quotas hold where the policy has none of its own."""
-    if quotas is None or policy.quotas is not None:
-        return policy
-    return policy.model_copy(update={"quotas": quotas})
+def _with_rules(policy: Policy, stated: GeneratedWorkload) -> Policy:
+    """The workload's quotas and rules of preemption hold where the policy has none of its own."""
+    changes: dict[str, Any] = {}
+    if policy.quotas is None:
+        changes["quotas"] = stated.quotas
+    if stated.preempts is not None and "enabled" not in policy.preemption.model_fields_set:
+        changes["preemption"] = policy.preemption.model_copy(update={"enabled": stated.preempts})
+    return policy.model_copy(update=changes)
 
 
 def _trace(options: SimulateOptions) -> Trace:

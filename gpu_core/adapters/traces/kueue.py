@@ -5,7 +5,7 @@ it counts CPUs, we count GPUs: a queue is a team, and `request` its jobs' GPUs. 
 set, from 0, comes i intervals after the beginning.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.decisions.validation import input_errors
 
 _MS_PER_S = 1000
+_NEVER = (None, "Never")
 
 Count = Annotated[int, Field(ge=0)]
 Milliseconds = Annotated[int, Field(ge=0)]
@@ -45,7 +46,9 @@ class _QueueSet(Section):
     nominal_quota: Count = Field(alias="nominalQuota")
     borrowing_limit: Count | None = Field(default=None, alias="borrowingLimit")
     reclaim_within_cohort: str | None = Field(default=None, alias="reclaimWithinCohort")
+    """`Any` or `Never`: whether it takes back what it lends."""
     within_cluster_queue: str | None = Field(default=None, alias="withinClusterQueue")
+    """`LowerPriority` or `Never`: whether its jobs take from less urgent ones of it."""
     workload_sets: tuple[_WorkloadSet, ...] = Field(alias="workloadsSets", strict=False)
 
 
@@ -66,57 +69,89 @@ class GeneratedWorkload:
     jobs: tuple[TraceJob, ...]
     """By arrival."""
     quotas: QuotaPolicy
-    """The queues' quotas. Its rules of preemption are the policy's, not the workload's."""
+    """The queues' quotas."""
+    preempts: bool | None
+    """Whether queues take back what they lend, and urgent jobs take from others of their queue;
+    None: nobody says."""
 
 
-BASELINE = {
-    "cohorts": [
-        {
-            "className": "cohort",
-            "count": 5,
-            "queuesSets": [
-                {
-                    "className": "queue",
-                    "count": 6,
-                    "nominalQuota": 20,
-                    "borrowingLimit": 100,
-                    "workloadsSets": [
-                        {
-                            "count": count,
-                            "creationIntervalMs": interval_ms,
-                            "workloads": [
-                                {
-                                    "className": name,
-                                    "runtimeMs": run_time_ms,
-                                    "priority": priority,
-                                    "request": request,
-                                }
-                            ],
-                        }
-                        for count, interval_ms, name, run_time_ms, priority, request in (
-                            (350, 100, "small", 200, 50, 1),
-                            (100, 500, "medium", 500, 100, 5),
-                            (50, 1200, "large", 1000, 200, 20),
-                        )
-                    ],
-                }
-            ],
-        }
-    ]
+_Jobs = tuple[int, int, int, str, int, int]
+"""Count, interval and run time in ms, name, priority, GPUs."""
+
+
+def _shape(cohorts: int, queues: int, jobs: tuple[_Jobs, ...]) -> dict[str, Any]:
+    """A generator of equal queues of 20 GPUs that may borrow 100 and take back what they lend."""
+    return {
+        "cohorts": [
+            {
+                "className": "cohort",
+                "count": cohorts,
+                "queuesSets": [
+                    {
+                        "className": "queue",
+                        "count": queues,
+                        "nominalQuota": 20,
+                        "borrowingLimit": 100,
+                        "reclaimWithinCohort": "Any",
+                        "withinClusterQueue": "LowerPriority",
+                        "workloadsSets": [
+                            {
+                                "count": count,
+                                "creationIntervalMs": interval_ms,
+                                "workloads": [
+                                    {
+                                        "className": name,
+                                        "runtimeMs": run_time_ms,
+                                        "priority": priority,
+                                        "request": gpus,
+                                    }
+                                ],
+                            }
+                            for count, interval_ms, run_time_ms, name, priority, gpus in jobs
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+
+
+WORKLOADS: Mapping[str, Any] = {
+    # Commit cc13fff: 15,000 jobs of 30 queues.
+    "baseline": _shape(
+        5,
+        6,
+        (
+            (350, 100, 200, "small", 50, 1),
+            (100, 500, 500, "medium", 100, 5),
+            (50, 1200, 1000, "large", 200, 20),
+        ),
+    ),
+    # Its large-scale test at commit f6517b0: 50,000 jobs of 1,000 queues. Later commits changed it.
+    "large": _shape(
+        10,
+        100,
+        (
+            (35, 60, 150, "small", 50, 1),
+            (11, 300, 350, "medium", 100, 5),
+            (4, 700, 700, "large", 200, 20),
+        ),
+    ),
 }
-"""The numbers of Kueue's baseline test (commit cc13fff): 15,000 jobs of 30 queues."""
+"""The numbers of Kueue's own tests, by name."""
 
 
 def read_generator(source: str) -> GeneratedWorkload:
     """The jobs and quotas of a generator.
 
     Args:
-        source: A YAML file's path, or `baseline`.
+        source: A YAML file's path, `baseline` or `large`.
 
     Raises:
         InvalidInput: The file cannot be used; the message names the field.
     """
-    return _generated(BASELINE if source == "baseline" else _read(Path(source)), source)
+    known = WORKLOADS.get(source)
+    return _generated(_read(Path(source)) if known is None else known, source)
 
 
 def _read(path: Path) -> Any:
@@ -138,6 +173,29 @@ def _generated(data: Any, source: str) -> GeneratedWorkload:
     return GeneratedWorkload(
         jobs=tuple(sorted(jobs, key=lambda job: job.submit_s)),
         quotas=_quotas(queues),
+        preempts=_preempts(generator, source),
+    )
+
+
+def _preempts(generator: _Generator, source: str) -> bool | None:
+    """Our preemption is one rule for a pool: both of Kueue's together, or none."""
+    rules = {
+        (shape.reclaim_within_cohort, shape.within_cluster_queue)
+        for cohort in generator.cohorts
+        for shape in cohort.queue_sets
+    }
+    if rules <= {(None, None)}:
+        return None
+    if rules == {("Any", "LowerPriority")}:
+        return True
+    # What Kueue takes where nothing is said.
+    if rules <= {(reclaim, within) for reclaim in _NEVER for within in _NEVER}:
+        return False
+    raise InvalidInput(
+        f"{source}: reclaimWithinCohort and withinClusterQueue",
+        "are rules that cannot be replayed",
+        got=", ".join(f"{reclaim} and {within}" for reclaim, within in sorted(rules, key=str)),
+        allowed="Any and LowerPriority for all queues, or Never and Never for all",
     )
 
 

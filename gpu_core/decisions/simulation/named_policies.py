@@ -1,4 +1,4 @@
-"""Well-known policies by name, to compare one's own with. None of them looks at priorities."""
+"""Well-known policies by name, to compare one's own with. Only `priority` looks at priorities."""
 
 from typing import Any
 
@@ -35,6 +35,12 @@ _POLICIES = {
     "sjf": _runs_to_the_end("shortest-job"),
     "sjf-easy": _runs_to_the_end("shortest-job", backfill="easy"),
     "fair": _runs_to_the_end("fair-share", "submitted", backfill="easy"),
+    "priority": {
+        "version": 1,
+        "backfill": {"mode": "greedy"},
+        # Whether it preempts at all is left to the workload where that says so.
+        "preemption": {"grace_period": 0, "min_runtime": 0},
+    },
     "srtf": _takes_over("shortest-remaining-time"),
     "srsf": _takes_over("shortest-remaining-service"),
     "las": _takes_over("least-attained-service"),

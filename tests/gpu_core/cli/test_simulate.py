@@ -91,6 +91,39 @@ def test_a_generators_quotas_hold(
     assert row["metrics"]["wait_s"]["mean"] == pytest.approx(wait_s)
 
 
+@pytest.mark.parametrize(
+    ("rules", "want_preemptions"),
+    [
+        pytest.param("reclaimWithinCohort: Any", 1, id="what was lent is taken back"),
+        pytest.param("reclaimWithinCohort: Never", 0, id="or waited for"),
+    ],
+)
+def test_a_generators_rules_of_preemption_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rules: str, want_preemptions: int
+) -> None:
+    """`a` has the whole cohort when `b` comes for the half that is its own."""
+    within = "LowerPriority" if "Any" in rules else "Never"
+
+    def queue(name: str, jobs: int, interval_ms: int) -> str:
+        return (
+            f"  - {{className: {name}, count: 1, nominalQuota: 1, {rules},\n"
+            f"     withinClusterQueue: {within}, workloadsSets: [{{count: {jobs},\n"
+            f"     creationIntervalMs: {interval_ms},\n"
+            "     workloads: [{className: job, runtimeMs: 5000, request: 1}]}]}\n"
+        )
+
+    path = tmp_path / "generator.yaml"
+    path.write_text(
+        "cohorts:\n- className: cohort\n  count: 1\n  queuesSets:\n"
+        + queue("a", 2, 0)
+        + queue("b", 2, 1000)
+    )
+    more = ["--format", "kueue", "--policy", "priority", "--json"]
+    assert main(["simulate", "--nodes", "1x2", "--workload", str(path), *more]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["metrics"]["preemptions"] == want_preemptions
+
+
 def test_ones_own_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two runs of an hour that were submitted at once wait half an hour in the mean."""
     path = tmp_path / "ledger.db"

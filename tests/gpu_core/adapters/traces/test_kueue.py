@@ -20,6 +20,7 @@ cohorts:
     nominalQuota: 4
     borrowingLimit: 3
     reclaimWithinCohort: Any
+    withinClusterQueue: LowerPriority
     workloadsSets:
     - count: 2
       creationIntervalMs: 1500
@@ -57,13 +58,51 @@ def test_the_quotas_of_a_file(generator: Path) -> None:
     assert team.borrowing_limit_milli == {"*": 3000}
 
 
-def test_the_baseline() -> None:
-    """15,000 jobs of 30 queues, whose work is 1,320 GPU-seconds each."""
-    jobs = read_generator("baseline").jobs
-    assert Counter(job.gpu_count for job in jobs) == {1: 10_500, 5: 3_000, 20: 1_500}
-    assert len({job.team for job in jobs}) == 30
-    work = sum(j.duration_s * j.gpu_count for j in jobs)
-    assert work == pytest.approx(30 * 1_320)
+@pytest.mark.parametrize(
+    ("name", "queues", "want_jobs", "want_work_gpu_s"),
+    [
+        pytest.param(
+            "baseline", 30, {1: 10_500, 5: 3_000, 20: 1_500}, 1_320, id="15,000 jobs of 30 queues"
+        ),
+        pytest.param(
+            "large", 1_000, {1: 35_000, 5: 11_000, 20: 4_000}, 80.5, id="50,000 of 1,000 queues"
+        ),
+    ],
+)
+def test_the_built_in_workloads(
+    name: str, queues: int, want_jobs: dict[int, int], want_work_gpu_s: float
+) -> None:
+    """Jobs by GPUs, and the work of each queue in GPU-seconds."""
+    generated = read_generator(name)
+    assert Counter(job.gpu_count for job in generated.jobs) == want_jobs
+    assert len({job.team for job in generated.jobs}) == queues == len(generated.quotas.teams)
+    work_gpu_s = sum(j.duration_s * j.gpu_count for j in generated.jobs)
+    assert work_gpu_s == pytest.approx(queues * want_work_gpu_s)
+    assert generated.preempts
+
+
+RULES = "    reclaimWithinCohort: Any\n    withinClusterQueue: LowerPriority\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "want"),
+    [
+        pytest.param("\n", None, id="nobody says"),
+        pytest.param(RULES, True, id="both"),
+        pytest.param("    reclaimWithinCohort: Never\n", False, id="never"),
+    ],
+)
+def test_whether_queues_preempt(generator: Path, rules: str, want: bool | None) -> None:
+    """As far as one rule for the pool can say it."""
+    generator.write_text(FILE.replace(RULES, rules))
+    assert read_generator(str(generator)).preempts is want
+
+
+def test_rules_that_we_do_not_have_are_refused(generator: Path) -> None:
+    """Reclaiming without preemption inside the queue."""
+    generator.write_text(FILE.replace("LowerPriority", "Never"))
+    with pytest.raises(InvalidInput, match=r"cannot be replayed.*Any and Never"):
+        read_generator(str(generator))
 
 
 @pytest.mark.parametrize(
