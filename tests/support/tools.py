@@ -1,7 +1,7 @@
 """Tools beside Python that some tests need: run with them, or say in one line what is missing."""
 
 import os
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -17,10 +17,18 @@ def require(found: Found | None, what: str) -> Found:
         found: What a look-up such as `shutil.which` gave; None: the tool is not here.
         what: The tool's name for people, as in "a C compiler".
     """
-    if found is not None:
-        return found
+    if found is None:
+        do_without(f"{what} is missing", "`make system-deps` installs it")
+    return found
+
+
+def do_without(reason: str, remedy: str) -> NoReturn:
+    """Skip the test, or fail it where everything is required.
+
+    Args:
+        reason: Why the test cannot run here.
+        remedy: What would make it run.
+    """
     if os.environ.get(REQUIRE_ALL_VARIABLE) == "1":
-        pytest.fail(
-            f"{what} is missing, and {REQUIRE_ALL_VARIABLE}=1 forbids to skip", pytrace=False
-        )
-    pytest.skip(f"{what} is missing: `make system-deps` installs it")
+        pytest.fail(f"{reason}, and {REQUIRE_ALL_VARIABLE}=1 forbids to skip", pytrace=False)
+    pytest.skip(f"{reason}: {remedy}")
