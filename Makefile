@@ -8,7 +8,15 @@ DATA ?= $(PREFECT_GPU_DATA)
 DATA ?= ../shared/data
 
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := python3-venv git gcc libc6-dev postgresql chromium
+SYSTEM_PACKAGES = python3-venv git gcc libc6-dev postgresql chromium $(CLUSTER_PACKAGES)
+# For the local Kubernetes. What another source has installed stays: Docker's packages hold
+# containerd and runc, and Debian's would remove them.
+absent = $(if $(shell command -v $(1) || true),,$(2))
+CLUSTER_PACKAGES = golang-go golang-github-modern-go-reflect2-dev dpkg-dev etcd-server \
+	containernetworking-plugins busybox-static openssl $(call absent,containerd,containerd) \
+	$(call absent,runc,runc) $(call absent,kubectl,kubernetes-client)
+# The folder of the cluster that `make local-cluster` starts.
+LOCAL_CLUSTER ?= .local-cluster
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Where the two stamps of the virtual environment lie: they are newer than what is installed.
 QUICKSTART_READY := $(VENV)/.quickstart-ready
@@ -25,10 +33,11 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench bench-policies bench-servers lock system-deps dev clean
+.PHONY: help quickstart test lint chaos bench bench-policies bench-servers lock system-deps dev clean \
+	local-cluster local-cluster-down
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
 	$(BIN)/prefect-gpu quickstart $(ARGS)
@@ -60,6 +69,13 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
 	$(BIN)/python -m tests.bench.scheduling --data $(DATA) --out bench-results/scheduling.json
 	$(BIN)/python -m tests.bench.check_ranges bench-results/scheduling.json
+
+local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built the first time. ARGS="--gpus 8"
+	binaries=$$(infra/local-cluster/build.sh) && \
+		$(SUDO) $(PYTHON) infra/local-cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
+
+local-cluster-down: ## Stop it and remove its folder
+	$(SUDO) $(PYTHON) infra/local-cluster/down.py $(LOCAL_CLUSTER)
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
