@@ -1,0 +1,206 @@
+"""Nodes without kubelets: they stay ready, and the pods on them go through their phases.
+
+For scale, not for behaviour: no container runs, and there are no logs. A node with the annotation
+`simulated.prefect-gpu/silent` does nothing, as if its machine had lost its network.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+
+import gpu_node
+from agenda import Agenda
+from gpu_node import NodeShape
+from kube_api import MERGE_PATCH, Api, ApiError, Json
+from simulated_pods import PREFIX, Step, next_step, time_text
+
+SILENT = PREFIX + "silent"
+LABEL = PREFIX + "set"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_WRITERS = 8
+_AGAIN_S = 0.5
+_TRY_AGAIN = (0, 429, 500, 503, 504)
+
+
+class SimulatedNodes:
+    """A set of nodes that one process keeps alive.
+
+    Args:
+        api: The cluster.
+        names: The nodes' names.
+        set_name: The value of the label that all of them have.
+        renew_s: How often each says that it lives; a quarter of the cluster's grace is usual.
+    """
+
+    def __init__(self, api: Api, names: list[str], set_name: str, renew_s: float) -> None:
+        self._api = api
+        self._names = names
+        self._set_name = set_name
+        self._renew_s = renew_s
+        self._mine = frozenset(names)
+        self._silent: frozenset[str] = frozenset()
+        self._planned: set[tuple[str, str]] = set()
+        self._agenda = Agenda()
+        self._writers = ThreadPoolExecutor(_WRITERS)
+        self._ended = threading.Event()
+
+    def create(self, shape: NodeShape) -> None:
+        """Create the nodes with their leases."""
+        now = datetime.now(UTC)
+        list(self._writers.map(lambda name: self._create(name, shape, now), self._names))
+
+    def all_are_ready(self) -> bool:
+        """Could the scheduler use all of them now?"""
+        nodes = self._api.get(f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}")["items"]
+        usable = [node for node in nodes if _is_ready(node) and not node["spec"].get("taints")]
+        return len(usable) == len(self._names)
+
+    def start(self) -> None:
+        """Begin to live; returns at once."""
+        for part in (self._renew, self._follow_nodes, self._follow_pods, self._act):
+            threading.Thread(target=part, daemon=True).start()
+
+    def delete(self) -> None:
+        """Stop living and remove the nodes; their pods go as those of lost nodes do."""
+        self._ended.set()
+        self._writers.shutdown(cancel_futures=True)
+        self._api.delete(f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}")
+
+    def _create(self, name: str, shape: NodeShape, now: datetime) -> None:
+        node = self._api.create("/api/v1/nodes", _node(name, self._set_name, shape, now))
+        self._api.create(_LEASES, _lease(name, node["metadata"]["uid"], now))
+
+    def _renew(self) -> None:
+        """Renew each node's lease in its turn, evenly over the time that one round has."""
+        due = time.monotonic()
+        for name in itertools.cycle(self._names):
+            due = max(due + self._renew_s / len(self._names), time.monotonic())
+            if self._ended.wait(due - time.monotonic()):
+                return
+            if name not in self._silent:
+                self._try(partial(self._renew_one, name))
+
+    def _renew_one(self, name: str) -> None:
+        spec = {"renewTime": _micro_time(datetime.now(UTC))}
+        self._api.patch(f"{_LEASES}/{name}", {"spec": spec}, MERGE_PATCH)
+
+    def _follow_nodes(self) -> None:
+        path = f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}"
+        for node in self._follow(path):
+            name = node["metadata"]["name"]
+            if SILENT in node["metadata"].get("annotations", {}):
+                self._silent |= {name}
+                continue
+            self._silent -= {name}
+            if not _is_ready(node):  # as a kubelet does when its machine is back
+                status = {"conditions": [_ready_condition(datetime.now(UTC))]}
+                self._write(partial(self._patch_node, name, status))
+
+    def _patch_node(self, name: str, status: Json) -> None:
+        self._api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+
+    def _follow_pods(self) -> None:
+        for pod in self._follow("/api/v1/pods"):
+            if pod["spec"].get("nodeName") not in self._mine:
+                continue
+            step = next_step(pod, datetime.now(UTC))
+            key = (pod["metadata"]["uid"], step.name if step else "")
+            if step and key not in self._planned:
+                self._planned.add(key)
+                self._agenda.add(step.due.timestamp(), partial(self._do, pod, step))
+
+    def _follow(self, path: str) -> Iterator[Json]:
+        """Each object there is, then each that is added or changed."""
+        while not self._ended.is_set():
+            try:
+                listed = self._api.get(path)
+            except ApiError:
+                self._ended.wait(_AGAIN_S)
+                continue
+            yield from listed["items"]
+            for event in self._api.watch(path, listed["metadata"]["resourceVersion"]):
+                if event["type"] in ("ADDED", "MODIFIED"):
+                    yield event["object"]
+
+    def _act(self) -> None:
+        while not self._ended.is_set():
+            self._write(self._agenda.next())
+
+    def _do(self, pod: Json, step: Step) -> None:
+        if pod["spec"]["nodeName"] in self._silent:
+            self._agenda.add(time.time() + _AGAIN_S, partial(self._do, pod, step))
+            return
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        same = {"uid": metadata["uid"]}
+        if step.status is None:
+            self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": same})
+        else:
+            self._api.patch(f"{path}/status", {"metadata": same, "status": step.status})
+
+    def _write(self, action: Callable[[], None]) -> None:
+        if not self._ended.is_set():
+            self._writers.submit(self._try, action)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """Do it; again, later, where the API server could not be reached or had too much to do."""
+        try:
+            action()
+        except ApiError as error:
+            # Otherwise the object is gone, or another one by now, which is as good.
+            if error.status in _TRY_AGAIN and not self._ended.is_set():
+                self._agenda.add(time.time() + _AGAIN_S, action)
+
+
+def _node(name: str, set_name: str, shape: NodeShape, now: datetime) -> Json:
+    resources = {
+        "cpu": str(shape.cpus),
+        "memory": f"{shape.memory_gib}Gi",
+        "ephemeral-storage": "100Gi",
+        "pods": "110",
+        gpu_node.GPU: str(shape.gpus),
+    }
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", LABEL: set_name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": gpu_node.labels(shape) | labels},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": [_ready_condition(now)],
+        },
+    }
+
+
+def _lease(name: str, uid: str, now: datetime) -> Json:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "ownerReferences": [owner]},
+        "spec": {"holderIdentity": name, "renewTime": _micro_time(now)},
+    }
+
+
+def _ready_condition(now: datetime) -> Json:
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Simulated",
+        "lastHeartbeatTime": time_text(now),
+        "lastTransitionTime": time_text(now),
+    }
+
+
+def _is_ready(node: Json) -> bool:
+    conditions = node["status"].get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _micro_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
