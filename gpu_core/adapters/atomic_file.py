@@ -6,7 +6,7 @@ from pathlib import Path
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Make `path` hold `content`, in one step that no reader can see half of.
 
     The content is on the disk before the name points to it, and the name is on the disk before

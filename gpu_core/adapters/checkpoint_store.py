@@ -6,10 +6,26 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from gpu_core.adapters.atomic_file import make_folder, replace_file
+from gpu_core.decisions.checkpoint_payload import Payload
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, nearest_name
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
 _ALLOWED = "a folder's path, file:///folder or s3://bucket/prefix"
+
+
+class StoreUnreachable(GpuSchedulingError):
+    """The checkpoint store cannot be used; the run would lose its work without noticing."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(uri, reason)
+        self.uri = uri
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store {self.uri} cannot be used: {self.reason}; check checkpoint_uri, "
+            "the endpoint, the credentials and what they may do (list, read, write, delete)"
+        )
 
 
 class AlreadyCommitted(GpuSchedulingError):
@@ -39,12 +55,41 @@ class CheckpointStore(Protocol):
             AlreadyCommitted: The name holds other content, which stays.
         """
 
+    def upload(self, key: str, payload: Payload) -> None:
+        """Like `commit`, for content of any size, in parts where the store can do that.
+
+        Parts that an earlier upload to this name has left are kept where they are the same.
+
+        Raises:
+            AlreadyCommitted: The name holds other content, which stays.
+        """
+
+    def unfinished(self, folder: str) -> tuple[str, ...]:
+        """The names in the folder of which only parts have arrived yet."""
+
+    def abort(self, key: str) -> None:
+        """Forget the parts of an upload that nobody will finish. It is fine if there are none."""
+
     def get(self, key: str) -> bytes:
         """The content under `folder/name`.
 
         Raises:
             FileNotFoundError: There is none. Every other error means that the store could not
                 answer, not that there is none.
+        """
+
+    def size_bytes(self, key: str) -> int:
+        """How long the content is.
+
+        Raises:
+            FileNotFoundError: There is none, as with `get`.
+        """
+
+    def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        """So many bytes of the content; fewer where it ends before.
+
+        Raises:
+            FileNotFoundError: There is none, as with `get`.
         """
 
     def names(self, folder: str) -> tuple[str, ...]:
@@ -113,14 +158,31 @@ class LocalStore:
         replace_file(path, content)
 
     def commit(self, key: str, content: bytes) -> None:
-        # Looked up, not locked: hard links, which could do both in one step, are missing on
-        # many shared file systems, and what this finds is a mistake in a flow, not a race.
-        if (self._root / key).exists():
-            raise AlreadyCommitted(self.uri(key))
+        self._refuse_existing(key)
         self.put(key, content)
+
+    def upload(self, key: str, payload: Payload) -> None:
+        self._refuse_existing(key)
+        path = self._root / key
+        make_folder(path.parent)
+        replace_file(path, payload.content)
+
+    def unfinished(self, folder: str) -> tuple[str, ...]:  # noqa: ARG002 - a file has no parts
+        return ()
+
+    def abort(self, key: str) -> None:
+        """Nothing to do: what is cut short lies under a temporary name."""
 
     def get(self, key: str) -> bytes:
         return (self._root / key).read_bytes()
+
+    def size_bytes(self, key: str) -> int:
+        return (self._root / key).stat().st_size
+
+    def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        with (self._root / key).open("rb") as file:
+            file.seek(offset)
+            return file.read(size_bytes)
 
     def names(self, folder: str) -> tuple[str, ...]:
         try:
@@ -133,3 +195,9 @@ class LocalStore:
 
     def uri(self, key: str) -> str:
         return str(self._root / key)
+
+    def _refuse_existing(self, key: str) -> None:
+        # Looked up, not locked: hard links, which could do both in one step, are missing on
+        # many shared file systems, and what this finds is a mistake in a flow, not a race.
+        if (self._root / key).exists():
+            raise AlreadyCommitted(self.uri(key))

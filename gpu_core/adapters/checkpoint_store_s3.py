@@ -1,61 +1,91 @@
 """Checkpoints in an S3 bucket, or in anything that speaks S3 (`AWS_ENDPOINT_URL_S3`)."""
 
-import io
+import hashlib
+from base64 import b64encode
 from typing import Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from gpu_core.adapters.checkpoint_store import AlreadyCommitted
+from gpu_core.adapters.s3_multipart import CONNECTIONS, SHA256, MultipartUploads
+from gpu_core.decisions.checkpoint_payload import Payload
 
-_SHA256 = "SHA256"
+# Another writer of the same name was faster, or is at it; both say that ours did not happen.
+_LOST_RACE = ("PreconditionFailed", "ConditionalRequestConflict")
 
 
 class S3Store:
     """A prefix of a bucket, reached with boto3's own credentials, region and endpoint.
 
-    Every object arrives with a SHA-256 checksum that S3 compares before it accepts the object. An
-    upload that a kill cuts short leaves nothing under its name; the parts of a large one stay
-    until the bucket's rule for incomplete multipart uploads removes them.
+    Every object and every part arrives with a SHA-256 checksum that S3 compares before it accepts
+    them. An upload that a kill cuts short leaves nothing under its name; its parts stay until a
+    later attempt of the run aborts them.
     """
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._client: Any = boto3.client("s3")
+        self._client: Any = boto3.client("s3", config=Config(max_pool_connections=CONNECTIONS + 2))
+        self._multipart = MultipartUploads(self._client, bucket)
 
     def put(self, key: str, content: bytes) -> None:
-        # Not put_object: that ends at 5 GB, and one connection is slow for large ones.
-        self._client.upload_fileobj(
-            io.BytesIO(content),
-            self._bucket,
-            self._prefix + key,
-            ExtraArgs={"ChecksumAlgorithm": _SHA256},
-        )
+        self._put(key, content)
 
     def commit(self, key: str, content: bytes) -> None:
         try:
-            self._client.put_object(
-                Bucket=self._bucket,
-                Key=self._prefix + key,
-                Body=content,
-                ChecksumAlgorithm=_SHA256,
-                IfNoneMatch="*",
-            )
+            self._put(key, content, IfNoneMatch="*")
         except ClientError as error:
-            if error.response["Error"]["Code"] != "PreconditionFailed":
+            if _code(error) not in _LOST_RACE:
                 raise
             # A retry finds its own first try, if only the answer to that was lost.
             if self.get(key) != content:
                 raise AlreadyCommitted(self.uri(key)) from None
 
-    def get(self, key: str) -> bytes:
+    def upload(self, key: str, payload: Payload) -> None:
+        if len(payload.parts) == 1:
+            return self.commit(key, bytes(payload.content))
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key)
-        except self._client.exceptions.NoSuchKey:
+            self._multipart.upload(self._prefix + key, payload)
+        except ClientError as error:
+            # NoSuchUpload: it was completed by a request whose answer was lost.
+            if _code(error) not in (*_LOST_RACE, "NoSuchUpload"):
+                raise
+            self.abort(key)
+            if not self._holds(key, payload):
+                raise AlreadyCommitted(self.uri(key)) from None
+        return None
+
+    def unfinished(self, folder: str) -> tuple[str, ...]:
+        start = f"{self._prefix}{folder}/"
+        return tuple(key.removeprefix(start) for key, _ in self._multipart.unfinished(start))
+
+    def abort(self, key: str) -> None:
+        self._multipart.abort(self._prefix + key)
+
+    def get(self, key: str) -> bytes:
+        return self._get(key)
+
+    def size_bytes(self, key: str) -> int:
+        try:
+            head = self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
+        except ClientError as error:
+            if _code(error) != "404":
+                raise
             raise FileNotFoundError(self.uri(key)) from None
-        content: bytes = answer["Body"].read()
-        return content
+        size_bytes: int = head["ContentLength"]
+        return size_bytes
+
+    def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        if size_bytes == 0:
+            return b""  # S3 has no word for an empty range
+        try:
+            return self._get(key, Range=f"bytes={offset}-{offset + size_bytes - 1}")
+        except ClientError as error:
+            if _code(error) != "InvalidRange":
+                raise
+            return b""  # it ends before
 
     def names(self, folder: str) -> tuple[str, ...]:
         start = f"{self._prefix}{folder}/"
@@ -71,3 +101,35 @@ class S3Store:
 
     def uri(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    def _put(self, key: str, content: bytes, **conditions: str) -> None:
+        self._client.put_object(
+            Bucket=self._bucket,
+            Key=self._prefix + key,
+            Body=content,
+            ChecksumAlgorithm=SHA256,
+            ChecksumSHA256=b64encode(hashlib.sha256(content).digest()).decode(),
+            **conditions,
+        )
+
+    def _get(self, key: str, **what: str) -> bytes:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key, **what)
+        except self._client.exceptions.NoSuchKey:
+            raise FileNotFoundError(self.uri(key)) from None
+        content: bytes = answer["Body"].read()
+        return content
+
+    def _holds(self, key: str, payload: Payload) -> bool:
+        """Is this very payload there? Judged by size and checksum, not by reading all of it."""
+        head = self._client.head_object(
+            Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED"
+        )
+        # S3 adds the number of parts: "<checksum>-125".
+        checksum = head.get("ChecksumSHA256", "").partition("-")[0]
+        want_checksum = b64encode(bytes.fromhex(payload.sha256)).decode()
+        return bool(head["ContentLength"] == payload.size_bytes and checksum == want_checksum)
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

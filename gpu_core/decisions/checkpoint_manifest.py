@@ -2,12 +2,17 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from gpu_core.decisions.checkpoint_names import CheckpointId
+from gpu_core.decisions.checkpoint_payload import Buffer, Payload, combined_sha256
 from gpu_core.decisions.errors import GpuSchedulingError
 from gpu_core.decisions.units import require_aware
+
+SHARDS = "shards"
+"""The format of a checkpoint that several ranks have written, each its part."""
 
 _OWN_CHECKSUM = "manifest_sha256"
 
@@ -24,10 +29,17 @@ class Manifest:
     sequence: int
     size_bytes: int
     sha256: str
-    """Of the payload, as 64 hexadecimal digits."""
+    """Of the payload, as 64 hexadecimal digits; of its parts' digests where it has several."""
     saved_at: datetime
     format: str
-    """How the payload is to be read: `pickle`, or `bytes` for bytes as they were given."""
+    """How the payload is to be read: `bytes` as they were given, `pickle`, `pickle-sections`, or
+    `shards`: the payload is that of the ranks together, each with a manifest of its own."""
+    part_bytes: int | None = None
+    """How large all parts but the last are; None: the payload is one part."""
+    part_sha256: tuple[str, ...] = ()
+    """Of each part, where there are several."""
+    shard_sha256: tuple[str, ...] = ()
+    """Of each rank's manifest, where there are shards; their number is that of the ranks."""
 
     @property
     def id(self) -> CheckpointId:
@@ -36,7 +48,7 @@ class Manifest:
 
 
 def describe(
-    checkpoint: CheckpointId, payload: bytes, *, payload_format: str, saved_at: datetime
+    checkpoint: CheckpointId, payload: Payload, *, payload_format: str, saved_at: datetime
 ) -> Manifest:
     """The manifest of this payload.
 
@@ -46,20 +58,60 @@ def describe(
         payload_format: How they are to be read.
         saved_at: When the state was taken, an aware time.
     """
+    several = len(payload.parts) > 1
     return Manifest(
         attempt=checkpoint.attempt,
         sequence=checkpoint.sequence,
-        size_bytes=len(payload),
-        sha256=hashlib.sha256(payload).hexdigest(),
+        size_bytes=payload.size_bytes,
+        sha256=payload.sha256,
         saved_at=require_aware(saved_at, "saved_at"),
         format=payload_format,
+        part_bytes=payload.part_bytes if several else None,
+        part_sha256=tuple(part.digest.hex() for part in payload.parts) if several else (),
+    )
+
+
+def describe_shards(encoded_shards: Sequence[bytes], checkpoint: CheckpointId) -> Manifest:
+    """The manifest of a checkpoint that the ranks have written together.
+
+    Args:
+        encoded_shards: The manifest of each rank, in their order, as `encode` gave it.
+        checkpoint: Which checkpoint it is.
+
+    Raises:
+        DamagedCheckpoint: One of them is not as it was written, or is another checkpoint's.
+    """
+    shards = [decode(encoded, checkpoint) for encoded in encoded_shards]
+    return Manifest(
+        attempt=checkpoint.attempt,
+        sequence=checkpoint.sequence,
+        size_bytes=sum(shard.size_bytes for shard in shards),
+        sha256=combined_sha256([bytes.fromhex(shard.sha256) for shard in shards]),
+        saved_at=max(shard.saved_at for shard in shards),
+        format=SHARDS,
+        shard_sha256=tuple(hashlib.sha256(encoded).hexdigest() for encoded in encoded_shards),
     )
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as JSON, with a checksum of its own in `manifest_sha256`."""
-    fields: dict[str, object] = asdict(manifest)
-    fields["saved_at"] = manifest.saved_at.isoformat()
+    """The manifest as JSON, with a checksum of its own in `manifest_sha256`.
+
+    What does not apply is left out, so that earlier versions read what they know.
+    """
+    fields: dict[str, object] = {
+        "attempt": manifest.attempt,
+        "sequence": manifest.sequence,
+        "size_bytes": manifest.size_bytes,
+        "sha256": manifest.sha256,
+        "saved_at": manifest.saved_at.isoformat(),
+        "format": manifest.format,
+    }
+    if manifest.part_bytes is not None:
+        fields["part_bytes"] = manifest.part_bytes
+    if manifest.part_sha256:
+        fields["part_sha256"] = list(manifest.part_sha256)
+    if manifest.shard_sha256:
+        fields["shard_sha256"] = list(manifest.shard_sha256)
     return _json(fields | {_OWN_CHECKSUM: hashlib.sha256(_json(fields)).hexdigest()})
 
 
@@ -83,6 +135,9 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
             sha256=fields["sha256"],
             saved_at=datetime.fromisoformat(fields["saved_at"]),
             format=fields["format"],
+            part_bytes=fields.get("part_bytes"),
+            part_sha256=tuple(fields.get("part_sha256", ())),
+            shard_sha256=tuple(fields.get("shard_sha256", ())),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedCheckpoint(f"its manifest is unreadable: {error!r}") from None
@@ -95,18 +150,36 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
     return manifest
 
 
+def check_size(size_bytes: int, manifest: Manifest) -> None:
+    """Has the payload the size that the manifest says?
+
+    Raises:
+        DamagedCheckpoint: It has another.
+    """
+    if size_bytes != manifest.size_bytes:
+        raise DamagedCheckpoint(
+            f"its payload has {size_bytes} bytes instead of {manifest.size_bytes}"
+        )
+
+
+def check_part(content: Buffer, want_sha256: str) -> None:
+    """Are these the bytes that were written?
+
+    Raises:
+        DamagedCheckpoint: Their checksum differs.
+    """
+    if hashlib.sha256(content).hexdigest() != want_sha256:
+        raise DamagedCheckpoint("its payload is not as it was written: the checksum differs")
+
+
 def check_payload(payload: bytes, manifest: Manifest) -> None:
-    """Is the payload the one that the manifest describes?
+    """Is a payload of one part the one that the manifest describes?
 
     Raises:
         DamagedCheckpoint: Its size or its checksum differs.
     """
-    if len(payload) != manifest.size_bytes:
-        raise DamagedCheckpoint(
-            f"its payload has {len(payload)} bytes instead of {manifest.size_bytes}"
-        )
-    if hashlib.sha256(payload).hexdigest() != manifest.sha256:
-        raise DamagedCheckpoint("its payload is not as it was written: the checksum differs")
+    check_size(len(payload), manifest)
+    check_part(payload, manifest.sha256)
 
 
 def _json(fields: dict[str, object]) -> bytes:

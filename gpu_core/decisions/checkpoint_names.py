@@ -7,6 +7,12 @@ and makes it complete:
     000002-00000007.json    its manifest
     000002.claim            attempt 2 has begun: no earlier attempt may save any more
 
+Where several ranks save together, each has a payload and a manifest of its own, and the manifest
+of the whole is written when all of them are there:
+
+    000002-00000007.rank3.bin
+    000002-00000007.rank3.json
+
 A name that is still being written, or whose writer was killed, has `.<random>.tmp` after it.
 """
 
@@ -14,7 +20,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-_PART = re.compile(r"(\d{6,})-(\d{8,})\.(bin|json)(\.[^.]+\.tmp)?", re.ASCII)
+_PART = re.compile(r"(\d{6,})-(\d{8,})(\.rank\d+)?\.(bin|json)(\.[^.]+\.tmp)?", re.ASCII)
 _CLAIM = re.compile(r"(\d{6,})\.claim(\.[^.]+\.tmp)?", re.ASCII)
 
 
@@ -42,6 +48,14 @@ class CheckpointId:
         """The name of the manifest."""
         return f"{self}.json"
 
+    def shard_payload_name(self, rank: int) -> str:
+        """The name of one rank's payload."""
+        return f"{self}.rank{rank}.bin"
+
+    def shard_manifest_name(self, rank: int) -> str:
+        """The name of one rank's manifest."""
+        return f"{self}.rank{rank}.json"
+
 
 def claim_name(attempt: int) -> str:
     """The name of the marker that an attempt has begun."""
@@ -62,7 +76,7 @@ def next_sequence(names: Collection[str]) -> int:
 
 def committed(names: Collection[str]) -> tuple[CheckpointId, ...]:
     """The checkpoints that have a manifest, newest first."""
-    ids = {part.checkpoint for part in _parts(names) if part.is_manifest and not part.is_temporary}
+    ids = {part.checkpoint for part in _parts(names) if part.is_commit}
     return tuple(sorted(ids, reverse=True))
 
 
@@ -81,36 +95,65 @@ def deletable(
         keep: How many complete checkpoints stay, 1 or more.
         damaged: Checkpoints that could not be read; they do not count as complete.
     """
-    present = set(names)
+    parts = _parts(names)
+    have_payload = {p.checkpoint for p in parts if not p.is_manifest and not p.is_temporary}
     complete = [
         checkpoint
         for checkpoint in committed(names)
-        if checkpoint.payload_name in present and checkpoint not in damaged
+        if checkpoint in have_payload and checkpoint not in damaged
     ]
     doomed = _deletable_claims(names)
     if not complete:
         return doomed
     kept = set(complete[:keep])
-    parts = [
+    doomed_parts = [
         part
-        for part in _parts(names)
+        for part in parts
         if part.checkpoint < complete[0] and (part.is_temporary or part.checkpoint not in kept)
     ]
-    parts.sort(key=lambda part: (part.checkpoint, not part.is_manifest, part.name))
-    return tuple(part.name for part in parts) + doomed
+    doomed_parts.sort(key=lambda part: (part.checkpoint, not part.is_commit, part.name))
+    return tuple(part.name for part in doomed_parts) + doomed
+
+
+def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int) -> tuple[str, ...]:
+    """Which unfinished uploads will nobody finish? Those of earlier attempts and earlier saves.
+
+    Args:
+        unfinished: The names that are being uploaded, or were when their writer was killed.
+        names: All the names in the run's folder.
+        attempt: The attempt that asks.
+    """
+    newest = max(committed(names), default=CheckpointId(0, 0))
+    return tuple(
+        part.name
+        for part in _parts(unfinished)
+        if part.checkpoint.attempt < attempt or part.checkpoint <= newest
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     name: str
     checkpoint: CheckpointId
+    is_shard: bool
     is_manifest: bool
     is_temporary: bool
+
+    @property
+    def is_commit(self) -> bool:
+        """Does it make its checkpoint complete?"""
+        return self.is_manifest and not self.is_shard and not self.is_temporary
 
 
 def _parts(names: Collection[str]) -> list[_Part]:
     return [
-        _Part(name, CheckpointId(int(match[1]), int(match[2])), match[3] == "json", bool(match[4]))
+        _Part(
+            name=name,
+            checkpoint=CheckpointId(int(match[1]), int(match[2])),
+            is_shard=match[3] is not None,
+            is_manifest=match[4] == "json",
+            is_temporary=match[5] is not None,
+        )
         for name in names
         if (match := _PART.fullmatch(name))
     ]

@@ -12,10 +12,30 @@ from gpu_core.adapters.checkpoint_store import (
     LocalStore,
     open_store,
 )
+from gpu_core.decisions.checkpoint_payload import Payload
 from gpu_core.decisions.errors import InvalidInput
 
-# More than one part of a multipart upload (8 MiB each), with no period that hides a swap.
-LARGE = b"".join(i.to_bytes(4, "big") for i in range(2_300_000))
+# The least that S3 takes as a part that is not the last.
+PART_BYTES = 5 * 1024 * 1024
+# Three parts, with no period that hides a swap.
+LARGE = b"".join(i.to_bytes(4, "big") for i in range(2_800_000))
+
+
+class PartRequests:
+    """What is sent to S3 in parts."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.refused: set[int] = set()
+
+    def see(self, params: dict[str, int], **_: object) -> None:
+        if params["PartNumber"] in self.refused:
+            raise ConnectionError("the network is gone")
+        self.sent.append(params["PartNumber"])
+
+
+def in_parts(content: bytes) -> Payload:
+    return Payload(content, in_parts_of=PART_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +93,95 @@ def test_a_repeated_commit_to_s3_is_the_same_commit(s3_uri: str) -> None:
     store.commit("run/a.json", b"mine")
     store.commit("run/a.json", b"mine")
     assert store.get("run/a.json") == b"mine"
+
+
+@pytest.mark.parametrize("content", [b"", b"state", LARGE], ids=["empty", "small", "in parts"])
+def test_an_upload_keeps_content_as_it_is(
+    store: CheckpointStore, reopen: Callable[[], CheckpointStore], content: bytes
+) -> None:
+    """Whole, in parts, and read back in pieces."""
+    store.upload("run/a.bin", in_parts(content))
+    again = reopen()
+    assert again.get("run/a.bin") == content
+    assert again.size_bytes("run/a.bin") == len(content)
+    at = PART_BYTES - 3
+    assert again.get_range("run/a.bin", at, 7) == content[at : at + 7]
+    assert again.get_range("run/a.bin", 2, 0) == b""
+
+
+@pytest.mark.parametrize("content", [b"first", LARGE], ids=["small", "in parts"])
+def test_an_upload_never_replaces(store: CheckpointStore, content: bytes) -> None:
+    """A second writer of one name is refused, and leaves nothing behind."""
+    store.upload("run/a.bin", in_parts(content))
+    with pytest.raises(AlreadyCommitted):
+        store.upload("run/a.bin", in_parts(content[::-1]))
+    assert store.get("run/a.bin") == content
+    assert store.unfinished("run") == ()
+
+
+def test_a_repeated_upload_to_s3_is_the_same_upload(s3_uri: str) -> None:
+    """If only the answer was lost, the second try finds its own content."""
+    store = open_store(s3_uri)
+    store.upload("run/a.bin", in_parts(LARGE))
+    store.upload("run/a.bin", in_parts(LARGE))
+    assert store.unfinished("run") == ()
+
+
+@pytest.fixture
+def part_requests(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> PartRequests:
+    """Every part that travels to S3; those of `refused` do not arrive."""
+    import boto3
+
+    requests = PartRequests()
+    make_client = boto3.client
+
+    def client(*args: object, **kwargs: object) -> object:
+        made = make_client(*args, **kwargs)
+        made.meta.events.register("before-parameter-build.s3.UploadPart", requests.see)
+        return made
+
+    monkeypatch.setattr(boto3, "client", client)
+    return requests
+
+
+def test_an_upload_goes_on_where_it_stopped(s3_uri: str, part_requests: PartRequests) -> None:
+    """Parts that have arrived are kept where they are the same, by whichever process."""
+    part_requests.refused = {3}
+    with pytest.raises(ConnectionError):
+        open_store(s3_uri).upload("run/a.bin", in_parts(LARGE))
+    assert open_store(s3_uri).unfinished("run") == ("a.bin",)
+    assert open_store(s3_uri).names("run") == ()
+
+    part_requests.refused = set()
+    part_requests.sent.clear()
+    # Another state: its first part differs, its second is the one that has arrived.
+    changed = b"other" + LARGE[5:]
+    open_store(s3_uri).upload("run/a.bin", in_parts(changed))
+    assert sorted(part_requests.sent) == [1, 3]
+    assert open_store(s3_uri).get("run/a.bin") == changed
+    assert open_store(s3_uri).unfinished("run") == ()
+
+
+def test_an_upload_that_nobody_finishes_is_aborted(
+    s3_uri: str, part_requests: PartRequests
+) -> None:
+    """Its parts would cost money for ever."""
+    part_requests.refused = {2}
+    store = open_store(s3_uri)
+    with pytest.raises(ConnectionError):
+        store.upload("run/a.bin", in_parts(LARGE))
+    store.abort("run/a")  # another name, although it begins the same
+    assert store.unfinished("run") == ("a.bin",)
+    store.abort("run/a.bin")
+    store.abort("run/a.bin")
+    assert store.unfinished("run") == ()
+
+
+def test_a_missing_key_has_no_size_and_no_range(store: CheckpointStore) -> None:
+    """As with the whole content."""
+    for ask in (lambda: store.size_bytes("run/none"), lambda: store.get_range("run/none", 0, 1)):
+        with pytest.raises(FileNotFoundError, match="run/none"):
+            ask()
 
 
 def test_delete_forgets(store: CheckpointStore) -> None:

@@ -4,14 +4,27 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gpu_core.adapters.checkpoint_store import AlreadyCommitted, CheckpointStore, LocalStore
-from gpu_core.adapters.run_checkpoints import RunCheckpoints, StaleAttempt
+from gpu_core.adapters.checkpoint_store import (
+    AlreadyCommitted,
+    CheckpointStore,
+    LocalStore,
+    StoreUnreachable,
+    open_store,
+)
+from gpu_core.adapters.run_checkpoints import (
+    MissingShards,
+    RanksDiffer,
+    RunCheckpoints,
+    StaleAttempt,
+)
+from gpu_core.decisions.checkpoint_payload import Payload
 from gpu_core.decisions.errors import GpuSchedulingError
 
 SAVED_AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -101,10 +114,9 @@ class Troubled:
 class LateClaim(Troubled):
     """The next attempt begins while the payload of this one is on its way."""
 
-    def put(self, key: str, content: bytes) -> None:
-        self._store.put(key, content)
-        if key.endswith(".bin"):
-            open_attempt(self._store, 2)
+    def upload(self, key: str, payload: Payload) -> None:
+        self._store.upload(key, payload)
+        open_attempt(self._store, 2)
 
 
 class Simultaneous(Troubled):
@@ -237,6 +249,144 @@ def test_a_failed_deletion_is_only_logged(
     RunCheckpoints(Undeletable(store), flow_run_id=RUN, attempt=1, keep=1).prune()
     assert "could not be deleted: deleting is not allowed" in caplog.text
     assert newest(first) == b"b"
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_flipped_bit_of_any_part_is_noticed(data: st.DataObject) -> None:
+    """A payload in parts, and one of which bytes are missing or too many."""
+    with TemporaryDirectory() as root:
+        checkpoints = open_attempt(LocalStore(Path(root)), 1)
+        save(checkpoints, b"older")
+        state = data.draw(st.binary(min_size=9, max_size=40))
+        manifest = checkpoints.save(
+            Payload(state, in_parts_of=4), payload_format="bytes", saved_at=SAVED_AT
+        )
+        assert newest(checkpoints) == state
+        path = Path(root, RUN, manifest.id.payload_name)
+        content = bytearray(state)
+        content[data.draw(st.integers(0, len(state) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        wrong = data.draw(st.sampled_from([bytes(content), state[:-1], state + b"x", b""]))
+        path.write_bytes(wrong)
+        assert newest(checkpoints) == b"older"
+
+
+def test_a_payload_in_parts_is_verified_in_s3(s3_uri: str) -> None:
+    """Restored where all is well, left out where a part has changed."""
+    store = open_store(s3_uri)
+    checkpoints = open_attempt(store, 1)
+    save(checkpoints, b"older")
+    state = bytes(range(256)) * (24 * 1024)
+    payload = Payload(state, in_parts_of=5 * 1024 * 1024)
+    manifest = checkpoints.save(payload, payload_format="bytes", saved_at=SAVED_AT)
+    assert newest(checkpoints) == state
+    store.put(checkpoints.key(manifest.id.payload_name), state[:-1] + b"?")
+    assert newest(checkpoints) == b"older"
+
+
+def test_uploads_of_dead_attempts_are_aborted(store: CheckpointStore) -> None:
+    """Their parts cost money; what this attempt may still finish stays."""
+    unfinished = {"000001-00000009.bin", "000002-00000001.bin", "000002-00000003.bin"}
+
+    class Leftovers(Troubled):
+        def unfinished(self, folder: str) -> tuple[str, ...]:
+            return tuple(unfinished)
+
+        def abort(self, key: str) -> None:
+            unfinished.discard(key.removeprefix(f"{RUN}/"))
+
+    current = RunCheckpoints(Leftovers(store), flow_run_id=RUN, attempt=2, keep=1)
+    save(current, b"1")
+    save(current, b"2")
+    assert unfinished == {"000002-00000003.bin"}
+
+
+def test_a_store_that_cannot_be_reached_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Hours before the first save would have failed."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreUnreachable, match=r"file/3f0c cannot be used: NotADirectoryError"):
+        open_attempt(LocalStore(tmp_path / "file"), 1)
+
+
+def test_a_bucket_that_does_not_exist_is_refused_at_the_start(s3_uri: str) -> None:
+    """The error says which store, and what to check."""
+    with pytest.raises(StoreUnreachable, match=r"s3://no-such-bucket.*NoSuchBucket.*credentials"):
+        open_attempt(open_store("s3://no-such-bucket/x"), 1)
+
+
+def open_rank(store: CheckpointStore, rank: int, ranks: int = 3, **settings: Any) -> RunCheckpoints:
+    values = {"attempt": 1, "keep": 1, "pause": lambda _s: None, "shards_timeout_s": 2.0}
+    return RunCheckpoints(store, flow_run_id=RUN, rank=rank, ranks=ranks, **values | settings)
+
+
+def save_ranks(store: CheckpointStore, text: str, sequence: int, ranks: int = 3) -> None:
+    """Every rank saves its part; rank 0 comes last, so that it need not wait."""
+    for rank in reversed(range(ranks)):
+        checkpoints = open_rank(store, rank, ranks)
+        payload = f"{text} of rank {rank}".encode()
+        checkpoints.save(payload, payload_format="bytes", saved_at=SAVED_AT, sequence=sequence)
+        checkpoints.prune()
+
+
+def test_every_rank_gets_its_part_back(store: CheckpointStore) -> None:
+    """One checkpoint of three parts; older ones go with all their parts."""
+    save_ranks(store, "step 10", 10)
+    save_ranks(store, "step 20", 20)
+    assert [newest(open_rank(store, rank)) for rank in range(3)] == [
+        b"step 20 of rank 0",
+        b"step 20 of rank 1",
+        b"step 20 of rank 2",
+    ]
+    assert {name[:15] for name in store.names(RUN)} == {"000001-00000020"}
+
+
+def test_a_checkpoint_without_all_parts_does_not_count(store: CheckpointStore) -> None:
+    """Rank 0 gives up after a while, and names who is missing."""
+    save_ranks(store, "step 10", 10)
+    for rank in (2, 0):
+        checkpoints = open_rank(store, rank)
+        if rank == 2:
+            checkpoints.save(b"late", payload_format="bytes", saved_at=SAVED_AT, sequence=20)
+            continue
+        with pytest.raises(MissingShards, match=r"000001-00000020\.rank1\.json did not arrive"):
+            checkpoints.save(b"late", payload_format="bytes", saved_at=SAVED_AT, sequence=20)
+    assert newest(open_rank(store, 2)) == b"step 10 of rank 2"
+
+
+def test_rank_0_waits_for_the_others(store: CheckpointStore) -> None:
+    """Whoever is slower: no barrier is needed."""
+
+    def others_save(_s: float) -> None:
+        if "000001-00000005.rank1.json" not in store.names(RUN):
+            open_rank(store, 1, 2).save(b"b", payload_format="bytes", saved_at=SAVED_AT, sequence=5)
+
+    first = open_rank(store, 0, 2, pause=others_save)
+    manifest = first.save(b"a", payload_format="bytes", saved_at=SAVED_AT, sequence=5)
+    assert (manifest.format, manifest.size_bytes, len(manifest.shard_sha256)) == ("shards", 2, 2)
+
+
+@pytest.mark.parametrize("suffix", ["bin", "json"])
+def test_a_damaged_part_leaves_the_checkpoint_out_for_all_ranks(
+    store: CheckpointStore, suffix: str
+) -> None:
+    """Ranks that continued from different steps would train nonsense."""
+    for sequence in (10, 20):
+        for rank in (1, 0):
+            open_rank(store, rank, 2, keep=2).save(
+                f"{sequence}".encode(), payload_format="bytes", saved_at=SAVED_AT, sequence=sequence
+            )
+    name = f"{RUN}/000001-00000020.rank1.{suffix}"
+    store.put(name, store.get(name).replace(b"2", b"3"))
+    assert [newest(open_rank(store, rank, 2)) for rank in range(2)] == [b"10", b"10"]
+
+
+def test_another_number_of_ranks_is_refused(store: CheckpointStore) -> None:
+    """To begin anew would throw the work away; to guess would mix it up."""
+    save_ranks(store, "x", 10, ranks=2)
+    with pytest.raises(RanksDiffer, match="saved by 2 ranks, and this run has 3"):
+        newest(open_rank(store, 0, 3))
+    with pytest.raises(RanksDiffer, match="saved by 2 ranks, and this run has 1"):
+        newest(open_attempt(store, 2))
 
 
 class Attempts(RuleBasedStateMachine):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.checkpoint_names import (
     CheckpointId,
+    abandoned,
     claim_name,
     committed,
     deletable,
@@ -177,3 +178,31 @@ def test_the_order_in_which_names_are_listed_does_not_matter(
     forwards, backwards = sorted(names), sorted(names, reverse=True)
     assert deletable(forwards, keep) == deletable(backwards, keep)
     assert committed(forwards) == committed(backwards)
+
+
+def test_parts_of_ranks_belong_to_their_checkpoint() -> None:
+    """They go after the manifest of the whole, and never make a checkpoint complete themselves."""
+    old = [f"000001-00000001{s}" for s in (".json", ".rank0.bin", ".rank0.json", ".rank1.bin")]
+    new = [f"000001-00000002{s}" for s in (".json", ".rank0.bin", ".rank0.json")]
+    half = ["000001-00000003.rank0.bin", "000001-00000003.rank0.json"]
+    names = [*half, *new, *old]
+    assert committed(names) == (CheckpointId(1, 2), CheckpointId(1, 1))
+    assert deletable(names, keep=1) == tuple(old)
+    assert next_sequence(names) == 4
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "want_abandoned"),
+    [
+        pytest.param("000001-00000009.bin", True, id="of an earlier attempt"),
+        pytest.param("000002-00000004.bin", True, id="older than what is complete"),
+        pytest.param("000002-00000006.bin", False, id="still under way"),
+        pytest.param("000002-00000006.rank3.bin", False, id="another rank's"),
+        pytest.param("000003-00000001.bin", False, id="of a later attempt"),
+        pytest.param("notes.txt", False, id="none of ours"),
+    ],
+)
+def test_which_uploads_are_abandoned(unfinished: str, want_abandoned: bool) -> None:
+    """Those that nobody will finish."""
+    names = ["000002-00000005.bin", "000002-00000005.json"]
+    assert (unfinished in abandoned([unfinished], names, attempt=2)) == want_abandoned
