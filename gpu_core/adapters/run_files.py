@@ -85,7 +85,12 @@ def notice_text(notice: Notice) -> str:
 
 def read_notice(run_dir: str | Path) -> Notice | None:
     """Has the run been told to end? None: no, or the file cannot be understood (logged)."""
-    return _read(Path(run_dir, NOTICE_FILE), _notice)
+    return read_notice_file(Path(run_dir, NOTICE_FILE))
+
+
+def read_notice_file(path: Path) -> Notice | None:
+    """The same for a notice at any path, such as a pod annotation that Kubernetes has mounted."""
+    return _read(path, _notice)
 
 
 def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> None:

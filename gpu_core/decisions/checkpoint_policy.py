@@ -263,7 +263,8 @@ def answer_notice(
     """What should a run do that is told to end?
 
     It saves if that fits into what is left, after the upload under way. A save of which nothing
-    is known is tried: nothing that is done instead would be kept.
+    is known is tried: nothing that is done instead would be kept. So is one after a deadline that
+    has passed, because then the clocks differ or the end is late.
 
     Args:
         grace_s: Seconds until the run is killed.
@@ -271,7 +272,7 @@ def answer_notice(
         uploading_for_s: How long ago the save under way began; None: none is.
     """
     longest_s = times.longest_persist_s
-    if longest_s is None:
+    if longest_s is None or grace_s <= 0:
         return NoticeAnswer(
             action=NoticeAction.SAVE, grace_s=grace_s, upload_left_s=None, save_s=None
         )

@@ -9,6 +9,10 @@ atomically.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from gpu_core.decisions.capacity_life import CapacityLife
+from gpu_core.decisions.units import require_aware
 
 NOTICE_FILE = "notice.json"
 CHECKPOINT_FILE = "checkpoint.json"
@@ -22,7 +26,13 @@ _TYPE = "PREFECT_GPU_TYPE"
 _RUN_DIR = "PREFECT_GPU_RUN_DIR"
 _CHECKPOINT_URI = "PREFECT_GPU_CHECKPOINT_URI"
 _CHECKPOINT_INTERVAL_S = "PREFECT_GPU_CHECKPOINT_INTERVAL_S"
+_CHECKPOINT_INTERVAL_ADAPTS = "PREFECT_GPU_CHECKPOINT_INTERVAL_ADAPTS"
 _CHECKPOINTS_KEPT = "PREFECT_GPU_CHECKPOINTS_KEPT"
+_CAPACITY_LIFE = "PREFECT_GPU_CAPACITY_LIFE"
+_CAPACITY_SINCE = "PREFECT_GPU_CAPACITY_SINCE"
+_GRACE_S = "PREFECT_GPU_GRACE_S"
+_NOTICE_FILE = "PREFECT_GPU_NOTICE_FILE"
+_INSTANCE_METADATA_URL = "PREFECT_GPU_INSTANCE_METADATA_URL"
 _NAME = "PREFECT_GPU_RUN_NAME"
 _TEAM = "PREFECT_GPU_TEAM"
 _PROJECT = "PREFECT_GPU_PROJECT"
@@ -49,7 +59,19 @@ class RunContext:
     checkpoint_uri: str | None = None
     """The checkpoint store's root; None: this run has nowhere to save."""
     checkpoint_interval_s: int = 600
+    checkpoint_interval_adapts: bool = False
+    """`auto`: the interval holds until saves were measured, and then follows what they cost."""
     checkpoints_kept: int = 2
+    capacity_life: CapacityLife | None = None
+    """How long capacity of this kind lives; None: no hazard is known (on-demand)."""
+    capacity_since: datetime | None = None
+    """When this capacity came up; None: taken for as old as the process."""
+    grace_s: int = 30
+    """What is left after a SIGTERM that nobody announced. 30 s is Kubernetes' default."""
+    notice_file: str | None = None
+    """Where Kubernetes mounts the pod's notice annotation."""
+    instance_metadata_url: str | None = None
+    """Where EC2's metadata service is asked for interruptions; None: nowhere."""
     team: str | None = None
     project: str | None = None
     deployment: str | None = None
@@ -68,7 +90,13 @@ class RunContext:
             _RUN_DIR: self.run_dir,
             _CHECKPOINT_URI: self.checkpoint_uri,
             _CHECKPOINT_INTERVAL_S: str(self.checkpoint_interval_s),
+            _CHECKPOINT_INTERVAL_ADAPTS: "1" if self.checkpoint_interval_adapts else None,
             _CHECKPOINTS_KEPT: str(self.checkpoints_kept),
+            _CAPACITY_LIFE: self.capacity_life.to_text() if self.capacity_life else None,
+            _CAPACITY_SINCE: self.capacity_since.isoformat() if self.capacity_since else None,
+            _GRACE_S: str(self.grace_s),
+            _NOTICE_FILE: self.notice_file,
+            _INSTANCE_METADATA_URL: self.instance_metadata_url,
             _TEAM: self.team,
             _PROJECT: self.project,
             _DEPLOYMENT: self.deployment,
@@ -78,7 +106,12 @@ class RunContext:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "RunContext | None":
-        """The context of this process, or None outside a run that our worker started."""
+        """The context of this process, or None outside a run that our worker started.
+
+        Raises:
+            InvalidInput: The life of the capacity cannot be understood, or has no time zone.
+        """
+        life, since = environment.get(_CAPACITY_LIFE), environment.get(_CAPACITY_SINCE)
         if _ATTEMPT_ID not in environment or _FLOW_RUN_ID not in environment:
             return None
         return cls(
@@ -91,9 +124,19 @@ class RunContext:
             run_dir=environment.get(_RUN_DIR),
             checkpoint_uri=environment.get(_CHECKPOINT_URI),
             checkpoint_interval_s=int(environment.get(_CHECKPOINT_INTERVAL_S, "600")),
+            checkpoint_interval_adapts=environment.get(_CHECKPOINT_INTERVAL_ADAPTS) == "1",
             checkpoints_kept=int(environment.get(_CHECKPOINTS_KEPT, "2")),
+            capacity_life=CapacityLife.from_text(life) if life else None,
+            capacity_since=_moment(since) if since else None,
+            grace_s=int(environment.get(_GRACE_S, "30")),
+            notice_file=environment.get(_NOTICE_FILE),
+            instance_metadata_url=environment.get(_INSTANCE_METADATA_URL),
             team=environment.get(_TEAM),
             project=environment.get(_PROJECT),
             deployment=environment.get(_DEPLOYMENT),
             reports_to_prefect=environment.get(_REPORTS) == _TO_PREFECT,
         )
+
+
+def _moment(text: str) -> datetime:
+    return require_aware(datetime.fromisoformat(text), _CAPACITY_SINCE)

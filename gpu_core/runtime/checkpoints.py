@@ -2,15 +2,15 @@
 
 import logging
 import os
-import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gpu_core.adapters.checkpoint_store import CheckpointStore, open_store
-from gpu_core.adapters.run_checkpoints import LoadedCheckpoint, RunCheckpoints
+from gpu_core.adapters.run_checkpoints import RunCheckpoints
 from gpu_core.adapters.run_files import (
     CheckpointReport,
     Notice,
@@ -18,31 +18,23 @@ from gpu_core.adapters.run_files import (
     write_checkpoint_report,
 )
 from gpu_core.decisions.checkpoint_manifest import Manifest
+from gpu_core.decisions.checkpoint_policy import NoticeAction, SaveInterval, answer_notice
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_context import RunContext
-from gpu_core.runtime.notice import NoticeWatch
+from gpu_core.runtime.notice import Notices, notices_of
 from gpu_core.runtime.prefect_report import PrefectReport
+from gpu_core.runtime.ranks import Ranks
+from gpu_core.runtime.saving import FATAL, Outcome, SavedCheckpoint, Saver, Taken
+from gpu_core.runtime.schedule import SaveSchedule
+from gpu_core.runtime.snapshot import Snapshots, restored
 
 _log = logging.getLogger(__name__)
 
 State = TypeVar("State")
 
-_PICKLE = "pickle"
-_BYTES = "bytes"
-# Fixed, so that every Python this library supports reads what any other has written.
-_PICKLE_PROTOCOL = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedCheckpoint:
-    """A checkpoint that is safe."""
-
-    key: str
-    """`<flow run id>/<attempt>-<sequence>`, where it lies in the store."""
-    size_bytes: int
-    sha256: str
-    duration_s: float
-    """How long the flow stood still for it: taking the state, writing it, making it durable."""
+# The order of checkpoints as one number, which ranks can exchange.
+_SEQUENCE_BITS = 40
+_NO_CHECKPOINT = -1
 
 
 def checkpointing(
@@ -50,6 +42,8 @@ def checkpointing(
     store: CheckpointStore | str | None = None,
     interval_s: float | None = None,
     keep: int | None = None,
+    background: bool = False,
+    ranks: Ranks | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> "Checkpointing":
     """The checkpoints of the run that this process belongs to.
@@ -66,8 +60,12 @@ def checkpointing(
 
     Args:
         store: Where the checkpoints lie, or its address; the run's `checkpoint_uri` by default.
-        interval_s: Seconds between saves, 0 or more; by default what the worker says.
+        interval_s: Seconds between saves, 0 or more; by default what the worker says, and where
+            that is `auto`, what suits the measured saves and the life of the capacity.
         keep: How many checkpoints stay, 1 or more; by default what the worker says.
+        background: Let the training go on while a checkpoint is written. Needs memory for one
+            more copy of the state.
+        ranks: The processes that save together, each its part; by default this one alone saves.
         clock: Seconds that only ever grow.
 
     Raises:
@@ -78,26 +76,35 @@ def checkpointing(
     if keep is not None and keep < 1:
         raise InvalidInput("keep", "is out of range", got=keep, allowed="1 or more")
     run = RunContext.from_environment(os.environ)
-    if run is None:
-        return Checkpointing(None, None, interval_s=0, clock=clock)
+    ranks = ranks or Ranks()
+    checkpoints = None if run is None else _checkpoints_of(run, store, keep, ranks)
+    return Checkpointing(
+        run, checkpoints, interval_s=interval_s, background=background, ranks=ranks, clock=clock
+    )
+
+
+def _checkpoints_of(
+    run: RunContext, store: CheckpointStore | str | None, keep: int | None, ranks: Ranks
+) -> RunCheckpoints | None:
     store = store if store is not None else run.checkpoint_uri
-    checkpoints = None
-    if store is not None:
-        checkpoints = RunCheckpoints(
-            open_store(store) if isinstance(store, str) else store,
-            flow_run_id=run.flow_run_id,
-            attempt=run.attempt,
-            keep=run.checkpoints_kept if keep is None else keep,
-        )
-    interval_s = run.checkpoint_interval_s if interval_s is None else interval_s
-    return Checkpointing(run, checkpoints, interval_s=interval_s, clock=clock)
+    if store is None:
+        return None
+    return RunCheckpoints(
+        open_store(store) if isinstance(store, str) else store,
+        flow_run_id=run.flow_run_id,
+        attempt=run.attempt,
+        keep=run.checkpoints_kept if keep is None else keep,
+        rank=ranks.rank,
+        ranks=ranks.count,
+        verifies_all_shards=ranks.exchange is None,
+    )
 
 
 class Checkpointing:
     """Restore, and save when it is due. `checkpointing()` makes one.
 
-    Not for several threads at once. Saving blocks: in an async flow, call
-    `await asyncio.to_thread(ckpt.save, state)`.
+    Not for several threads at once. In an async flow, call `await asyncio.to_thread(ckpt.save,
+    state)`.
     """
 
     def __init__(
@@ -105,21 +112,28 @@ class Checkpointing:
         run: RunContext | None,
         checkpoints: RunCheckpoints | None,
         *,
-        interval_s: float,
+        interval_s: float | None,
+        background: bool,
+        ranks: Ranks,
         clock: Callable[[], float],
     ) -> None:
-        self._run_dir = None if run is None else run.run_dir
+        # Rank 0 speaks for all.
+        self._run_dir = run.run_dir if run is not None and ranks.rank == 0 else None
         self._attempt = 0 if run is None else run.attempt
         self._checkpoints = checkpoints
-        self._interval_s = interval_s
+        self._background = background
+        self._ranks = ranks
         self._clock = clock
-        self._notices = NoticeWatch(self._run_dir)
+        self._schedule = SaveSchedule(run, interval_s, clock)
+        self._snapshots = Snapshots()
+        self._saver = None if checkpoints is None else Saver(checkpoints, self._tell_saved, clock)
+        can_save = checkpoints is not None
+        self._notices = Notices(()) if run is None else notices_of(run, can_save=can_save)
         self._answered: Notice | None = None
         self._report = CheckpointReport(attempt_id="" if run is None else run.attempt_id)
         self._prefect: PrefectReport | None = None
-        if run is not None and run.reports_to_prefect:
+        if run is not None and run.reports_to_prefect and ranks.rank == 0:
             self._prefect = PrefectReport(run.flow_run_id)
-        self._saved_at_s = clock()
         self._has_warned = False
 
     def __enter__(self) -> Self:
@@ -127,92 +141,210 @@ class Checkpointing:
 
         Raises:
             StaleAttempt: A later attempt has begun already.
+            StoreUnreachable: The checkpoint store cannot be used.
         """
-        if self._checkpoints is None:
-            return self
-        self._checkpoints.claim()
-        self._saved_at_s = self._clock()
-        self._tell_worker(self._earlier_report() or self._report)
+        if self._checkpoints is not None:
+            self._checkpoints.claim()
+            self._schedule.restart()
+            self._tell_worker(self._earlier_report() or self._report)
+        self._notices.start()
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        """Let the worker know what is safe; what was saved stays until newer ones replace it."""
-        if self._prefect is not None:
-            self._prefect.close()
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        _exception: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        """Wait for the save under way; what was saved stays until newer ones replace it.
+
+        Raises:
+            StaleAttempt: A later attempt has begun, and the save under way was refused.
+        """
+        try:
+            self.wait()
+        except FATAL as error:
+            if exception_type is None:
+                raise
+            _log.warning("the last checkpoint was refused: %s", error)
+        finally:
+            if self._saver is not None:
+                self._saver.close()
+            self._notices.close()
+            if self._prefect is not None:
+                self._prefect.close()
 
     @property
     def notice(self) -> Notice | None:
         """Why and by when this run will be ended; None: nobody wants it to end."""
         return self._notices.current()
 
+    @property
+    def interval(self) -> SaveInterval | None:
+        """How long the run works between two saves now, and why; None: somebody has fixed it."""
+        return self._schedule.adapted()
+
     def restore(self, default: State) -> State:
         """The state of the newest checkpoint that is as it was written, or `default`.
+
+        Where several ranks restore, all get their part of the same checkpoint.
 
         Raises:
             OSError, botocore.exceptions.ClientError: The store did not answer. To begin anew then
                 would throw away what it holds.
+            RanksDiffer: Another number of ranks has saved it.
         """
         if self._checkpoints is None:
             return default
-        for loaded in self._checkpoints.newest_first():
-            try:
-                state: State = _unpacked(loaded)
-            except Exception as error:  # unpickling runs the code of whatever was pickled
-                self._checkpoints.reject(loaded.manifest.id, f"it cannot be read: {error!r}")
-                continue
-            self._tell_restored(loaded.manifest)
-            return state
-        _log.info("there is no checkpoint to restore: beginning from the start")
-        return default
+        candidates = self._readable(self._checkpoints)
+        own = next(candidates, _NOTHING)
+        # All ranks see the same orders, and so ask each other equally often.
+        while len(set(orders := self._orders_of_ranks(own))) > 1:
+            while own.order > min(orders):
+                own = next(candidates, _NOTHING)
+        if own.manifest is None:
+            _log.info("there is no checkpoint to restore: beginning from the start")
+            return default
+        self._tell_restored(own.manifest)
+        state: State = own.state
+        return state
 
     def due(self) -> bool:
-        """Is it time to save? Cheap enough for every step: one clock and one `stat`, 2 µs.
+        """Is it time to save? Cheap enough for every step: clocks and a `stat`, 3 µs.
 
         Yes when the interval has passed since the start or the last save, and when the run has
-        been given notice and has not saved since.
-        """
-        if self._checkpoints is None:
-            return False
-        if self._clock() - self._saved_at_s >= self._interval_s:
-            return True
-        notice = self._notices.current()
-        return notice is not None and notice != self._answered
-
-    def save(self, state: object) -> SavedCheckpoint | None:
-        """Keep this state; it survives whatever comes when this returns.
-
-        Args:
-            state: `bytes` are kept as they are, everything else is pickled.
-
-        Returns:
-            What was saved, or None where there is nowhere to save (logged once).
+        been given notice and has not saved since. No while a save is under way in the background,
+        and when a notice leaves no time for a save. Where several ranks save, all get the same
+        answer, and all have to ask.
 
         Raises:
             StaleAttempt: A later attempt of this run has begun; this process should end.
-            OSError, botocore.exceptions.ClientError: The store refused; earlier checkpoints are
-                as they were.
         """
-        if self._checkpoints is None:
+        if self._saver is None:
+            return False
+        return any(self._ranks.numbers(self._is_due(self._saver)))
+
+    def save(self, state: object, *, step: int | None = None) -> SavedCheckpoint | None:
+        """Keep this state. It may change again when this returns.
+
+        Waited for, it survives whatever comes when this returns. In the background it does when
+        it has been written; an earlier save that is still under way is waited for first. After a
+        notice every save is waited for. A store that fails costs a warning, not the run: the next
+        save tries again.
+
+        Args:
+            state: `bytes` are kept as they are, everything else is pickled; NumPy arrays and torch
+                tensors in it are copied only once. Of several ranks, this one's part.
+            step: The number of the training step, for ranks without an `exchange`: all of them
+                have to save at the same steps, each step once.
+
+        Returns:
+            What was saved. None where it is still under way, where the store failed, and where
+            there is nowhere to save (logged once).
+
+        Raises:
+            StaleAttempt: A later attempt of this run has begun; this process should end.
+            AlreadyCommitted: Another process of this attempt saves too, and is none of the ranks.
+        """
+        if self._saver is None:
             self._warn_once()
             return None
+        self.wait()
         # Looked up before the state is taken: a notice that comes during the save asks for more.
         notice = self._notices.current()
+        taken = self._take(state, step, answers_notice=notice is not None)
+        if self._background and notice is None:
+            self._saver.start(taken)
+            self._schedule.restart()
+            return None
+        outcome = self._saver.save(taken)
+        self._schedule.restart()
+        self._learn(outcome)
+        if outcome.saved is not None:
+            self._answer(notice)
+        return outcome.saved
+
+    def wait(self) -> SavedCheckpoint | None:
+        """Wait until the save under way is safe.
+
+        Returns:
+            What was saved; None where nothing was under way, or the store failed.
+
+        Raises:
+            StaleAttempt: A later attempt of this run has begun; this process should end.
+        """
+        outcome = None if self._saver is None else self._saver.wait()
+        self._learn(outcome)
+        return None if outcome is None else outcome.saved
+
+    def _is_due(self, saver: Saver) -> bool:
+        self._learn(saver.finished())
+        notice = self._notices.current()
+        if notice is not None and notice != self._answered:
+            return self._should_save_for(notice, saver)
+        # One at a time: what is due meanwhile is due when that is safe.
+        return saver.uploading_for_s() is None and self._schedule.is_due()
+
+    def _should_save_for(self, notice: Notice, saver: Saver) -> bool:
+        plan = answer_notice(_left_s(notice), self._schedule.times, saver.uploading_for_s())
+        if plan.action is NoticeAction.NOTHING:
+            _log.warning("nothing is saved for the notice %r: %s", notice.reason, plan)
+            # The worker need not wait for what will not come.
+            self._tell_worker(replace(self._report, answers_notice=True))
+            self._answer(notice)
+        return plan.action is NoticeAction.SAVE and self._schedule.may_retry()
+
+    def _answer(self, notice: Notice | None) -> None:
+        self._answered = notice
+        if notice is None:
+            return
+        self._schedule.plan_last_save(_left_s(notice))
+        self._notices.answered()
+
+    def _learn(self, outcome: Outcome | None) -> None:
+        if outcome is None:
+            return
+        if outcome.took is None:
+            self._schedule.failed()
+        else:
+            self._schedule.succeeded(outcome.took)
+
+    def _take(self, state: object, step: int | None, *, answers_notice: bool) -> Taken:
         began_s = self._clock()
         saved_at = datetime.now(UTC)
-        payload_format, payload = _packed(state)
-        manifest = self._checkpoints.save(payload, payload_format=payload_format, saved_at=saved_at)
-        self._saved_at_s = self._clock()
-        saved = SavedCheckpoint(
-            key=self._checkpoints.key(str(manifest.id)),
-            size_bytes=manifest.size_bytes,
-            sha256=manifest.sha256,
-            duration_s=self._saved_at_s - began_s,
+        payload_format, payload = self._snapshots.take(state)
+        return Taken(
+            payload_format=payload_format,
+            payload=payload,
+            saved_at=saved_at,
+            sequence=self._sequence(step),
+            began_s=began_s,
+            answers_notice=answers_notice,
         )
-        self._answered = notice
-        # The worker first: after a notice it waits for this before it ends the run.
-        self._tell_worker(self._report_of(saved, manifest))
-        self._checkpoints.prune()
-        return saved
+
+    def _sequence(self, step: int | None) -> int | None:
+        """The number that all ranks give this checkpoint; None: the next one, whichever it is."""
+        if self._ranks.is_alone or self._checkpoints is None:
+            return None
+        if self._ranks.exchange is None and step is not None:
+            return step
+        return max(self._ranks.numbers(self._checkpoints.next_sequence()))
+
+    def _readable(self, checkpoints: RunCheckpoints) -> "Iterator[_Candidate]":
+        for loaded in checkpoints.newest_first():
+            manifest = loaded.manifest
+            try:
+                state = restored(manifest.format, loaded.payload)
+            except Exception as error:  # unpickling runs the code of whatever was pickled
+                checkpoints.reject(manifest.id, f"it cannot be read: {error!r}")
+                continue
+            yield _Candidate(manifest, state)
+
+    def _orders_of_ranks(self, own: "_Candidate") -> Sequence[int]:
+        """What each rank has found. Those that do not talk have verified the parts of all."""
+        if self._ranks.exchange is None:
+            return (own.order,)
+        return self._ranks.exchange(own.order)
 
     def _tell_restored(self, manifest: Manifest) -> None:
         _log.info("restored checkpoint %s of %s", manifest.id, manifest.saved_at.isoformat())
@@ -221,15 +353,17 @@ class Checkpointing:
             key = self._checkpoints.key(str(manifest.id))
             self._tell_worker(replace(self._report, restored_from=key))
 
-    def _report_of(self, saved: SavedCheckpoint, manifest: Manifest) -> CheckpointReport:
-        return replace(
-            self._report,
-            checkpoint=saved.key,
-            sequence=manifest.sequence,
-            saved_at=manifest.saved_at,
-            size_bytes=saved.size_bytes,
-            duration_s=saved.duration_s,
-            answers_notice=self._answered is not None,
+    def _tell_saved(self, saved: SavedCheckpoint, manifest: Manifest, answers_notice: bool) -> None:
+        self._tell_worker(
+            replace(
+                self._report,
+                checkpoint=saved.key,
+                sequence=manifest.sequence,
+                saved_at=manifest.saved_at,
+                size_bytes=saved.size_bytes,
+                duration_s=saved.duration_s,
+                answers_notice=answers_notice,
+            )
         )
 
     def _earlier_report(self) -> CheckpointReport | None:
@@ -263,16 +397,23 @@ class Checkpointing:
         )
 
 
-def _packed(state: object) -> tuple[str, bytes]:
-    if type(state) is bytes:
-        return _BYTES, state
-    return _PICKLE, pickle.dumps(state, protocol=_PICKLE_PROTOCOL)
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A checkpoint that could be restored."""
+
+    manifest: Manifest | None
+    state: Any
+
+    @property
+    def order(self) -> int:
+        """Greater is newer."""
+        if self.manifest is None:
+            return _NO_CHECKPOINT
+        return self.manifest.attempt << _SEQUENCE_BITS | self.manifest.sequence
 
 
-def _unpacked(loaded: LoadedCheckpoint) -> Any:
-    if loaded.manifest.format == _BYTES:
-        return loaded.payload
-    if loaded.manifest.format != _PICKLE:
-        raise ValueError(f"the format {loaded.manifest.format!r} is unknown to this version")
-    # The run's own state, just compared with the checksum it was saved with.
-    return pickle.loads(loaded.payload)  # noqa: S301
+_NOTHING = _Candidate(None, None)
+
+
+def _left_s(notice: Notice) -> float:
+    return (notice.deadline_at - datetime.now(UTC)).total_seconds()

@@ -80,6 +80,7 @@ class Launching:
             gpu_type=attempt.gpu_type,
             checkpoint_uri=checkpoint_uri,
             checkpoint_interval_s=request.checkpoint_interval_s or policy.checkpoints.interval_s,
+            checkpoint_interval_adapts=request.checkpoint_interval_s is None,
             checkpoints_kept=policy.checkpoints.keep,
             team=record.team,
             project=record.project,

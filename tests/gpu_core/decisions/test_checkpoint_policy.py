@@ -134,7 +134,7 @@ def test_the_usual_save_counts_not_the_first() -> None:
         pytest.param(100, took(1, 50), 10.0, "Finish", id="only the upload under way"),
         pytest.param(100, took(1, 50), 20.0, "Save", id="the upload is nearly done"),
         pytest.param(45, took(1, 50), 10.0, "Nothing", id="not even the upload under way"),
-        pytest.param(-5, took(1, 50), 10.0, "Nothing", id="too late"),
+        pytest.param(-5, took(1, 50), 10.0, "Save", id="alive after its end: clocks differ"),
     ],
 )
 def test_what_a_notice_asks_for(

@@ -1,10 +1,12 @@
 """A process that looks as if a GPU worker had started it, in a folder of its own."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from gpu_core.decisions.capacity_life import CapacityLife
 from gpu_core.decisions.run_context import RunContext
 
 StartAttempt = Callable[..., RunContext]
@@ -21,6 +23,11 @@ def _outside_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
         gpu_type="x",
         run_dir="x",
         checkpoint_uri="x",
+        checkpoint_interval_adapts=True,
+        capacity_life=CapacityLife.constant(1),
+        capacity_since=datetime(2026, 3, 1, tzinfo=UTC),
+        notice_file="x",
+        instance_metadata_url="x",
         team="x",
         project="x",
         deployment="x",

@@ -1,0 +1,127 @@
+"""A state as it is now, in memory of our own: the training goes on while it is saved."""
+
+import ctypes
+import io
+import mmap
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpu_core.decisions.checkpoint_payload import Buffer, Payload, Sections, read_sections
+from gpu_core.runtime import torch_tensors
+
+BYTES = "bytes"
+PICKLE = "pickle"
+SECTIONS = "pickle-sections"
+"""A pickle, and behind it the arrays of which it has only the description."""
+
+# Fixed, so that every Python this library supports reads what any other has written.
+_PICKLE_PROTOCOL = 5
+# Smaller arrays stay inside the pickle: a section of their own would not make them faster.
+_SECTION_BYTES = 16 * 1024
+_COPIED_AT_ONCE_BYTES = 32 * 1024 * 1024
+
+
+class Snapshots:
+    """Takes states, one at a time: a payload holds until the next one is taken.
+
+    Arrays (NumPy's, torch's, everything that pickles its buffers out of band) are copied once,
+    into memory that is kept for the next time: the first snapshot of a size also waits for the
+    operating system, those after it run at the memory's speed. `bytes` cannot change and are not
+    copied at all.
+    """
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+
+    def take(self, state: object) -> tuple[str, Payload]:
+        """The format of the state and its bytes.
+
+        Raises:
+            pickle.PicklingError, TypeError, AttributeError: It holds what cannot be pickled.
+        """
+        if type(state) is bytes:
+            return BYTES, Payload(state)
+        pickled, arrays = _pickled(state)
+        if not arrays:
+            return PICKLE, Payload(pickled)
+        contents = [memoryview(pickled), *arrays]
+        sections = Sections([content.nbytes for content in contents])
+        memory = self._of_size(sections.size_bytes)
+        memory[: len(sections.header)] = sections.header
+        for offset, content in zip(sections.offsets, contents, strict=True):
+            _copy(content, memory[offset : offset + content.nbytes])
+        return SECTIONS, Payload(memory)
+
+    def _of_size(self, size_bytes: int) -> memoryview:
+        if self._memory is None or len(self._memory) < size_bytes:
+            self._memory = mmap.mmap(-1, size_bytes)
+            if hasattr(mmap, "MADV_HUGEPAGE"):  # a thousandth of the page faults
+                self._memory.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(self._memory)[:size_bytes]
+
+
+def restored(payload_format: str, payload: bytes | bytearray) -> Any:
+    """The state that was taken.
+
+    Raises:
+        ValueError: A later version of this library wrote it.
+        Exception: Whatever unpickling raises.
+    """
+    # The run's own state, just compared with the checksums it was saved with.
+    if payload_format == BYTES:
+        return bytes(payload)
+    if payload_format == PICKLE:
+        return pickle.loads(payload)  # noqa: S301
+    if payload_format == SECTIONS:
+        # The arrays lie in the payload itself, and a training changes them.
+        pickled, *arrays = read_sections(bytearray(payload) if type(payload) is bytes else payload)
+        return pickle.loads(pickled, buffers=arrays)  # noqa: S301
+    raise ValueError(f"the format {payload_format!r} is unknown to this version")
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves large arrays out of the pickle."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, _PICKLE_PROTOCOL, buffer_callback=self._is_small)
+        self.arrays: list[memoryview] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        """How torch's tensors are described; everything else describes itself."""
+        if "torch" in sys.modules:
+            return torch_tensors.reduced(value)
+        return NotImplemented
+
+    def _is_small(self, buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if view.nbytes < _SECTION_BYTES:
+            return True
+        self.arrays.append(view)
+        return False
+
+
+def _pickled(state: object) -> tuple[Buffer, Sequence[memoryview]]:
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(state)
+    return file.getbuffer(), pickler.arrays
+
+
+def _copy(source: memoryview, target: memoryview) -> None:
+    """Copy memory, large pieces by several threads: one does not fill the memory's bandwidth."""
+    if source.readonly or source.nbytes <= _COPIED_AT_ONCE_BYTES:
+        target[:] = source
+        return
+    from_address = ctypes.addressof(ctypes.c_char.from_buffer(source))
+    to_address = ctypes.addressof(ctypes.c_char.from_buffer(target))
+
+    def copy(offset: int) -> None:
+        size = min(_COPIED_AT_ONCE_BYTES, source.nbytes - offset)
+        ctypes.memmove(to_address + offset, from_address + offset, size)
+
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        list(pool.map(copy, range(0, source.nbytes, _COPIED_AT_ONCE_BYTES)))

@@ -1,0 +1,141 @@
+"""Several processes of one run save together, and restore the same checkpoint."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.run_files import read_checkpoint_report
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.runtime import Ranks, checkpointing
+from gpu_core.runtime.checkpoints import Checkpointing
+
+StartAttempt = Callable[..., RunContext]
+
+
+class Meeting:
+    """Ranks that are threads, and tell each other numbers."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._told: dict[int, int] = {}
+        self._barrier = threading.Barrier(count, timeout=20)
+
+    def ranks(self) -> list[Ranks]:
+        return [
+            Ranks(rank=rank, count=self._count, exchange=self._exchange_of(rank))
+            for rank in range(self._count)
+        ]
+
+    def _exchange_of(self, rank: int) -> Callable[[int], Sequence[int]]:
+        def exchange(number: int) -> list[int]:
+            self._told[rank] = number
+            self._barrier.wait()
+            numbers = [self._told[each] for each in range(self._count)]
+            self._barrier.wait()
+            return numbers
+
+        return exchange
+
+
+def on_all(ranks: list[Ranks], work: Callable[[Checkpointing, int], object]) -> list[object]:
+    """What each rank's work answers, all at once."""
+
+    def of_rank(own: Ranks) -> object:
+        with checkpointing(ranks=own, interval_s=0 if own.rank == 1 else 10_000) as ckpt:
+            return work(ckpt, own.rank)
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(of_rank, ranks))
+
+
+def test_all_save_when_one_finds_it_is_time(start_attempt: StartAttempt) -> None:
+    """Clocks differ between ranks; the answer does not, and rank 0 tells the worker."""
+    run = start_attempt(1)
+
+    def train(ckpt: Checkpointing, rank: int) -> list[bool]:
+        asked = [ckpt.due(), ckpt.due()]
+        ckpt.save({"rank": rank})
+        return asked
+
+    assert on_all(Meeting(3).ranks(), train) == [[True, True]] * 3
+    report = read_checkpoint_report(run.run_dir)
+    assert report.checkpoint == "3f0c/000001-00000001"
+    assert report.size_bytes > 3 * 10  # of all ranks together
+    start_attempt(2)
+    assert on_all(Meeting(3).ranks(), lambda ckpt, _: ckpt.restore(None)) == [
+        {"rank": 0},
+        {"rank": 1},
+        {"rank": 2},
+    ]
+
+
+def test_all_restore_the_newest_that_is_good_for_all(
+    start_attempt: StartAttempt, tmp_path: Path
+) -> None:
+    """One rank's damaged part takes the others back too, each rank reading only its own."""
+    start_attempt(1)
+
+    def train(ckpt: Checkpointing, rank: int) -> None:
+        for step in (1, 2):
+            ckpt.save({"step": step, "rank": rank})
+
+    on_all(Meeting(2).ranks(), train)
+    (tmp_path / "store/3f0c/000001-00000002.rank1.bin").write_bytes(b"?")
+    start_attempt(2)
+    assert on_all(Meeting(2).ranks(), lambda ckpt, _: ckpt.restore(None)) == [
+        {"step": 1, "rank": 0},
+        {"step": 1, "rank": 1},
+    ]
+
+
+def test_nothing_that_is_good_for_all_means_the_beginning(
+    start_attempt: StartAttempt, tmp_path: Path
+) -> None:
+    """For every rank."""
+    start_attempt(1)
+    on_all(Meeting(2).ranks(), lambda ckpt, rank: ckpt.save(rank))
+    (tmp_path / "store/3f0c/000001-00000001.rank0.bin").unlink()
+    start_attempt(2)
+    restored = on_all(Meeting(2).ranks(), lambda ckpt, _: ckpt.restore("new"))
+    assert restored == ["new", "new"]
+
+
+def test_ranks_that_do_not_talk_save_at_the_same_steps(start_attempt: StartAttempt) -> None:
+    """The step is the number; the store is where rank 0 sees that all parts are there."""
+    start_attempt(1)
+    ranks = [Ranks(rank=rank, count=2) for rank in range(2)]
+
+    def train(ckpt: Checkpointing, rank: int) -> None:
+        for step in (10, 20):
+            ckpt.save({"step": step, "rank": rank}, step=step)
+
+    on_all(ranks, train)
+    start_attempt(2)
+    assert on_all(ranks, lambda ckpt, _: ckpt.restore(None)) == [
+        {"step": 20, "rank": 0},
+        {"step": 20, "rank": 1},
+    ]
+
+
+@pytest.mark.parametrize("ask", [Checkpointing.due, lambda ckpt: ckpt.save("x")])
+def test_ranks_that_do_not_talk_cannot_decide_together(
+    start_attempt: StartAttempt, ask: Callable[[Checkpointing], object]
+) -> None:
+    """The error says what to give."""
+    start_attempt(1)
+    with (
+        checkpointing(ranks=Ranks(rank=0, count=2)) as ckpt,
+        pytest.raises(InvalidInput, match=r"ranks\.exchange is needed.*save\(state, step=step\)"),
+    ):
+        ask(ckpt)
+
+
+@pytest.mark.parametrize(("rank", "count"), [(2, 2), (-1, 1), (0, 0)])
+def test_a_rank_is_one_of_them(rank: int, count: int) -> None:
+    """Counted from 0."""
+    with pytest.raises(InvalidInput, match=r"ranks\.rank is out of range"):
+        Ranks(rank=rank, count=count)

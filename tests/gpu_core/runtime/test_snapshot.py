@@ -1,0 +1,80 @@
+"""A snapshot holds a state as it was, and gives it back with its types."""
+
+import pickle
+from collections import OrderedDict
+
+import pytest
+
+from gpu_core.runtime.snapshot import BYTES, PICKLE, SECTIONS, Snapshots, restored
+
+numpy = pytest.importorskip("numpy")
+
+LARGE = numpy.arange(30_000, dtype="float64")
+
+
+def back_and_forth(state: object) -> object:
+    payload_format, payload = Snapshots().take(state)
+    return restored(payload_format, bytes(payload.content))
+
+
+@pytest.mark.parametrize(
+    ("state", "want_format"),
+    [
+        pytest.param(b"\x00" * 100_000, BYTES, id="bytes"),
+        pytest.param({"step": 1}, PICKLE, id="no arrays"),
+        pytest.param({"small": LARGE[:10]}, PICKLE, id="a small array"),
+        pytest.param({"a": LARGE, "b": [LARGE.astype("int8")]}, SECTIONS, id="large arrays"),
+        pytest.param(LARGE.reshape(100, 300).T, SECTIONS, id="Fortran's order"),
+        pytest.param(LARGE[::2], PICKLE, id="an array with gaps is copied by NumPy"),
+        pytest.param(numpy.empty((0, 3)), PICKLE, id="an empty array"),
+        pytest.param(numpy.array(["x", None], dtype=object), PICKLE, id="an array of objects"),
+        pytest.param(
+            OrderedDict(w=numpy.zeros(9000, dtype=[("x", "f4"), ("y", "i8")])),
+            SECTIONS,
+            id="records",
+        ),
+    ],
+)
+def test_a_state_comes_back(state: object, want_format: str) -> None:
+    """Value, type and layout are those that were taken."""
+    payload_format, _ = Snapshots().take(state)
+    assert payload_format == want_format
+    back = back_and_forth(state)
+    assert type(back) is type(state)
+    assert pickle.dumps(back) == pickle.dumps(state)
+
+
+def test_read_only_arrays_are_taken_too() -> None:
+    """Whether an array may change says nothing about whether it can be saved."""
+    frozen = LARGE.copy()
+    frozen.flags.writeable = False
+    assert (back_and_forth({"a": frozen})["a"] == LARGE).all()
+
+
+def test_large_arrays_are_copied_whole() -> None:
+    """By several threads, in pieces."""
+    large = numpy.arange(9_000_001, dtype="int64")  # 72 MB: three pieces, the last is short
+    payload_format, payload = Snapshots().take([large])
+    large[:] = 0
+    assert payload_format == SECTIONS
+    assert (restored(payload_format, bytearray(payload.content))[0] == range(9_000_001)).all()
+
+
+def test_the_same_memory_holds_smaller_and_larger_states() -> None:
+    """Each payload is as long as its state."""
+    snapshots = Snapshots()
+    for count in (5_000, 3_000, 20_000, 20_000):
+        payload_format, payload = snapshots.take({"a": LARGE[:count]})
+        assert restored(payload_format, bytes(payload.content))["a"].tolist() == [*range(count)]
+
+
+def test_what_cannot_be_pickled_is_the_flows_error() -> None:
+    """It would fail every time: the flow has to know at once."""
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError), match=r"lambda|pickle"):
+        Snapshots().take({"function": lambda: None})
+
+
+def test_a_later_format_is_refused() -> None:
+    """It is not guessed at."""
+    with pytest.raises(ValueError, match="'zstd' is unknown"):
+        restored("zstd", b"")
