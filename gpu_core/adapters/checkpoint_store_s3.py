@@ -6,7 +6,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from gpu_core.adapters.checkpoint_store import AlreadyCommitted
 from gpu_core.adapters.s3_multipart import CONNECTIONS, SHA256, MultipartUploads
@@ -48,12 +48,13 @@ class S3Store:
             return self.commit(key, bytes(payload.content))
         try:
             self._multipart.upload(self._prefix + key, payload)
-        except ClientError as error:
-            # NoSuchUpload: it was completed by a request whose answer was lost.
-            if _code(error) not in (*_LOST_RACE, "NoSuchUpload"):
+        except (BotoCoreError, ClientError) as error:
+            # Completing may take longer than its answer was waited for; then it has happened.
+            is_there = self._holds(key, payload)
+            if not is_there and _code(error) not in _LOST_RACE:
                 raise
             self.abort(key)
-            if not self._holds(key, payload):
+            if not is_there:
                 raise AlreadyCommitted(self.uri(key)) from None
         return None
 
@@ -68,13 +69,7 @@ class S3Store:
         return self._get(key)
 
     def size_bytes(self, key: str) -> int:
-        try:
-            head = self._client.head_object(Bucket=self._bucket, Key=self._prefix + key)
-        except ClientError as error:
-            if _code(error) != "404":
-                raise
-            raise FileNotFoundError(self.uri(key)) from None
-        size_bytes: int = head["ContentLength"]
+        size_bytes: int = self._head(key)["ContentLength"]
         return size_bytes
 
     def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
@@ -120,16 +115,28 @@ class S3Store:
         content: bytes = answer["Body"].read()
         return content
 
+    def _head(self, key: str, **what: str) -> Any:
+        try:
+            return self._client.head_object(Bucket=self._bucket, Key=self._prefix + key, **what)
+        except ClientError as error:
+            if _code(error) != "404":
+                raise
+            raise FileNotFoundError(self.uri(key)) from None
+
     def _holds(self, key: str, payload: Payload) -> bool:
         """Is this very payload there? Judged by size and checksum, not by reading all of it."""
-        head = self._client.head_object(
-            Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED"
-        )
+        try:
+            head = self._head(key, ChecksumMode="ENABLED")
+        except FileNotFoundError:
+            return False
         # S3 adds the number of parts: "<checksum>-125".
         checksum = head.get("ChecksumSHA256", "").partition("-")[0]
         want_checksum = b64encode(bytes.fromhex(payload.sha256)).decode()
         return bool(head["ContentLength"] == payload.size_bytes and checksum == want_checksum)
 
 
-def _code(error: ClientError) -> str:
+def _code(error: BotoCoreError | ClientError) -> str:
+    """S3's name of what went wrong; empty where S3 did not answer."""
+    if isinstance(error, BotoCoreError):
+        return ""
     return str(error.response.get("Error", {}).get("Code", ""))

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -134,6 +135,7 @@ class Checkpointing:
         self._prefect: PrefectReport | None = None
         if run is not None and run.reports_to_prefect and ranks.rank == 0:
             self._prefect = PrefectReport(run.flow_run_id)
+        self._report_lock = threading.Lock()
         self._has_warned = False
 
     def __enter__(self) -> Self:
@@ -222,7 +224,8 @@ class Checkpointing:
         """
         if self._saver is None:
             return False
-        return any(self._ranks.numbers(self._is_due(self._saver)))
+        is_due = self._is_due(self._saver)
+        return is_due if self._ranks.is_alone else any(self._ranks.numbers(is_due))
 
     def save(self, state: object, *, step: int | None = None) -> SavedCheckpoint | None:
         """Keep this state. It may change again when this returns.
@@ -289,8 +292,10 @@ class Checkpointing:
         plan = answer_notice(_left_s(notice), self._schedule.times, saver.uploading_for_s())
         if plan.action is NoticeAction.NOTHING:
             _log.warning("nothing is saved for the notice %r: %s", notice.reason, plan)
-            # The worker need not wait for what will not come.
-            self._tell_worker(replace(self._report, answers_notice=True))
+            with self._report_lock:
+                self._answered = notice
+                # The worker need not wait for what will not come.
+                self._tell_worker(replace(self._report, answers_notice=True))
             self._answer(notice)
         return plan.action is NoticeAction.SAVE and self._schedule.may_retry()
 
@@ -328,7 +333,18 @@ class Checkpointing:
             return None
         if self._ranks.exchange is None and step is not None:
             return step
-        return max(self._ranks.numbers(self._checkpoints.next_sequence()))
+        return max(self._ranks.numbers(self._next_sequence(self._checkpoints)))
+
+    @staticmethod
+    def _next_sequence(checkpoints: RunCheckpoints) -> int:
+        """The next number; 0 where the store does not say, because the other ranks wait for one."""
+        try:
+            return checkpoints.next_sequence()
+        except FATAL:
+            raise
+        except Exception as error:  # whatever the store raises: the save itself will tell
+            _log.warning("the store does not tell its checkpoints: %s", error)
+            return 0
 
     def _readable(self, checkpoints: RunCheckpoints) -> "Iterator[_Candidate]":
         for loaded in checkpoints.newest_first():
@@ -354,17 +370,20 @@ class Checkpointing:
             self._tell_worker(replace(self._report, restored_from=key))
 
     def _tell_saved(self, saved: SavedCheckpoint, manifest: Manifest, answers_notice: bool) -> None:
-        self._tell_worker(
-            replace(
-                self._report,
-                checkpoint=saved.key,
-                sequence=manifest.sequence,
-                saved_at=manifest.saved_at,
-                size_bytes=saved.size_bytes,
-                duration_s=saved.duration_s,
-                answers_notice=answers_notice,
+        with self._report_lock:  # in the background, while the run may just be given notice
+            # Answered too: nothing more will be saved for it, because that would not fit.
+            has_answered = self._answered is not None and self._answered == self.notice
+            self._tell_worker(
+                replace(
+                    self._report,
+                    checkpoint=saved.key,
+                    sequence=manifest.sequence,
+                    saved_at=manifest.saved_at,
+                    size_bytes=saved.size_bytes,
+                    duration_s=saved.duration_s,
+                    answers_notice=answers_notice or has_answered,
+                )
             )
-        )
 
     def _earlier_report(self) -> CheckpointReport | None:
         """What an earlier `with checkpointing()` of this same attempt has reported."""

@@ -55,8 +55,14 @@ class Notices:
 
     def current(self) -> Notice | None:
         """The newest notice, or None."""
-        given = [notice for source in self._sources if (notice := source.current()) is not None]
-        return max(given, key=lambda notice: notice.requested_at, default=None)
+        newest = None
+        for source in self._sources:
+            notice = source.current()
+            if notice is None:
+                continue
+            if newest is None or notice.requested_at > newest.requested_at:
+                newest = notice
+        return newest
 
     def answered(self) -> None:
         """The run has done what it could about the notice."""

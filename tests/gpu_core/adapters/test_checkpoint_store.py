@@ -127,6 +127,28 @@ def test_a_repeated_upload_to_s3_is_the_same_upload(s3_uri: str) -> None:
     assert store.unfinished("run") == ()
 
 
+def test_a_lost_answer_is_told_from_a_failure(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Completing a large upload may take longer than its answer is waited for."""
+    from botocore.exceptions import ReadTimeoutError
+
+    store = open_store(s3_uri)
+    complete = store._client.complete_multipart_upload
+    has_happened = True
+
+    def time_out(**arguments: object) -> None:
+        if has_happened:
+            complete(**arguments)
+        raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+    monkeypatch.setattr(store._client, "complete_multipart_upload", time_out)
+    store.upload("run/a.bin", in_parts(LARGE))
+    assert (store.get("run/a.bin"), store.unfinished("run")) == (LARGE, ())
+    has_happened = False
+    with pytest.raises(ReadTimeoutError):
+        store.upload("run/b.bin", in_parts(LARGE))
+    assert store.unfinished("run") == ("b.bin",)
+
+
 @pytest.fixture
 def part_requests(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> PartRequests:
     """Every part that travels to S3; those of `refused` do not arrive."""

@@ -275,6 +275,28 @@ def test_only_the_upload_under_way_still_fits(
         assert report_of(run).sequence == 2
 
 
+def test_an_upload_that_ends_after_all_takes_no_answer_back(
+    start_attempt: StartAttempt, slow_store: SlowStore
+) -> None:
+    """Nothing fitted, the worker knows, and then the upload is faster than was thought."""
+    run = start_attempt(1)
+    clock = Clock()
+    with checkpointing(store=slow_store, background=True, clock=clock) as ckpt:
+        slow_store.is_open.clear()
+        ckpt.save("first")
+        clock.now_s += 50
+        slow_store.is_open.set()
+        ckpt.wait()
+        slow_store.is_open.clear()
+        ckpt.save("second")
+        write_notice(run.run_dir, soon(10))
+        assert not ckpt.due()
+        assert (report_of(run).answers_notice, report_of(run).sequence) == (True, 1)
+        slow_store.is_open.set()
+        ckpt.wait()
+        assert (report_of(run).answers_notice, report_of(run).sequence) == (True, 2)
+
+
 def test_a_notice_that_ends_nothing_gets_one_more_save_as_late_as_it_fits(
     start_attempt: StartAttempt, slow_store: SlowStore
 ) -> None:
