@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
+from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.simulation.offering import Offering, by_fragmentation, by_strategy, offer
+from gpu_core.decisions.simulation.offering import Offering, by_strategy, offer
 from gpu_core.decisions.simulation.trace import Trace
 from gpu_core.decisions.units import format_duration
-
-FRAGMENTATION_AWARE = "fragmentation-aware"
-"""Offers go where the index of fragmentation puts them, and not where a policy's strategy does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,8 @@ def run_offering(
 
     Args:
         trace: Only the jobs' shapes count, not their times.
-        policies: Whose placement strategies are compared, and `fragmentation-aware`.
+        policies: Whose placement strategies are compared, and the strategy
+            `fragmentation-aware`.
         parse: Which policy has this name or file?
         as_json: Print JSON.
 
@@ -49,12 +48,10 @@ def run_offering(
 
 
 def _offered(trace: Trace, text: str, parse: Callable[[str], Policy]) -> Offered:
-    place = (
-        by_fragmentation(trace.nodes)
-        if text == FRAGMENTATION_AWARE
-        else by_strategy(trace.nodes, parse(text).placement.strategy)
-    )
+    is_strategy = text == Strategy.FRAGMENTATION_AWARE
+    strategy = Strategy.FRAGMENTATION_AWARE if is_strategy else parse(text).placement.strategy
     began_s = time.process_time()
+    place = by_strategy(trace.nodes, strategy)
     offering = offer((job.shape for job in trace.jobs), trace.gpus, place)
     return Offered(policy=text, offering=offering, cpu_s=time.process_time() - began_s)
 

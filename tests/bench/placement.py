@@ -11,19 +11,13 @@ import argparse
 import csv
 import json
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.policy import Strategy
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.simulation.offering import by_strategy, offer
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
-
-_LOOKS = frozenset(4**power for power in range(3, 10))
-"""After how many pods the mix is looked at: a look costs as much as some hundred pods, and a mix is
-soon known well enough."""
 
 # Allocated % at 130 % arrivals, from the published runs of the FGD repository, by order.
 _FGD_SAME_ORDER = {
@@ -44,7 +38,7 @@ class Row:
     workload: str
     seed: int
     pods: int
-    at_100_percent: float
+    at_100_percent: float | None
     """Allocated GPUs when as much as the cluster has was asked for, in %."""
     at_130_percent: float
     """The same when all pods have come."""
@@ -86,34 +80,18 @@ def main() -> None:
 def run(openb: Path, workload: str, seed: int) -> Row:
     """Offer all pods in this order; the processor time is of everything but reading the files."""
     nodes, pods = _nodes(openb), _pods(openb, workload, seed)
-    capacity_milli = sum(len(node.gpu_ids) for node in nodes) * WHOLE_GPU_MILLI
-    arrived_milli = allocated_milli = failed = 0
-    at_100_percent = 0.0
+    gpus = sum(len(node.gpu_ids) for node in nodes)
     began = time.process_time()
-    room = Room(nodes, Strategy.FRAGMENTATION_AWARE)
-    offered: Counter[Shape] = Counter()
-    for number, shape in enumerate(pods, 1):
-        offered[shape] += 1
-        if number in _LOOKS:
-            room.expect(rough_mix(offered))
-        placement = room.find(shape)
-        if placement is None:
-            failed += 1
-        else:
-            room.take(shape, placement)
-            allocated_milli += shape.total_gpu_milli
-        if arrived_milli < capacity_milli <= arrived_milli + shape.total_gpu_milli:
-            at_100_percent = 100 * allocated_milli / capacity_milli
-        arrived_milli += shape.total_gpu_milli
+    found = offer(pods, gpus, by_strategy(nodes, Strategy.FRAGMENTATION_AWARE))
     elapsed_s = time.process_time() - began
     published = _published(openb)
     return Row(
         workload=workload,
         seed=seed,
         pods=len(pods),
-        at_100_percent=at_100_percent,
-        at_130_percent=100 * allocated_milli / capacity_milli,
-        failed=failed,
+        at_100_percent=found.allocated_at_100_percent,
+        at_130_percent=found.allocated_percent,
+        failed=found.failed,
         pods_per_s=len(pods) / elapsed_s,
         fgd_same_order_percent=_FGD_SAME_ORDER.get((workload, seed)),
         fgd_mean_percent=published[workload, "06-FGD"],

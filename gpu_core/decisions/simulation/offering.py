@@ -1,13 +1,18 @@
 """How much of a cluster gets allocated when requests only come, and none ends?"""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.placement.fragmentation import FragmentationIndex
+from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+_LOOKS = frozenset(4**power for power in range(3, 10))
+"""After how many requests the mix is looked at: a look costs as much as some hundred requests, and
+a mix is soon known well enough."""
 
 Placer = Callable[[Shape], bool]
 """Gives a request its place, and says whether there was one."""
@@ -62,30 +67,22 @@ def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> Offering:
 
 
 def by_strategy(nodes: Sequence[Node], strategy: Strategy) -> Placer:
-    """Requests go where the worker would put them."""
+    """Requests go where the worker would put them.
+
+    Where the strategy weighs what is likely to come, that is learned from what has come so far.
+    """
     room = Room(nodes, strategy)
+    offered: Counter[Shape] = Counter()
 
     def place(shape: Shape) -> bool:
+        if strategy is Strategy.FRAGMENTATION_AWARE:
+            offered[shape] += 1
+            if offered.total() in _LOOKS:
+                room.expect(rough_mix(offered))
         placement = room.find(shape)
         if placement is None:
             return False
         room.take(shape, placement)
-        return True
-
-    return place
-
-
-def by_fragmentation(nodes: Sequence[Node]) -> Placer:
-    """Requests of one node go where what is left keeps the most worth; see `FragmentationIndex`."""
-    index = FragmentationIndex(nodes)
-
-    def place(shape: Shape) -> bool:
-        index.offered(shape)
-        found = index.find(shape)
-        if found is None:
-            return False
-        node, gpus = found
-        index.take(node, shape, gpus)
         return True
 
     return place

@@ -6,7 +6,6 @@ from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.simulation.offering import (
     Offering,
     Placer,
-    by_fragmentation,
     by_strategy,
     offer,
 )
@@ -33,7 +32,7 @@ NODES = (make_node("n1", 2), make_node("n2", 2))
         ),
         pytest.param(
             # 1 to n1, 2 to n2 as no other has them, 1 to n1 again.
-            by_fragmentation(NODES),
+            by_strategy(NODES, Strategy.FRAGMENTATION_AWARE),
             Offering(
                 offered=4,
                 failed=1,

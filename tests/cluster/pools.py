@@ -1,0 +1,85 @@
+"""Work pools of the gpu-kubernetes worker on the tests' cluster."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.cluster import Namespace, python_in_pod
+
+from tests.support.prefect_stack import Pool, PrefectServer
+
+# Nodes of the local cluster announce an old Kubernetes; pods run this machine's Python as root, and
+# mount its folders, which Pod Security `restricted` forbids.
+POLICY = """
+version: 1
+prices: {a10g: {on-demand: 1.0, spot: 0.4}}
+preemption: {grace_period: 20s, min_runtime: 0s}
+checkpoints: {interval: 1s}
+kubernetes:
+  version: "1.20"
+  pod_security: template
+  termination_grace: 35s
+  pending_timeout: 20s
+  silent_after: 5s
+  fenced_after: 15s
+  per_gpu: {default: {cpu: 0.2, memory_gib: 0.5}}
+"""
+
+FLOWS = "tests/end_to_end/flows.py"
+
+
+def kubernetes_pool(
+    server: PrefectServer, namespace: Namespace, folder: Path, policy: str = POLICY
+) -> Pool:
+    """A pool whose Jobs run in this namespace with this machine's Python and this code."""
+    shared = folder / "shared"
+    shared.mkdir(parents=True)
+    return Pool(
+        server,
+        folder,
+        policy,
+        worker_type="gpu-kubernetes",
+        edited=lambda template: _edited(template, namespace.name, folder, server),
+        environment={
+            "KUBECONFIG": str(namespace.cluster.kubeconfig),
+            "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
+        },
+    )
+
+
+def _edited(template: dict, namespace: str, folder: Path, server: PrefectServer) -> dict:
+    """The template as a platform team edits it: namespace, image, and folders of the node."""
+    fragment = python_in_pod(Path.cwd())
+    manifest = template["job_configuration"]["job_manifest"]
+    pod = manifest["spec"]["template"]["spec"]
+    pod.update(fragment["pod"])
+    pod["volumes"] = [
+        *pod["volumes"],
+        {"name": "shared", "hostPath": {"path": str(folder)}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    container = pod["containers"][0]
+    container["volumeMounts"] = [
+        *fragment["container"]["volumeMounts"],
+        {"name": "shared", "mountPath": str(folder)},
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    container["command"] = [fragment["python"], "-m"]
+    properties = template["variables"]["properties"]
+    properties["namespace"]["default"] = namespace
+    properties["image"]["default"] = fragment["container"]["image"]
+    properties["env"]["default"] = _environment(fragment["container"], server)
+    return template
+
+
+def _environment(container: Mapping, server: PrefectServer) -> dict[str, str]:
+    passed = ("PREFECT_HOME", "PREFECT_PROFILES_PATH", "PREFECT_SERVER_ANALYTICS_ENABLED")
+    return {
+        **{item["name"]: item["value"] for item in container["env"]},
+        **{name: server.environment[name] for name in passed if name in server.environment},
+        "PREFECT_API_URL": server.api_url,
+        "PREFECT_HOME": "/tmp/prefect",
+        "PREFECT_PROFILES_PATH": "/tmp/prefect/profiles.toml",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHON": sys.executable,
+    }

@@ -1,0 +1,156 @@
+"""The gpu-kubernetes worker on a real cluster: its runs' lives, as Prefect and the cluster see."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.pools import FLOWS
+from tests.support.prefect_stack import wait_for
+
+def shell(script, **variables):
+    """The job variables of a container job that runs this script."""
+    return {"command": f"/bin/sh -c '{script}'", **variables}
+
+
+@pytest.fixture
+def pool(new_pool):
+    pool = new_pool()
+    pool.start_worker()
+    return pool
+
+
+def jobs(namespace, flow_run_id):
+    """The Jobs of a run, as the cluster has them."""
+    return namespace.get("jobs", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
+
+
+def pods(namespace, flow_run_id):
+    return namespace.get("pods", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
+
+
+def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
+    run = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing"), "hello", **shell("echo hello from $PREFECT_GPU_ATTEMPT")
+    )
+    pool.wait_until(run, "Completed", timeout_s=90)
+
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason == "Completed"
+    assert attempt.exit_code == 0
+    assert attempt.price_micro_usd_per_gpu_hour == 1_000_000
+    (job,) = jobs(namespace, run)
+    limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpu"] == "1"
+    names = [state["name"] for state in pool.states(run)]
+    assert names[-2:] == ["Running", "Completed"]
+    wait_for(lambda: "hello from 1" in pool.logs(run), "its output is in its log")
+
+
+def test_a_container_that_fails_is_tried_again_and_then_failed_with_its_last_lines(pool):
+    run = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing"), "bad", max_failures=2, **shell("echo no data; exit 3")
+    )
+    pool.wait_until(run, "Failed", timeout_s=120)
+
+    first, second = pool.attempts(run)
+    assert (first.exit_code, second.exit_code) == (3, 3)
+    assert first.is_charged_failure
+    assert second.is_charged_failure
+    message = pool.message(run)
+    assert "Failure 2 of 2" in message
+    assert "exit code 3" in message
+
+
+def test_runs_share_the_gpus_and_the_rest_wait_with_a_reason(pool, namespace):
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    variables = shell("sleep 4", gpu_count=4)
+    runs = [pool.submit(deployment, f"r{number}", **variables) for number in range(3)]
+    wait_for(
+        lambda: any("GPU" in (pool.message(run) or "") for run in runs), "one is told why it waits"
+    )
+    for run in runs:
+        pool.wait_until(run, "Completed", timeout_s=120)
+    held = sorted(
+        (attempt.admitted_at, attempt.released_at) for run in runs for attempt in pool.attempts(run)
+    )
+    assert max(sum(a <= at < b for a, b in held) for at, _ in held) <= 2
+
+
+def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
+    folder = pool.folder / "shared"
+    victim = pool.submit(
+        pool.deploy(f"{FLOWS}:count_until_released", queue="low"),
+        "victim",
+        {"folder": str(folder)},
+        gpu_count=8,
+    )
+    wait_for(lambda: (folder / "began-1").exists(), "the first attempt works", timeout_s=240)
+    wait_for(
+        lambda: pool.run(victim)["labels"].get("prefect-gpu.checkpoint.checkpoint"),
+        "it has told of a checkpoint",
+    )
+
+    urgent = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing", queue="critical"), "urgent", **shell("sleep 1")
+    )
+    pool.wait_until(urgent, "Completed", timeout_s=120)
+    wait_for(lambda: (folder / "began-2").exists(), "the second attempt works", timeout_s=120)
+    Path(folder, "release").touch()
+    pool.wait_until(victim, "Completed", timeout_s=120)
+
+    first, second = pool.attempts(victim)
+    assert first.end_reason == "Preempted"
+    assert first.preempted_by == urgent
+    assert first.checkpoint is not None
+    assert int((folder / "began-2").read_text()) > 0
+    assert second.restored_from == first.checkpoint
+    assert second.admitted_at >= first.released_at
+
+
+def test_a_pod_that_is_evicted_goes_on_in_another_attempt(pool, namespace):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "evicted", **shell("sleep 8"))
+    pool.wait_until(run, "Running", timeout_s=90)
+    (pod,) = pods(namespace, run)
+    namespace.evict(pod["metadata"]["name"])
+    pool.wait_until(run, "Completed", timeout_s=120)
+
+    first, second = pool.attempts(run)
+    assert first.end_reason == "Interrupted"
+    assert not first.is_charged_failure
+    assert second.end_reason == "Completed"
+
+
+def test_an_image_that_cannot_be_pulled_fails_with_the_image_named(pool):
+    run = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing"),
+        "image",
+        image="registry.invalid/no/such:image",
+        **shell("true"),
+    )
+    pool.wait_until(run, "Failed", timeout_s=120)
+    assert "registry.invalid/no/such:image" in pool.message(run)
+
+
+def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled", **shell("sleep 300"))
+    pool.wait_until(run, "Running", timeout_s=90)
+    pool.call(
+        "POST",
+        f"/flow_runs/{run}/set_state",
+        {"state": {"type": "CANCELLING", "name": "Cancelling"}},
+    )
+    pool.wait_until(run, "Cancelled", timeout_s=120)
+    wait_for(lambda: pool.attempts(run)[0].released_at is not None, "its GPUs are free")
+    assert not [p for p in pods(namespace, run) if p["status"]["phase"] == "Running"]
+    assert pool.attempts(run)[0].end_reason == "Cancelled"
+
+
+def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, namespace):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "lives on", **shell("sleep 20"))
+    pool.wait_until(run, "Running", timeout_s=90)
+    pool.kill_worker()
+    pool.start_worker()
+    pool.wait_until(run, "Completed", timeout_s=120)
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason == "Completed"
+    assert len(pods(namespace, run)) == 1
