@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import NOTICE_FILE_VARIABLE
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.run_context import NOTICE_FILE
 
@@ -18,9 +17,9 @@ _DEVICE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
 
 def required_environment(launch: Launch) -> dict[str, str]:
     """What must be so for the run to work: who it is, where its files are, what SIGTERM means."""
-    context = replace(launch.context, run_dir=RUN_DIR, devices=())
+    notice_file = f"{NOTICE_DIR}/{NOTICE_FILE}"
+    context = replace(launch.context, run_dir=RUN_DIR, devices=(), notice_file=notice_file)
     found = context.to_environment()
-    found[NOTICE_FILE_VARIABLE] = f"{NOTICE_DIR}/{NOTICE_FILE}"
     if launch.is_flow:
         # The run goes back in line: said here, because prefect-kubernetes guesses it otherwise.
         found["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] = "reschedule"

@@ -26,9 +26,6 @@ DEPLOYMENT_ANNOTATION = f"{PREFIX}/deployment"
 NOTICE_ANNOTATION = f"{PREFIX}/notice"
 """Set on a pod, its value appears in the file that the run watches: end soon."""
 
-NOTICE_FILE_VARIABLE = "PREFECT_GPU_NOTICE_FILE"
-"""Where a run in a pod reads its notice."""
-
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 
