@@ -1,11 +1,14 @@
 """One cluster for all tests here, and a namespace of its own for each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from gpu_core.cli.services import Services
+from tests.cluster.pools import POLICY, kubernetes_pool
 from tests.support.cluster import Cluster, Namespace, kubernetes, new_namespace
+from tests.support.prefect_stack import Pool, PrefectServer, clean_environment, start_server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,3 +31,27 @@ def namespace(cluster: Cluster) -> Iterator[Namespace]:
     """An empty namespace."""
     with new_namespace(cluster) as empty:
         yield empty
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
+    """A Prefect server that pods reach: they use the network of this machine."""
+    folder = tmp_path_factory.mktemp("prefect")
+    with Services(folder / "logs", clean_environment(folder)) as services:
+        yield start_server(services, folder)
+
+
+@pytest.fixture
+def new_pool(
+    server: PrefectServer, namespace: Namespace, tmp_path: Path
+) -> Iterator[Callable[..., Pool]]:
+    """Makes gpu-kubernetes pools; stops their workers afterwards."""
+    pools: list[Pool] = []
+
+    def make(policy: str = POLICY) -> Pool:
+        pools.append(kubernetes_pool(server, namespace, tmp_path / f"pool-{len(pools)}", policy))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster import Namespace, python_in_pod
-
 from tests.support.prefect_stack import Pool, PrefectServer
 
 # Nodes of the local cluster announce an old Kubernetes; pods run this machine's Python as root, and

@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.pools import FLOWS
 from tests.support.prefect_stack import wait_for
 
+
 def shell(script, **variables):
     """The job variables of a container job that runs this script."""
     return {"command": f"/bin/sh -c '{script}'", **variables}
