@@ -348,13 +348,16 @@ def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
             job(), [pod("Running", disrupted("DeletionByTaintManager"))], id="a silent node"
         ),
         pytest.param(job(), [pod("Unknown")], id="a node that nobody hears"),
+        pytest.param(
+            job(), [pod("Running", deleted=True), RUNNING], id="an old Kubernetes that replaced it"
+        ),
     ],
 )
 def test_nothing_is_over_while_a_pod_may_run(found_job, pods):
     """The next attempt must not run beside it."""
     found = observe(found_job, pods)
     assert (found.phase, found.charge) == (Phase.RUNNING, None)
-    assert found.cause is not Cause.RUNNING
+    assert found.is_ending
 
 
 def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
@@ -393,6 +396,7 @@ def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
 def test_the_rest(found_job, pods, want_phase):
     found = observe(found_job, pods)
     assert (found.phase, found.charge, found.needs_person) == (want_phase, None, False)
+    assert not found.is_ending
 
 
 @pytest.mark.parametrize(
