@@ -1,11 +1,12 @@
 """Where should a request go so that what is left is worth most to the requests to come?"""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_core.decisions.cluster import Node, NodeShare
+from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.node_states import NodeStates
@@ -30,12 +31,14 @@ class LeastLossOrder:
 
     Args:
         rooms: The nodes; a node is known by its position among them.
+        kinds: Of the same nodes.
     """
 
-    def __init__(self, rooms: Sequence[NodeRoom]) -> None:
+    def __init__(self, rooms: Sequence[NodeRoom], kinds: NodeKinds) -> None:
         self._nodes = [room.node for room in rooms]
         self._most_gpus = max((len(node.gpu_ids) for node in self._nodes), default=0)
         self._levels = CpuLevels(max((node.cpu_milli or 0 for node in self._nodes), default=0))
+        self._kinds = kinds
         self._best_fit = NodeOrder(Strategy.BEST_FIT, rooms)
         self._free = [room.left_milli(self._most_gpus) for room in rooms]
         self._cpu = np.array([_counted(room.cpu_milli_left) for room in rooms], dtype=np.int64)
@@ -49,11 +52,7 @@ class LeastLossOrder:
         if mix == self._mix:
             return
         self._mix = dict(mix)
-        examples, self._class_of = _classes(self._nodes, list(mix))
-        mixes = [
-            {shape: weight for shape, weight in mix.items() if suits(shape, node)}
-            for node in examples
-        ]
+        mixes = self._classify(mix)
         worth = MixWorth(mixes, sum(mix.values()), self._levels)
         self._states = NodeStates(worth, self._levels.columns)
         self._rows = np.zeros(len(self._nodes), dtype=np.int64)
@@ -92,6 +91,17 @@ class LeastLossOrder:
         ask = (shape.gpu_count, shape.gpu_share_milli)
         [left_milli] = self._states.best(self._class_of[node], self._free[node], ask, column)
         return room.share(shape, left_milli)
+
+    def _classify(self, mix: Mapping[Shape, float]) -> list[Mapping[Shape, float]]:
+        """Which part of the mix does each class of nodes suit? Notes the class of each node."""
+        self._class_of = [0] * len(self._nodes)
+        classes: dict[tuple[Shape, ...], int] = {}
+        for kind in self._kinds.of(*mix):
+            suited = tuple(shape for shape in mix if suits(shape, kind.example))
+            number = classes.setdefault(suited, len(classes))
+            for position in kind.positions:
+                self._class_of[position] = number
+        return [{shape: mix[shape] for shape in suited} for suited in classes]
 
     def _losses(self, shape: Shape, among: int) -> NDArray[np.float64]:
         """What each node would lose; infinity where there is no room."""
@@ -137,31 +147,3 @@ def _ascending(losses: NDArray[np.float64]) -> Iterator[tuple[float, int]]:
 
 def _counted(left: float) -> int:
     return int(min(left, _UNCOUNTED))
-
-
-def _classes(nodes: Sequence[Node], shapes: Sequence[Shape]) -> tuple[list[Node], list[int]]:
-    """Which nodes suit the same shapes?
-
-    Returns:
-        One node of each class, and the class of each node.
-    """
-    labels = sorted({name for shape in shapes for name, _ in shape.node_labels})
-    labels += sorted({shape.same_label for shape in shapes if shape.same_label is not None})
-    suited: dict[Hashable, Hashable] = {}
-
-    def suited_by(node: Node) -> Hashable:
-        kind = (
-            node.flavor,
-            node.gpu_memory_gib,
-            node.is_shareable,
-            node.is_mig,
-            node.taints,
-            tuple(node.labels.get(name) for name in labels),
-        )
-        if kind not in suited:
-            suited[kind] = tuple(suits(shape, node) for shape in shapes)
-        return suited[kind]
-
-    examples: dict[Hashable, tuple[int, Node]] = {}
-    class_of = [examples.setdefault(suited_by(n), (len(examples), n))[0] for n in nodes]
-    return [node for _, node in examples.values()], class_of

@@ -27,9 +27,13 @@ def grouped(shape: Shape, nodes: Iterable[Node]) -> list[list[Node]]:
     """
     groups: dict[tuple[Flavor, str], list[Node]] = {}
     for node in nodes:
-        value = "" if shape.same_label is None else node.labels[shape.same_label]
-        groups.setdefault((node.flavor, value), []).append(node)
+        groups.setdefault(group_key(shape, node), []).append(node)
     return [groups[key] for key in sorted(groups)]
+
+
+def group_key(shape: Shape, node: Node) -> tuple[Flavor, str]:
+    """What have the nodes of one group in common?"""
+    return node.flavor, "" if shape.same_label is None else node.labels[shape.same_label]
 
 
 def preference(shape: Shape, gpu_type: str) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
 from operator import or_
 
 from gpu_core.decisions.cluster import Flavor, Node, Placement
@@ -11,7 +10,8 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.placement.bits import bits_of, numbers_in
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
-from gpu_core.decisions.placement.groups import Group, grouped, preference
+from gpu_core.decisions.placement.groups import Group, group_key, preference
+from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.order import NodeOrder, Order
 from gpu_core.decisions.placement.policy import Strategy
@@ -62,8 +62,9 @@ class Room:
         # A node is known by its position here, so that the least of several is the first by name.
         self._rooms = [NodeRoom(node) for node in self._nodes]
         self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
+        self._kinds = NodeKinds(self._rooms)
         self._order: Order = (
-            LeastLossOrder(self._rooms)
+            LeastLossOrder(self._rooms, self._kinds)
             if strategy is Strategy.FRAGMENTATION_AWARE
             else NodeOrder(strategy, self._rooms)
         )
@@ -165,6 +166,8 @@ class Room:
 
     def never_fits(self, shape: Shape) -> NeverFits | None:
         """What keeps it from ever fitting here? None: it could."""
+        if self._fit(shape).groups:
+            return None
         if shape not in self._never:
             self._never[shape] = never_fits(shape, self._nodes)
         return self._never[shape]
@@ -215,36 +218,25 @@ class Room:
         return fit
 
     def _new_fit(self, shape: Shape) -> _Fit:
-        suitable = [
-            room.node
-            for room in self._rooms
-            if suits(shape, room.node) and is_large_enough(shape, room.node, room.usable_gpus)
-        ]
-        groups = tuple(
-            Group(
-                preference(shape, members[0].gpu_type),
-                members[0].flavor,
-                tuple(node.name for node in members),
-            )
-            for members in grouped(shape, suitable)
-            if len(members) >= shape.nodes
-        )
-        tiers = tuple(
-            self._tier(list(equals))
-            for _, equals in groupby(
-                sorted(groups, key=lambda group: group.preference), lambda group: group.preference
-            )
-        )
+        members: dict[tuple[Flavor, str], list[int]] = {}
+        for kind in self._kinds.of(shape):
+            node = kind.example
+            if suits(shape, node) and is_large_enough(shape, node, kind.usable_gpus):
+                members.setdefault(group_key(shape, node), []).extend(kind.positions)
+        groups = []
+        sets: dict[int, list[tuple[Flavor, int]]] = {}
+        for (flavor, _), positions in sorted(members.items()):
+            if len(positions) >= shape.nodes:
+                positions.sort()
+                wanted = preference(shape, flavor.gpu_type)
+                groups.append(Group(wanted, flavor, self._names(positions)))
+                sets.setdefault(wanted, []).append((flavor, bits_of(positions)))
+        tiers = [_Tier(tuple(sets[k]), _union(bits for _, bits in sets[k])) for k in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
-        names = tuple(self._nodes[position].name for position in numbers_in(eligible))
-        return _Fit(groups, tiers, eligible, names)
+        return _Fit(tuple(groups), tuple(tiers), eligible, self._names(numbers_in(eligible)))
 
-    def _tier(self, groups: Sequence[Group]) -> _Tier:
-        sets = tuple(
-            (group.flavor, bits_of(self._position_of[node] for node in group.nodes))
-            for group in groups
-        )
-        return _Tier(sets, _union(nodes for _, nodes in sets))
+    def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._nodes[position].name for position in positions)
 
 
 def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> list[int]:

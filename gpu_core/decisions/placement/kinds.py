@@ -1,0 +1,72 @@
+"""Nodes that no shape can tell apart, but by what is left of them."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.workload import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Some nodes that are alike."""
+
+    example: Node
+    usable_gpus: int
+    """The same number on each."""
+    positions: tuple[int, ...]
+    """Which ones, ascending."""
+
+
+class NodeKinds:
+    """The kinds of some nodes. There are few: machines are bought by the dozen.
+
+    Names of labels are looked at only as far as shapes ask for them: every Kubernetes node has
+    labels of its own.
+
+    Args:
+        rooms: The nodes; a node is known by its position among them.
+    """
+
+    def __init__(self, rooms: Sequence[NodeRoom]) -> None:
+        self._rooms = rooms
+        self._kinds: dict[tuple[str, ...], list[NodeKind]] = {}
+
+    def of(self, *shapes: Shape) -> list[NodeKind]:
+        """The kinds that these shapes can tell apart."""
+        labels = {name for shape in shapes for name, _ in shape.node_labels}
+        labels |= {shape.same_label for shape in shapes if shape.same_label is not None}
+        names = tuple(sorted(labels))
+        if names not in self._kinds:
+            self._kinds[names] = self._by_labels(names)
+        return self._kinds[names]
+
+    def _by_labels(self, names: Sequence[str]) -> list[NodeKind]:
+        alike: dict[Hashable, list[int]] = {}
+        for position, room in enumerate(self._rooms):
+            alike.setdefault(_traits(room, names), []).append(position)
+        return [
+            NodeKind(
+                self._rooms[positions[0]].node,
+                self._rooms[positions[0]].usable_gpus,
+                tuple(positions),
+            )
+            for positions in alike.values()
+        ]
+
+
+def _traits(room: NodeRoom, labels: Sequence[str]) -> Hashable:
+    node = room.node
+    return (
+        node.gpu_type,
+        node.capacity_type,
+        node.gpu_memory_gib,
+        node.cpu_milli,
+        node.memory_mib,
+        node.taints,
+        node.is_shareable,
+        node.is_mig,
+        room.usable_gpus,
+        tuple(map(node.labels.get, labels)),
+    )
