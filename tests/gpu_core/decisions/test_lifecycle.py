@@ -30,6 +30,8 @@ CANCELLED = {"drain_reason": EndReason.CANCELLED}
 INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node goes down"}
 UNSEEN = {"exit_is_known": False, "exit_code": None}
 NEVER_STARTED = {"was_started": False, **UNSEEN}
+CONTAINER = {"is_flow": False}
+EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,41 @@ NEVER_STARTED = {"was_started": False, **UNSEEN}
     [
         pytest.param("COMPLETED", {}, "Completed", None, "Completed.", id="done"),
         pytest.param("COMPLETED", PREEMPTED, "Completed", None, "Completed.", id="done in time"),
+        pytest.param(
+            "RUNNING", CONTAINER, "Completed", "Completed", "Completed.", id="a container is done"
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | {"exit_code": 3, "exit_message": "exit code 3. Its last lines: no data"},
+            "Failed",
+            "AwaitingRetry",
+            "Failure 1 of 3: exit code 3. Its last lines: no data; trying again.",
+            id="a container failed",
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | PREEMPTED,
+            "Preempted",
+            "AwaitingRetry",
+            "Preempted: for 'urgent'; it waits in line again.",
+            id="a container that ended well when it was told to: it may not be done",
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | EVICTED | {"exit_code": 143},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: the pod was evicted; trying again.",
+            id="a container whose pod was evicted",
+        ),
+        pytest.param(
+            "CRASHED",
+            EVICTED | {"exit_code": 137},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: the pod was evicted; trying again.",
+            id="a flow whose pod was evicted under it",
+        ),
         pytest.param(
             "PENDING",
             NEVER_STARTED,
