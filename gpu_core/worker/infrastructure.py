@@ -68,6 +68,11 @@ class Infrastructure(Protocol):
         """Whose open attempts in the ledger this worker answers for."""
         ...
 
+    @property
+    def is_fixed(self) -> bool:
+        """Are these all the nodes that will ever be there? Then what fits on none is refused."""
+        ...
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:

@@ -242,7 +242,8 @@ class GpuScheduler:
 
     def _is_hopeless(self, explanation: Explanation) -> bool:
         """Can it never start? Without any GPU the driver is what is wrong, not the runs."""
-        return explanation.reason is Reason.EXCEEDS_CLUSTER and bool(self._nodes)
+        is_all_there_is = self._infrastructure.is_fixed and bool(self._nodes)
+        return explanation.reason is Reason.EXCEEDS_CLUSTER and is_all_there_is
 
     async def _fail(self, flow_run: FlowRun, message: str) -> None:
         _log.warning("Flow run %r cannot run: %s", flow_run.name, message)

@@ -83,7 +83,7 @@ def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
         pool.deploy(f"{FLOWS}:count_until_released", queue="low"),
         "victim",
         {"folder": str(folder)},
-        gpu_count=8,
+        gpu_count=4,
     )
     wait_for(lambda: (folder / "began-1").exists(), "the first attempt works", timeout_s=240)
     wait_for(
@@ -106,6 +106,12 @@ def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
     assert int((folder / "began-2").read_text()) > 0
     assert second.restored_from == first.checkpoint
     assert second.admitted_at >= first.released_at
+
+
+def test_a_run_that_fits_on_no_node_waits_for_one_and_says_so(pool):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "large", gpu_count=64, **shell("true"))
+    wait_for(lambda: "ExceedsCluster" in pool.message(run), "it says why it waits", timeout_s=90)
+    assert pool.run(run)["state"]["type"] == "SCHEDULED"
 
 
 def test_a_pod_that_is_evicted_goes_on_in_another_attempt(pool, namespace):

@@ -98,6 +98,11 @@ class KubernetesInfrastructure:
         """The cluster's name in the ledger: the same for every worker that looks at it."""
         return self._host
 
+    @property
+    def is_fixed(self) -> bool:
+        """Nodes come and go: a run that fits on none waits, with the reason."""
+        return False
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:

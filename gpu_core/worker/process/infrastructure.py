@@ -51,6 +51,11 @@ class ProcessInfrastructure:
         """This machine's name."""
         return socket.gethostname()
 
+    @property
+    def is_fixed(self) -> bool:
+        """This machine gets no other GPUs while the worker runs."""
+        return True
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:
