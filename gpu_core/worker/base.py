@@ -29,6 +29,9 @@ _WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cance
 
 _RECONNECT_S = 5.0
 
+# How long the end of a worker may take that is told to stop.
+_GIVE_BACK_S = 10.0
+
 # What Prefect is told about the infrastructure of a run that has none.
 _NOTHING = "none"
 
@@ -102,12 +105,19 @@ class GpuWorker(_Mixin):
 
     async def teardown(self, *exc_info: Any) -> None:
         """Stop scheduling. The runs go on."""
-        if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
-            await self._gpu_stack.aclose()
-            self._tasks = None
-        # Prefect waits here for what is being submitted, which still needs the scheduler.
-        await super().teardown(*exc_info)
+        try:
+            if self._tasks is not None:
+                self._tasks.cancel_scope.cancel()
+                await self._gpu_stack.aclose()
+                self._tasks = None
+            # Prefect waits here for what is being submitted, which still needs the scheduler.
+            await super().teardown(*exc_info)
+        finally:
+            # A worker that is told to stop is cancelled: what others wait for is given back anyway.
+            with anyio.move_on_after(_GIVE_BACK_S, shield=True):
+                await self._give_back()
+
+    async def _give_back(self) -> None:
         await self._stop_scheduling()
         if self._ledger is not None:
             self._ledger.close()

@@ -53,9 +53,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     async def __aexit__(self, *exc_info: Any) -> None:
         await BaseWorker.__aexit__(self, *exc_info)
 
-    async def teardown(self, *exc_info: Any) -> None:
-        """Stop scheduling. The Jobs go on."""
-        await super().teardown(*exc_info)
+    async def _give_back(self) -> None:
+        await super()._give_back()
         if self._api is not None:
             await self._api.close()
             self._api = None
