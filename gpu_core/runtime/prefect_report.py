@@ -5,15 +5,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.checkpoint_labels import Label, to_labels
 
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
 _log = logging.getLogger(__name__)
 
-# How long the end of a run waits for its last report; the worker does without it as well.
-_LAST_WORDS_S = 5.0
+# How long the end of a run waits for its last report: a busy server answers within seconds, and
+# the worker does without it as well.
+_LAST_WORDS_S = 15.0
 
 
 class PrefectReport:
@@ -31,7 +36,7 @@ class PrefectReport:
         self, flow_run_id: str, send: "Callable[[str, dict[str, Label]], None] | None" = None
     ) -> None:
         self._flow_run_id = flow_run_id
-        self._send = send or _send
+        self._send = send or _Sender()
         self._changed = threading.Condition()
         self._waiting: CheckpointReport | None = None
         self._is_sending = False
@@ -79,9 +84,16 @@ def _labels(report: CheckpointReport) -> dict[str, Label]:
     )
 
 
-def _send(flow_run_id: str, labels: dict[str, Label]) -> None:
-    # Prefect takes a second to import, and a flow has it already.
-    from prefect.client.orchestration import get_client
+class _Sender:
+    """Sends labels over one connection, opened with the first of them."""
 
-    with get_client(sync_client=True) as client:
-        client.update_flow_run_labels(UUID(flow_run_id), labels)
+    def __init__(self) -> None:
+        self._client: SyncPrefectClient | None = None
+
+    def __call__(self, flow_run_id: str, labels: dict[str, Label]) -> None:
+        if self._client is None:
+            # Prefect takes a second to import, and a flow has it already.
+            from prefect.client.orchestration import get_client
+
+            self._client = get_client(sync_client=True)
+        self._client.update_flow_run_labels(UUID(flow_run_id), labels)
