@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,8 @@ class Process:
         """Send it this signal; has it ended within this time?"""
         if not self.is_alive():
             return True
-        os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(self.pid, number)
 
         def is_over() -> bool:
             _reap_children()

@@ -37,10 +37,13 @@ def main() -> None:
         parser.error("a cluster needs root: it makes namespaces, mounts and control groups")
     if options.state.exists():
         parser.error(f"{options.state} exists: name a new folder, or bring it down first")
+    binaries = options.binaries or _build()
+    if not (binaries / "kubelet").exists():
+        parser.error(f"--binaries {binaries} holds no kubelet: give what build.sh prints")
     shape = shape_of(options)
     settings = Settings(
         state=options.state.resolve(),
-        binaries=options.binaries or _build(),
+        binaries=binaries.resolve(),
         ports=free_ports(),
         node=options.node,
         node_labels=gpu_node.labels(shape),
@@ -64,7 +67,9 @@ def bring_up(settings: Settings, lifeline: int | None) -> None:
         components.write_files(settings)
         _give_to_caller(settings.kubeconfig)
         cgroups.create(settings.cgroup)
-        control.create_namespaces(settings.state, lifeline or _endless(settings.state / "endless"))
+        if lifeline is None:
+            lifeline = _endless(settings.state / "endless")
+        control.create_namespaces(settings.state, lifeline)
         for together in (components.BASE, components.CLIENTS):
             for name in together:
                 control.start(settings, name)

@@ -49,6 +49,17 @@ def test_sigterm_reaches_the_program_when_its_pod_is_evicted(namespace: Namespac
         assert log.stdout.readline() == "saved\n"
 
 
+def test_a_program_over_its_memory_is_killed_and_its_pod_says_so(namespace: Namespace):
+    grow = ["sh", "-c", "x=aaaaaaaa; while :; do x=$x$x; done"]
+    job = job_manifest("train", grow)
+    job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = "30Mi"
+    namespace.create(job)
+    wait_until(lambda: _phases(namespace, "train") == ["Failed"], "the pod has failed")
+    (pod,) = namespace.pods_of("train")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+
+
 def test_a_quota_refuses_more_gpus(namespace: Namespace):
     namespace.kubectl("create", "quota", "team", f"--hard=requests.{GPU}=2")
     pod = job_manifest("train", ["true"], gpus=3)["spec"]["template"]["spec"]
@@ -147,7 +158,10 @@ def test_two_clusters_live_side_by_side_and_leave_nothing(namespace: Namespace):
             lambda: "Running" in other.kubectl("get", "pods", "-o", "wide"), "a pod runs there"
         )
         assert other.state is not None
-        inside = _processes_of(other.state)
+        init = (other.state / "init.pid").read_text().strip()
+        lifeline = Path(f"/proc/{init}/fd/0").readlink()
+        assert str(lifeline).startswith("pipe:")  # its other end is this process's
+        inside = _processes_of(init)
         assert len(inside) > 8  # its six programs, the shim and the pod's containers
     assert not other.state.exists()
     assert [pid for pid in inside if Path(f"/proc/{pid}").exists()] == []
@@ -199,9 +213,8 @@ def _ready(cluster: Cluster, node: str) -> str:
     return next(c["status"] for c in conditions if c["type"] == "Ready")
 
 
-def _processes_of(state: Path) -> list[int]:
-    """Everything that runs in the cluster's process namespace."""
-    init = (state / "init.pid").read_text().strip()
+def _processes_of(init: str) -> list[int]:
+    """Everything that runs in this process's process namespace."""
     namespace = _namespace_of(Path("/proc") / init)
     processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [int(entry.name) for entry in processes if _namespace_of(entry) == namespace]

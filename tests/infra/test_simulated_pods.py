@@ -1,20 +1,18 @@
 """What a pod on a node without a kubelet does next."""
 
-import importlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.cluster import LOCAL_CLUSTER, Json
+from tests.support.cluster import Json
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 STARTED = "2026-11-01T11:59:00Z"
 
 
 @pytest.fixture
-def next_step(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(LOCAL_CLUSTER)
-    return importlib.import_module("simulated_pods").next_step
+def next_step(local_cluster_module):
+    return local_cluster_module("simulated_pods").next_step
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""A cluster's programs and mounts live as long as the process that holds them."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.tools import do_without
+
+
+@pytest.fixture
+def namespace(local_cluster_module: Callable[[str], ModuleType]) -> ModuleType:
+    if os.geteuid() != 0:
+        do_without("making a namespace needs root", "run as root")
+    return local_cluster_module("namespace")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def lifeline() -> Iterator[list[int]]:
+    """The two ends of a pipe; one that a test takes off the list, it closes itself."""
+    ends = [*os.pipe()]
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def test_the_end_of_the_lifeline_is_the_end_of_all(namespace, state, lifeline):
+    init = namespace.create(state, lifeline[0])
+    program = namespace.start(init, ["sleep", "infinity"], state / "log", {})
+    assert init.is_alive()
+    assert program.is_alive()
+    os.close(lifeline.pop())
+    # Signal 0 only asks; the kernel ends the program as it ends the first process.
+    assert program.end(0, within_s=10)
+    assert init.end(0, within_s=10)
+
+
+def test_what_runs_inside_sees_its_own_processes_and_folders(namespace, state, lifeline):
+    init = namespace.create(state, lifeline[0])
+    try:
+        script = "echo mine > /var/log/pods/file && ls -d /proc/[0-9]* | wc -l"
+        namespace.run(init, ["sh", "-c", f"{script} > {state}/processes"])
+        assert int((state / "processes").read_text()) < 10
+        assert (state / "node/var/log/pods/file").read_text() == "mine\n"
+        assert not Path("/var/log/pods/file").exists()
+        assert str(state) not in Path("/proc/self/mountinfo").read_text()
+    finally:
+        assert init.end(9, within_s=10)
+
+
+def test_a_process_is_not_mistaken_for_a_later_one(namespace):
+    this = namespace.Process.of(os.getpid())
+    assert this.is_alive()
+    assert not namespace.Process(this.pid, this.started_ticks + 1).is_alive()
