@@ -4,7 +4,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 60
+_UNREACHED = 0
 
 
 class ApiError(Exception):
@@ -59,21 +60,12 @@ class Api:
         Raises:
             ApiError: The API server refused it, or could not be reached twice.
         """
-        try:
-            answer = self._send(method, path, body, kind)
-            content = answer.read()
-        except (OSError, HTTPException):
-            # The server closes idle connections: once more on a fresh one.
-            self._own.connection = None
-            try:
-                answer = self._send(method, path, body, kind)
-                content = answer.read()
-            except (OSError, HTTPException) as error:
-                self._own.connection = None
-                raise ApiError(0, repr(error)) from error
-        if answer.status >= 400:
-            raise ApiError(answer.status, content.decode(errors="replace").strip())
-        return json.loads(content) if content[:1] == b"{" else {}
+        status, content = self._send(method, path, body, kind)
+        if status == _UNREACHED:  # it closes idle connections: once more on a fresh one
+            status, content = self._send(method, path, body, kind)
+        if not 200 <= status < 300:
+            raise ApiError(status, content)
+        return json.loads(content) if content.startswith("{") else {}
 
     def watch(self, path: str, resource_version: str) -> Iterator[Json]:
         """Which events come after this version? Ends when the server ends it or says "gone"."""
@@ -92,13 +84,19 @@ class Api:
         finally:
             connection.close()
 
-    def _send(self, method: str, path: str, body: Json | None, kind: str) -> HTTPResponse:
-        connection = getattr(self._own, "connection", None)
-        if connection is None:
-            connection = self._own.connection = self._connect(_TIMEOUT_S)
+    def _send(self, method: str, path: str, body: Json | None, kind: str) -> tuple[int, str]:
+        """Send it on this thread's connection: HTTP's status, or `_UNREACHED`, and the answer."""
+        connection = getattr(self._own, "connection", None) or self._connect(_TIMEOUT_S)
+        self._own.connection = connection
         data = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, self._headers(kind))
-        return connection.getresponse()
+        try:
+            connection.request(method, path, data, self._headers(kind))
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            self._own.connection = None
+            return _UNREACHED, repr(error)
 
     def _connect(self, timeout_s: float | None) -> HTTPSConnection:
         return HTTPSConnection(

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
@@ -21,7 +22,9 @@ from simulated_pods import PREFIX, Step, next_step, time_text
 SILENT = PREFIX + "silent"
 LABEL = PREFIX + "set"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_WRITERS = 8
+# Half for the nodes, half for the pods: however many pods change, no node falls silent for it.
+_WRITERS = 6
+_RENEWERS = 6
 _AGAIN_S = 0.5
 _TRY_AGAIN = (0, 429, 500, 503, 504)
 
@@ -43,6 +46,7 @@ class SimulatedNodes:
         self._renew_s = renew_s
         self._mine = frozenset(names)
         self._silent: frozenset[str] = frozenset()
+        self._usable: frozenset[str] = frozenset()
         self._planned: set[tuple[str, str]] = set()
         self._agenda = Agenda()
         self._writers = ThreadPoolExecutor(_WRITERS)
@@ -54,31 +58,39 @@ class SimulatedNodes:
         list(self._writers.map(lambda name: self._create(name, shape, now), self._names))
 
     def all_are_ready(self) -> bool:
-        """Could the scheduler use all of them now?"""
-        nodes = self._api.get(f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}")["items"]
-        usable = [node for node in nodes if _is_ready(node) and not node["spec"].get("taints")]
-        return len(usable) == len(self._names)
+        """Could the scheduler use all of them now, as far as is known?"""
+        return len(self._usable) == len(self._names)
 
     def start(self) -> None:
         """Begin to live; returns at once."""
-        for part in (self._renew, self._follow_nodes, self._follow_pods, self._act):
-            threading.Thread(target=part, daemon=True).start()
+        for part in range(_RENEWERS):
+            self._run_beside(partial(self._renew, self._names[part::_RENEWERS]))
+        for run in (self._follow_nodes, self._follow_pods, self._act):
+            self._run_beside(run)
 
     def delete(self) -> None:
         """Stop living and remove the nodes; their pods go as those of lost nodes do."""
         self._ended.set()
         self._writers.shutdown(cancel_futures=True)
-        self._api.delete(f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}")
+        with ThreadPoolExecutor(_WRITERS) as deleters:
+            deleters.map(self._delete, self._names)
+
+    def _run_beside(self, run: Callable[[], None]) -> None:
+        threading.Thread(target=run, daemon=True).start()
 
     def _create(self, name: str, shape: NodeShape, now: datetime) -> None:
         node = self._api.create("/api/v1/nodes", _node(name, self._set_name, shape, now))
         self._api.create(_LEASES, _lease(name, node["metadata"]["uid"], now))
 
-    def _renew(self) -> None:
-        """Renew each node's lease in its turn, evenly over the time that one round has."""
+    def _delete(self, name: str) -> None:
+        with suppress(ApiError):  # a test deleted it, or the cluster is down
+            self._api.delete(f"/api/v1/nodes/{name}")
+
+    def _renew(self, names: list[str]) -> None:
+        """Renew these nodes' leases in turn, evenly over the time that one round has."""
         due = time.monotonic()
-        for name in itertools.cycle(self._names):
-            due = max(due + self._renew_s / len(self._names), time.monotonic())
+        for name in itertools.cycle(names):
+            due = max(due + self._renew_s / len(names), time.monotonic())
             if self._ended.wait(due - time.monotonic()):
                 return
             if name not in self._silent:
@@ -92,6 +104,8 @@ class SimulatedNodes:
         path = f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}"
         for node in self._follow(path):
             name = node["metadata"]["name"]
+            is_usable = _is_ready(node) and not node["spec"].get("taints")
+            self._usable = self._usable | {name} if is_usable else self._usable - {name}
             if SILENT in node["metadata"].get("annotations", {}):
                 self._silent |= {name}
                 continue
