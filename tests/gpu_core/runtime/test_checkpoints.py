@@ -1,5 +1,6 @@
 """Checkpoints as a flow sees them: restored, due, saved, and told to the worker."""
 
+import json
 import logging
 import os
 import subprocess
@@ -110,6 +111,28 @@ def test_bytes_are_stored_without_a_wrapping(start_attempt: StartAttempt, tmp_pa
     with checkpointing() as ckpt:
         ckpt.save(b"as torch.save wrote it")
     assert (tmp_path / "store/3f0c/000001-00000001.bin").read_bytes() == b"as torch.save wrote it"
+
+
+def test_a_checkpoint_of_version_0_1_is_restored(
+    start_attempt: StartAttempt, tmp_path: Path
+) -> None:
+    """Byte for byte as it was written then; and what fits one part is still written like that."""
+    manifest = (
+        b'{"attempt":2,"format":"pickle",'
+        b'"manifest_sha256":"5385f8b823d44671d9f91572b544f296108262d734ff49cbacc3227d22205f94",'
+        b'"saved_at":"2026-03-01T12:30:00+00:00","sequence":7,'
+        b'"sha256":"88c41c8c31a3c25f1e6a855615be67a4b88c8c5af92b6a53abbdd8b18edb9e55","size_bytes":5}'
+    )
+    folder = tmp_path / "store/3f0c"
+    folder.mkdir(parents=True)
+    (folder / "000002-00000007.bin").write_bytes(b"\x80\x05K\x07.")
+    (folder / "000002-00000007.json").write_bytes(manifest)
+    start_attempt(3)
+    with checkpointing() as ckpt:
+        assert ckpt.restore(None) == 7
+        ckpt.save(8)
+    written = json.loads((folder / "000003-00000008.json").read_bytes())
+    assert written.keys() == json.loads(manifest).keys()
 
 
 def test_a_state_that_cannot_be_read_any_more_is_left_out(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.adapters.checkpoint_store import CheckpointStore, LocalStore
 from gpu_core.adapters.run_files import read_checkpoint_report
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_context import RunContext
@@ -41,11 +42,16 @@ class Meeting:
         return exchange
 
 
-def on_all(ranks: list[Ranks], work: Callable[[Checkpointing, int], object]) -> list[object]:
+def on_all(
+    ranks: list[Ranks],
+    work: Callable[[Checkpointing, int], object],
+    store: CheckpointStore | None = None,
+) -> list[object]:
     """What each rank's work answers, all at once."""
 
     def of_rank(own: Ranks) -> object:
-        with checkpointing(ranks=own, interval_s=0 if own.rank == 1 else 10_000) as ckpt:
+        interval_s = 0 if own.rank == 1 else 10_000
+        with checkpointing(store=store, ranks=own, interval_s=interval_s) as ckpt:
             return work(ckpt, own.rank)
 
     with ThreadPoolExecutor(len(ranks)) as pool:
@@ -102,6 +108,31 @@ def test_nothing_that_is_good_for_all_means_the_beginning(
     start_attempt(2)
     restored = on_all(Meeting(2).ranks(), lambda ckpt, _: ckpt.restore("new"))
     assert restored == ["new", "new"]
+
+
+def test_a_store_that_fails_leaves_no_rank_waiting(
+    start_attempt: StartAttempt, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They still meet, none saves, and the training goes on."""
+
+    class Failing(LocalStore):
+        is_broken = False
+
+        def names(self, folder: str) -> tuple[str, ...]:
+            if self.is_broken:
+                raise ConnectionError("the network is gone")
+            return super().names(folder)
+
+    store = Failing(tmp_path / "store")
+    start_attempt(1, checkpoint_uri=None)
+
+    def train(ckpt: Checkpointing, rank: int) -> list[object]:
+        ckpt.due()  # both have begun
+        store.is_broken = True
+        return [ckpt.save(rank), ckpt.due()]
+
+    assert on_all(Meeting(2).ranks(), train, store) == [[None, True], [None, True]]
+    assert caplog.text.count("ConnectionError: the network is gone") == 2
 
 
 def test_ranks_that_do_not_talk_save_at_the_same_steps(start_attempt: StartAttempt) -> None:
