@@ -23,6 +23,7 @@ _PICKLE_PROTOCOL = 5
 # Smaller arrays stay inside the pickle: a section of their own would not make them faster.
 _SECTION_BYTES = 16 * 1024
 _COPIED_AT_ONCE_BYTES = 32 * 1024 * 1024
+_COPIERS = min(4, os.cpu_count() or 1)
 
 
 class Snapshots:
@@ -52,8 +53,7 @@ class Snapshots:
         sections = Sections([content.nbytes for content in contents])
         memory = self._of_size(sections.size_bytes)
         memory[: len(sections.header)] = sections.header
-        for offset, content in zip(sections.offsets, contents, strict=True):
-            _copy(content, memory[offset : offset + content.nbytes])
+        _copy(contents, memory, sections.offsets)
         return SECTIONS, Payload(memory)
 
     def _of_size(self, size_bytes: int) -> memoryview:
@@ -111,17 +111,18 @@ def _pickled(state: object) -> tuple[Buffer, Sequence[memoryview]]:
     return file.getbuffer(), pickler.arrays
 
 
-def _copy(source: memoryview, target: memoryview) -> None:
-    """Copy memory, large pieces by several threads: one does not fill the memory's bandwidth."""
-    if source.readonly or source.nbytes <= _COPIED_AT_ONCE_BYTES:
-        target[:] = source
-        return
-    from_address = ctypes.addressof(ctypes.c_char.from_buffer(source))
-    to_address = ctypes.addressof(ctypes.c_char.from_buffer(target))
-
-    def copy(offset: int) -> None:
-        size = min(_COPIED_AT_ONCE_BYTES, source.nbytes - offset)
-        ctypes.memmove(to_address + offset, from_address + offset, size)
-
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        list(pool.map(copy, range(0, source.nbytes, _COPIED_AT_ONCE_BYTES)))
+def _copy(contents: Sequence[memoryview], memory: memoryview, offsets: Sequence[int]) -> None:
+    """Copy arrays to their offsets. One thread alone does not fill the bandwidth of memory."""
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    pieces: list[tuple[int, int, int]] = []
+    for content, offset in zip(contents, offsets, strict=True):
+        if content.readonly:  # its address is nobody's to take
+            memory[offset : offset + content.nbytes] = content
+            continue
+        source = ctypes.addressof(ctypes.c_char.from_buffer(content))
+        pieces += [
+            (base + offset + at, source + at, min(_COPIED_AT_ONCE_BYTES, content.nbytes - at))
+            for at in range(0, content.nbytes, _COPIED_AT_ONCE_BYTES)
+        ]
+    with ThreadPoolExecutor(min(_COPIERS, len(pieces) or 1)) as pool:
+        list(pool.map(lambda piece: ctypes.memmove(*piece), pieces))
