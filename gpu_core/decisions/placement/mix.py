@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from gpu_core.decisions.workload import Shape
 
-_SHAPES = 64
-"""Rarer ones are left out: they tell no places apart and cost as much as the others."""
+_SHAPES = 512
+"""Rarer ones are left out. Few, as those that are rare one by one may be many together."""
 
 
 def rough_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:

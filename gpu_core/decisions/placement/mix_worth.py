@@ -20,6 +20,9 @@ _SCALE = 2**32
 class CpuLevels:
     """CPU left in equal steps, rounded down.
 
+    Workloads ask for whole cores, halves or quarters: steps are such, too, so that what is just
+    enough is not taken for less.
+
     Column 0 of every table stands for less than nothing, column 1 for less than one step.
 
     Args:
@@ -27,14 +30,17 @@ class CpuLevels:
     """
 
     _STEPS = 128
+    _LEAST_STEP_MILLI = 125
 
     def __init__(self, most_milli: int) -> None:
-        self._step_milli = max(1, -(-most_milli // self._STEPS))
+        self._step_milli = self._LEAST_STEP_MILLI
+        while self._step_milli * self._STEPS < most_milli:
+            self._step_milli *= 2
         self.columns = self._STEPS + 2
 
     def columns_of(self, cpu_milli: NDArray[np.int64]) -> NDArray[np.int64]:
         """In which column does each of these amounts fall?"""
-        columns = cpu_milli // self._step_milli
+        columns: NDArray[np.int64] = cpu_milli // self._step_milli
         columns += 1
         np.maximum(columns, 0, out=columns)
         return np.minimum(columns, self.columns - 1, out=columns)
@@ -77,18 +83,23 @@ class MixWorth:
         asks = sorted({_ask(shape) for mix in mixes for shape in mix if shape.gpu_count})
         at = {ask: number for number, ask in enumerate(asks)}
         self._counts = np.array([count for count, _ in asks], dtype=np.int64)
-        self._milli = np.array([milli for _, milli in asks], dtype=np.int64)
-        self._asks = np.arange(len(asks))
-        self._worths = np.zeros((len(mixes), len(asks), _COPIES + 1, levels.columns))
+        milli = np.array([milli for _, milli in asks], dtype=np.int64)
+        self._parts_in = np.arange(WHOLE_GPU_MILLI + 1)[:, None] // milli
+        """How many parts of each ask fit on a GPU with so much left."""
+        worths = np.zeros((len(mixes), len(asks), _COPIES + 1, levels.columns))
         copies = np.arange(1, _COPIES + 1)[:, None]
-        for table, mix in zip(self._worths, mixes, strict=True):
+        for table, mix in zip(worths, mixes, strict=True):
             for shape, weight in mix.items():
                 if shape.gpu_count:
                     size = shape.gpu_count**1.5 * shape.gpu_share_milli / WHOLE_GPU_MILLI
                     worth = _SCALE * weight / total * size
                     has_cpu = copies * shape.cpu_milli <= levels.least_milli()
                     table[at[_ask(shape)], 1:, 1:] += has_cpu * np.rint(worth / copies)
-        self._worths = self._worths.cumsum(axis=2)
+        self._worths = worths.cumsum(axis=2).reshape(-1, levels.columns)
+        """A row for each class, ask and number of copies."""
+        numbers = np.arange(len(mixes) * len(asks)).reshape(len(mixes), len(asks))
+        self._first = (_COPIES + 1) * numbers
+        """Where the rows of a class and an ask begin."""
 
     def rows(self, classes: Sequence[int], free: Sequence[Milli]) -> NDArray[np.float64]:
         """What are these GPUs worth, with each level of CPU beside them?
@@ -100,11 +111,9 @@ class MixWorth:
         Returns:
             A row for each node, a column for each level.
         """
-        gpus = np.array(free, dtype=np.int64)[:, :, None]
-        fitting = (gpus // self._milli).sum(axis=1) // self._counts
-        fitting = np.minimum(fitting, _COPIES)
-        at_class = np.array(classes, dtype=np.int64)[:, None]
-        worths: NDArray[np.float64] = self._worths[at_class, self._asks, fitting].sum(axis=1)
+        copies = self._parts_in[np.array(free, dtype=np.int64)].sum(axis=1) // self._counts
+        rows = self._first[np.array(classes, dtype=np.int64)] + np.minimum(copies, _COPIES)
+        worths: NDArray[np.float64] = self._worths.take(rows, axis=0).sum(axis=1)
         return worths
 
 

