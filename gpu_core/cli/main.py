@@ -162,8 +162,8 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--policy",
         action="append",
         required=True,
-        help="a policy file, or fifo, easy, sjf, sjf-easy, fair, priority, srtf, srsf, las; may be "
-        "repeated",
+        help="a policy file, or fifo, greedy, easy, conservative, sjf, sjf-easy, fair, priority, "
+        "srtf, srsf, las, mlfq; may be repeated",
     )
     command.add_argument(
         "--run-times",

@@ -36,6 +36,9 @@ class OrderKey(StrEnum):
     LEAST_ATTAINED_SERVICE = "least-attained-service"
     """The least GPU-seconds had so far, by doubling levels: needs no run times (Tiresias, Gu et
     al., NSDI 2019, whose two-dimensional attained service and discrete queues it takes)."""
+    MOST_GPUS = "most-gpus"
+    """The most GPUs first, over all nodes: large gangs are the hardest to make room for. After
+    `least-attained-service`, which counts against them that they attain it faster than others."""
     SUBMITTED = "submitted"
     """First come, first served."""
 
@@ -52,6 +55,9 @@ class OrderingPolicy(Section):
     """Whoever has waited this long comes before all others, oldest first; None: nobody does."""
     service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
     """The first level of attained service ends here; each further one is twice as long."""
+    service_levels: Annotated[int, Field(ge=1)] | None = None
+    """How many such levels there are; the last one has no end, and all long runs are equal there,
+    for the next keys to decide (a multilevel feedback queue). None: without bound."""
 
     @field_validator("keys", mode="before")
     @classmethod
@@ -229,12 +235,17 @@ def _by_attained_service(
     policy: OrderingPolicy,
 ) -> Callable[[Workload, float, Progress], float]:
     quantum_gpu_s = policy.service_quantum_gpu_s
+    last = math.inf if policy.service_levels is None else policy.service_levels - 1
 
     def level(_workload: Workload, _submitted_s: float, progress: Progress) -> float:
         # Level n ends at (2^(n+1) - 1) quanta: 1, 3, 7, 15, ...
-        return math.floor(math.log2(1 + progress.attained_gpu_s / quantum_gpu_s))
+        return min(last, math.floor(math.log2(1 + progress.attained_gpu_s / quantum_gpu_s)))
 
     return level
+
+
+def _by_gpus(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
+    return lambda w, _submitted_s, _progress: -w.total_gpus
 
 
 def _by_submission(_: OrderingPolicy) -> Callable[[Workload, float, Progress], float]:
@@ -250,5 +261,6 @@ _MAKERS: Mapping[
     OrderKey.SHORTEST_REMAINING_TIME: _by_remaining_time,
     OrderKey.SHORTEST_REMAINING_SERVICE: _by_remaining_service,
     OrderKey.LEAST_ATTAINED_SERVICE: _by_attained_service,
+    OrderKey.MOST_GPUS: _by_gpus,
     OrderKey.SUBMITTED: _by_submission,
 }

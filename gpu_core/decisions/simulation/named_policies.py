@@ -15,10 +15,10 @@ def _runs_to_the_end(*keys: str, backfill: str = "none") -> dict[str, Any]:
     }
 
 
-def _takes_over(*keys: str) -> dict[str, Any]:
+def _takes_over(*keys: str, service_levels: int | None = None) -> dict[str, Any]:
     return {
         "version": 1,
-        "ordering": {"keys": list(keys)},
+        "ordering": {"keys": list(keys), "service_levels": service_levels},
         "backfill": {"mode": "greedy"},
         "preemption": {
             "takes_from": "later-in-order",
@@ -28,10 +28,16 @@ def _takes_over(*keys: str) -> dict[str, Any]:
     }
 
 
+# By levels, mean wait and p95 over 8 GPUs in s on 1-15 October 2017 of the Philly trace: 7: 309 and
+# 2,374; 8: 239 and 4,028; 9: 166 and 8,362; 10: 156 and 28,210; without bound: 151 and 36,641. The
+# goals are 600 and 63,000: 9 levels keep both by the widest margin.
+_SERVICE_LEVELS = 9
+
 _POLICIES = {
     "fifo": _runs_to_the_end("submitted"),
     "greedy": _runs_to_the_end("submitted", backfill="greedy"),
     "easy": _runs_to_the_end("submitted", backfill="easy"),
+    "conservative": _runs_to_the_end("submitted", backfill="conservative"),
     "sjf": _runs_to_the_end("shortest-job"),
     "sjf-easy": _runs_to_the_end("shortest-job", backfill="easy"),
     "fair": _runs_to_the_end("fair-share", "submitted", backfill="easy"),
@@ -44,6 +50,10 @@ _POLICIES = {
     "srtf": _takes_over("shortest-remaining-time"),
     "srsf": _takes_over("shortest-remaining-service"),
     "las": _takes_over("least-attained-service"),
+    # A multilevel feedback queue: who has had 255 GPU-hours is long, and the largest come first.
+    "mlfq": _takes_over(
+        "least-attained-service", "most-gpus", "submitted", service_levels=_SERVICE_LEVELS
+    ),
 }
 
 POLICY_NAMES = tuple(sorted(_POLICIES))

@@ -95,6 +95,24 @@ class TestOrder:
                 id="inside a level age decides",
             ),
             pytest.param(
+                {"keys": ["least-attained-service"], "service_levels": 2},
+                {"attained_gpu_s": 99_999.0, "submitted_at": ago(999)},
+                {"attained_gpu_s": 3_601.0},
+                id="in the last level age decides",
+            ),
+            pytest.param(
+                {"keys": ["least-attained-service", "most-gpus"], "service_levels": 2},
+                {"attained_gpu_s": 99_999.0, "gpu_count": 2},
+                {"attained_gpu_s": 3_601.0, "submitted_at": ago(999)},
+                id="in the last level the largest",
+            ),
+            pytest.param(
+                {"keys": ["most-gpus"]},
+                {"gpu_count": 2},
+                {"gpu_count": 1, "submitted_at": ago(999)},
+                id="the larger job",
+            ),
+            pytest.param(
                 {"keys": ["deadline-slack"]},
                 {"deadline_at": ago(-900), "remaining_s": 600.0},
                 {"deadline_at": ago(-600), "submitted_at": ago(999)},
@@ -460,6 +478,24 @@ class TestTakingTurns:
         ]
         result = plan([make_node(gpus=2)], held, [make_workload("w")], self.POLICY)
         assert preempted(result) == [("old", "w")]
+
+    @pytest.mark.parametrize(
+        ("keys", "want"),
+        [
+            pytest.param(["least-attained-service", "most-gpus"], [("old", "gang")], id="larger"),
+            pytest.param(["least-attained-service"], [], id="only its size would be ahead"),
+        ],
+    )
+    def test_a_gang_takes_over_among_long_runs(self, keys, want):
+        """Both have had their hour: in the last level the gang's size counts."""
+        policy = make_policy(
+            ordering={"keys": keys, "service_levels": 2},
+            preemption={"takes_from": "later-in-order"},
+        )
+        held = [make_allocation(make_workload("old", attained_gpu_s=9_999.0), {"n1": "0"})]
+        gang = make_workload("gang", 2, attained_gpu_s=99_999.0)
+        result = plan([make_node(gpus=2)], held, [gang], policy)
+        assert preempted(result) == want
 
     def test_equals_do_not_take_turns(self):
         """Nobody is ahead by the policy: age alone takes nobody's GPUs."""
