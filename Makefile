@@ -33,7 +33,7 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench bench-policies bench-servers lock system-deps dev clean \
+.PHONY: help quickstart test lint chaos bench bench-policies bench-spot bench-servers lock system-deps dev clean \
 	local-cluster local-cluster-down
 
 help: ## Show this list
@@ -54,7 +54,7 @@ lint: dev ## Check style, types and who imports whom
 chaos: dev ## Kill the worker at random moments, more often than the tests do
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
 
-bench: bench-policies bench-servers ## Measure everything; results go to bench-results/
+bench: bench-policies bench-spot bench-servers ## Measure everything; results go to bench-results/
 
 bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)
@@ -76,6 +76,14 @@ local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built th
 
 local-cluster-down: ## Stop it and remove its folder
 	$(SUDO) $(PYTHON) infra/local-cluster/down.py $(LOCAL_CLUSTER)
+
+bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
+	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
+	@mkdir -p bench-results
+	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --json > bench-results/spot.json
+	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
+	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
+	$(BIN)/python -m tests.bench.checkpoint_upload --json > bench-results/checkpoint_upload.json
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
