@@ -29,11 +29,20 @@ def pods(namespace, flow_run_id):
     return namespace.get("pods", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
 
 
+def settled(pool, flow_run_id):
+    """Wait until the ledger has the end of the run's last attempt; Prefect may know it before."""
+    wait_for(
+        lambda: all(attempt.released_at for attempt in pool.attempts(flow_run_id)),
+        "its last attempt is settled",
+    )
+
+
 def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
     run = pool.submit(
         pool.deploy(f"{FLOWS}:do_nothing"), "hello", **shell("echo hello from $PREFECT_GPU_ATTEMPT")
     )
     pool.wait_until(run, "Completed", timeout_s=90)
+    settled(pool, run)
 
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Completed"
@@ -52,6 +61,7 @@ def test_a_container_that_fails_is_tried_again_and_then_failed_with_its_last_lin
         pool.deploy(f"{FLOWS}:do_nothing"), "bad", max_failures=2, **shell("echo no data; exit 3")
     )
     pool.wait_until(run, "Failed", timeout_s=120)
+    settled(pool, run)
 
     first, second = pool.attempts(run)
     assert (first.exit_code, second.exit_code) == (3, 3)
@@ -71,6 +81,7 @@ def test_runs_share_the_gpus_and_the_rest_wait_with_a_reason(pool, namespace):
     )
     for run in runs:
         pool.wait_until(run, "Completed", timeout_s=120)
+        settled(pool, run)
     held = sorted(
         (attempt.admitted_at, attempt.released_at) for run in runs for attempt in pool.attempts(run)
     )
@@ -98,6 +109,7 @@ def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
     wait_for(lambda: (folder / "began-2").exists(), "the second attempt works", timeout_s=120)
     Path(folder, "release").touch()
     pool.wait_until(victim, "Completed", timeout_s=120)
+    settled(pool, victim)
 
     first, second = pool.attempts(victim)
     assert first.end_reason == "Preempted"
@@ -120,6 +132,7 @@ def test_a_pod_that_is_evicted_goes_on_in_another_attempt(pool, namespace):
     (pod,) = pods(namespace, run)
     namespace.evict(pod["metadata"]["name"])
     pool.wait_until(run, "Completed", timeout_s=120)
+    settled(pool, run)
 
     first, second = pool.attempts(run)
     assert first.end_reason == "Interrupted"
@@ -147,7 +160,7 @@ def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
         {"state": {"type": "CANCELLING", "name": "Cancelling"}},
     )
     pool.wait_until(run, "Cancelled", timeout_s=120)
-    wait_for(lambda: pool.attempts(run)[0].released_at is not None, "its GPUs are free")
+    settled(pool, run)
     assert not [p for p in pods(namespace, run) if p["status"]["phase"] == "Running"]
     assert pool.attempts(run)[0].end_reason == "Cancelled"
 
@@ -158,6 +171,7 @@ def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, names
     pool.kill_worker()
     pool.start_worker()
     pool.wait_until(run, "Completed", timeout_s=120)
+    settled(pool, run)
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Completed"
     assert len(pods(namespace, run)) == 1
