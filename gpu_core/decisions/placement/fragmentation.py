@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.placement.bits import numbers_in
 from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
 from gpu_core.decisions.placement.node_room import NodeRoom
@@ -99,7 +100,7 @@ class LeastLossOrder:
         for kind in self._kinds.of(*mix):
             suited = tuple(shape for shape in mix if suits(shape, kind.example))
             number = classes.setdefault(suited, len(classes))
-            for position in kind.positions:
+            for position in numbers_in(kind.nodes):
                 self._class_of[position] = number
         return [{shape: mix[shape] for shape in suited} for suited in classes]
 

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.placement.bits import bits_of
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.workload import Shape
 
@@ -15,8 +16,8 @@ class NodeKind:
     example: Node
     usable_gpus: int
     """The same number on each."""
-    positions: tuple[int, ...]
-    """Which ones, ascending."""
+    nodes: int
+    """Which ones, as bits."""
 
 
 class NodeKinds:
@@ -50,7 +51,7 @@ class NodeKinds:
             NodeKind(
                 self._rooms[positions[0]].node,
                 self._rooms[positions[0]].usable_gpus,
-                tuple(positions),
+                bits_of(positions),
             )
             for positions in alike.values()
         ]

@@ -7,7 +7,7 @@ from operator import or_
 
 from gpu_core.decisions.cluster import Flavor, Node, Placement
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.placement.bits import numbers_in
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.groups import Group, group_key, preference
@@ -69,6 +69,7 @@ class Room:
             else NodeOrder(strategy, self._rooms)
         )
         self._fits: dict[Shape, _Fit] = {}
+        self._named: dict[int, tuple[str, ...]] = {}
         self._never: dict[Shape, NeverFits | None] = {}
 
     def __getitem__(self, node: str) -> NodeRoom:
@@ -218,25 +219,30 @@ class Room:
         return fit
 
     def _new_fit(self, shape: Shape) -> _Fit:
-        members: dict[tuple[Flavor, str], list[int]] = {}
+        members: dict[tuple[Flavor, str], int] = {}
         for kind in self._kinds.of(shape):
             node = kind.example
             if suits(shape, node) and is_large_enough(shape, node, kind.usable_gpus):
-                members.setdefault(group_key(shape, node), []).extend(kind.positions)
+                key = group_key(shape, node)
+                members[key] = members.get(key, 0) | kind.nodes
         groups = []
         sets: dict[int, list[tuple[Flavor, int]]] = {}
-        for (flavor, _), positions in sorted(members.items()):
-            if len(positions) >= shape.nodes:
-                positions.sort()
+        for (flavor, _), nodes in sorted(members.items()):
+            if nodes.bit_count() >= shape.nodes:
                 wanted = preference(shape, flavor.gpu_type)
-                groups.append(Group(wanted, flavor, self._names(positions)))
-                sets.setdefault(wanted, []).append((flavor, bits_of(positions)))
+                groups.append(Group(wanted, flavor, self._names(nodes)))
+                sets.setdefault(wanted, []).append((flavor, nodes))
         tiers = [_Tier(tuple(sets[k]), _union(bits for _, bits in sets[k])) for k in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
-        return _Fit(tuple(groups), tuple(tiers), eligible, self._names(numbers_in(eligible)))
+        return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
 
-    def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
-        return tuple(self._nodes[position].name for position in positions)
+    def _names(self, nodes: int) -> tuple[str, ...]:
+        """Of these nodes, as bits, ascending. Many shapes have the same."""
+        names = self._named.get(nodes)
+        if names is None:
+            names = tuple(self._nodes[position].name for position in numbers_in(nodes))
+            self._named[nodes] = names
+        return names
 
 
 def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> list[int]:
