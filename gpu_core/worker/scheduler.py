@@ -29,6 +29,7 @@ from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.launching import Launching
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.threads import in_thread
 
@@ -91,6 +92,7 @@ class GpuScheduler:
             wake=wake,
             cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
         )
+        self._scale_hints = ScaleHints(pool)
         # Whom others were preempted for and who has not started since. A worker that starts anew
         # knows none; then the order alone decides who gets what is being freed.
         self._preemptors: set[str] = set()
@@ -182,6 +184,7 @@ class GpuScheduler:
             return
         plan, demands = self._untold
         self._untold = None
+        self._scale_hints.tell(plan.commands)
         now = datetime.now(UTC)
         waiting = self._forecasts.told(
             [
@@ -220,6 +223,7 @@ class GpuScheduler:
             pending=tuple(demand.workload for demand in demands.values()),
             usage=self._history.usage(now),
             preemptors=frozenset(self._preemptors),
+            idle_since=self._scale_hints.look(self._nodes, allocations, now),
         )
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
