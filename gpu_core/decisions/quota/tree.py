@@ -104,12 +104,16 @@ class QuotaUsage:
         # parts.
         self._used: dict[tuple[str, str], int] = {}
         self._holders: dict[tuple[str | None, str], int] = {}
+        self.borrowing_changes = 0
+        """How often a team or cohort began or ceased to use more than its quota. While it stands
+        still, so does what `borrowers` answers."""
 
     def copy(self) -> "QuotaUsage":
         """The same usage, to be changed without changing this one."""
         other = QuotaUsage(self._tree)
         other._used = self._used.copy()
         other._holders = self._holders.copy()
+        other.borrowing_changes = self.borrowing_changes
         return other
 
     def take(self, team: str | None, bucket: str, milli: int) -> None:
@@ -117,7 +121,7 @@ class QuotaUsage:
         self._change_holding(team, bucket, milli)
         for node in self._tree.path(team, bucket):
             used = self._used.get((node.name, bucket), 0)
-            self._used[node.name, bucket] = used + milli
+            self._set_used(node, bucket, used, used + milli)
             milli -= min(milli, max(0, node.unlent_milli - used))
             if not milli:
                 return
@@ -127,7 +131,7 @@ class QuotaUsage:
         self._change_holding(team, bucket, -milli)
         for node in self._tree.path(team, bucket):
             used = self._used.get((node.name, bucket), 0)
-            self._used[node.name, bucket] = used - milli
+            self._set_used(node, bucket, used, used - milli)
             milli = min(milli, max(0, used - node.unlent_milli))
             if not milli:
                 return
@@ -180,9 +184,17 @@ class QuotaUsage:
         return tuple(sorted(found, key=lambda name: name or ""))
 
     def _holds_of(self, other: str | None, bucket: str, ours: set[str]) -> bool:
-        path = self._tree.path(other, bucket)
-        apart = [node for node in path if node.name not in ours]
-        return all(self._used.get((n.name, bucket), 0) > n.quota_milli for n in apart)
+        for node in self._tree.path(other, bucket):
+            if node.name in ours:
+                break  # from here on the paths are one
+            if self._used.get((node.name, bucket), 0) <= node.quota_milli:
+                return False
+        return True
+
+    def _set_used(self, node: QuotaNode, bucket: str, before: int, after: int) -> None:
+        self._used[node.name, bucket] = after
+        if (before > node.quota_milli) != (after > node.quota_milli):
+            self.borrowing_changes += 1
 
     def _nominal(self, team: str | None, bucket: str) -> int:
         return self._tree.path(team, bucket)[0].quota_milli

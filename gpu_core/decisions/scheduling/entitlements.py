@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.cluster import Flavor
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
-from gpu_core.decisions.scheduling.holdings import Holding
+from gpu_core.decisions.scheduling.holdings import Account, Holding
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape, Workload
 
 
@@ -55,7 +55,8 @@ class Entitlements:
         self._user_limit = user_limit
         self._milli_by_user: dict[Owner, int] = {}
         self._allowances: dict[tuple[str | None, int], Allowance] = {}
-        self._borrowers: dict[tuple[tuple[str, ...], str], frozenset[str | None]] = {}
+        self._borrowing: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[Account]] = {}
+        self._borrowing_as_of = 0
         self._team_of: dict[tuple[str, ...], str | None] = {}
         self._buckets = {} if tree is None else {f: tree.bucket(f) for f in self._flavors}
 
@@ -69,14 +70,14 @@ class Entitlements:
         self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.take(owner.team, self._buckets[flavor], milli)
-            self._forget()
+            self._allowances.clear()
 
     def give(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """The owner holds so many thousandths of GPUs less."""
         self._milli_by_user[owner] -= milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.give(owner.team, self._buckets[flavor], milli)
-            self._forget()
+            self._allowances.clear()
 
     @contextmanager
     def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
@@ -159,28 +160,25 @@ class Entitlements:
         self._team_of.setdefault(scope, team)
         return scope
 
-    def borrows_in(self, holding: Holding, buckets: frozenset[str], scope: tuple[str, ...]) -> bool:
-        """Does this holder's team use what a team of this scope could reclaim in these buckets?"""
-        if holding.flavor is None:
-            return False
-        bucket = self._buckets[holding.flavor]
-        return bucket in buckets and holding.workload.team in self._borrowers_in(bucket, scope)
+    def borrowing(self, buckets: frozenset[str], scope: tuple[str, ...]) -> frozenset[Account]:
+        """Which accounts use what a team of this scope could reclaim in these buckets?
 
-    def borrowers(self, buckets: frozenset[str], scope: tuple[str, ...]) -> frozenset[str | None]:
-        """Which teams use what a team of this scope could reclaim in these buckets?"""
-        found: frozenset[str | None] = frozenset()
-        return found.union(*(self._borrowers_in(bucket, scope) for bucket in buckets))
-
-    def _borrowers_in(self, bucket: str, scope: tuple[str, ...]) -> frozenset[str | None]:
-        known = self._borrowers.get((scope, bucket))
+        The same object as long as the answer is the same.
+        """
+        usage = self._usage
+        if usage is None:
+            return frozenset()
+        if self._borrowing_as_of != usage.borrowing_changes:
+            self._borrowing_as_of = usage.borrowing_changes
+            self._borrowing.clear()
+        known = self._borrowing.get((buckets, scope))
         if known is None:
-            usage, team = self._usage, self._team_of.get(scope)
-            found: set[str | None] = set()
-            if usage is not None:
-                found.update(usage.borrowers(team, bucket))
-                if usage.borrowed(team, bucket):
-                    found.add(team)
-            known = self._borrowers[scope, bucket] = frozenset(found)
+            known = self._borrowing[buckets, scope] = frozenset(
+                Account(team, flavor)
+                for flavor in self._flavors
+                if (bucket := self._buckets[flavor]) in buckets
+                for team in _borrowers(usage, self._team_of.get(scope), bucket)
+            )
         return known
 
     def held_by(self, team: str | None) -> frozenset[Flavor]:
@@ -189,10 +187,6 @@ class Entitlements:
         if usage is None or tree is None:
             return frozenset()
         return frozenset(f for f in self._flavors if usage.held(team, self._buckets[f]))
-
-    def _forget(self) -> None:
-        self._allowances.clear()
-        self._borrowers.clear()
 
     def wanted(self, shape: Shape) -> list[Flavor]:
         """Which kinds of GPU could the shape use, as far as it names any?"""
@@ -207,3 +201,10 @@ class Entitlements:
 def owner_of(workload: Workload) -> Owner:
     """On whose account does it run?"""
     return Owner(workload.team, workload.user)
+
+
+def _borrowers(usage: QuotaUsage, team: str | None, bucket: str) -> Iterator[str | None]:
+    """From whom could teams of this one's scope reclaim?"""
+    yield from usage.borrowers(team, bucket)
+    if usage.borrowed(team, bucket):
+        yield team

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,14 @@ from gpu_core.decisions.scheduling.ordering import epoch_s
 from gpu_core.decisions.workload import RunTime, RunTimeSource, Shape, Workload
 
 
+class Account(NamedTuple):
+    """What quota a workload uses up: its team's, for this kind of GPU."""
+
+    team: str | None
+    flavor: Flavor | None
+    """None: it holds no GPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """An allocation with what every cycle wants to know about it."""
@@ -21,13 +29,19 @@ class Holding:
     """Whose GPUs these are."""
     allocation: Allocation
     shape: Shape
-    flavor: Flavor | None
+    priority: int
+    account: Account
     gpu_milli: int
     """Thousandths of GPUs that it holds."""
     submitted_s: float
     admitted_s: float
     ends_s: float | None
     """When it was thought to end at its admission; None: unknown."""
+
+    @property
+    def flavor(self) -> Flavor | None:
+        """The kind of its GPUs; None: it holds none."""
+        return self.account.flavor
 
     @property
     def workload(self) -> Workload:
@@ -64,7 +78,8 @@ def holding_of(allocation: Allocation) -> Holding:
         workload_id=workload.workload_id,
         allocation=allocation,
         shape=workload.shape,
-        flavor=allocation.placement.flavor,
+        priority=workload.priority,
+        account=Account(workload.team, allocation.placement.flavor),
         gpu_milli=sum(len(s.gpu_ids) * s.share_milli for s in allocation.placement.shares),
         submitted_s=epoch_s(workload.submitted_at),
         admitted_s=admitted_s,
@@ -101,6 +116,11 @@ class Holdings:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def ids(self) -> Set[str]:
+        """Who they are."""
+        return self._by_id.keys()
 
     def get(self, workload_id: str) -> Holding | None:
         """What this workload holds."""

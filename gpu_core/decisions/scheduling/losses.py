@@ -147,27 +147,27 @@ def protected_until_s(holding: Holding) -> float:
     return holding.admitted_s + holding.workload.min_runtime_s
 
 
-def cheapest_cover(missing: int, offers: Sequence[tuple[int, Loss]]) -> Loss | None:
-    """Which offers give at least `missing` GPUs with the least loss? None: all are too few.
+def cheapest_covers(offers: Sequence[tuple[int, Loss]]) -> list[Loss]:
+    """Which of the offers give at least so many GPUs with the least loss, for each number?
 
-    Dynamic programming over the GPUs covered so far; more than needed counts as needed.
+    Dynamic programming over the sums that sets of offers give; whoever gives more covers less too.
 
     Args:
-        missing: How many GPUs are wanted.
-        offers: How many each gives, and at what loss.
+        offers: How many GPUs each gives, and at what loss.
+
+    Returns:
+        The loss for none, for at least one GPU, and so on, up to what all offers give together.
     """
-    if missing <= 0:
-        return Loss()
-    best: list[Loss | None] = [Loss(), *[None] * missing]
+    # Of each sum the best set that gives just so much.
+    best: dict[int, Loss] = {0: Loss()}
     for gpus, loss in offers:
-        # Downwards, so that no offer is taken twice.
-        for covered in range(missing, -1, -1):
-            before = best[covered]
-            if before is None:
-                continue
-            reached = min(missing, covered + gpus)
+        for given, before in list(best.items()):
             after = before.plus(loss)
-            current = best[reached]
+            current = best.get(given + gpus)
             if current is None or after < current:
-                best[reached] = after
-    return best[missing]
+                best[given + gpus] = after
+    most = max(best)
+    covers = [best[most]] * (most + 1)
+    for gpus in range(most - 1, -1, -1):
+        covers[gpus] = min(best.get(gpus, covers[gpus + 1]), covers[gpus + 1])
+    return covers

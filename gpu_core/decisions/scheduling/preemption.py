@@ -8,9 +8,10 @@ from gpu_core.decisions.scheduling.facts import Facts
 from gpu_core.decisions.scheduling.holdings import Holding
 from gpu_core.decisions.scheduling.line import Entry, Kind
 from gpu_core.decisions.scheduling.losses import Candidate, Candidates, protected_until_s
+from gpu_core.decisions.scheduling.offers import Market, Permit
 from gpu_core.decisions.scheduling.ordering import Key
 from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy, TakesFrom
-from gpu_core.decisions.scheduling.victims import Permit, Victims, give_back
+from gpu_core.decisions.scheduling.victims import Victims, give_back
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 Allows = Callable[[str], bool]
@@ -42,14 +43,15 @@ class Preemption:
         self._candidates = candidates
         self._policy = policy
         self._now_s = now_s
-        self._search = Victims(
+        self._market = Market(
             candidates, facts.holdings, facts.soon.room, facts.soon.entitlements, now_s
         )
+        self._search = Victims(self._market)
         self._from_the_back: list[tuple[Key, Holding]] | None = None
 
     def touch(self, nodes: Iterable[str]) -> None:
         """What these nodes have is different now."""
-        self._search.touch(nodes)
+        self._market.change(nodes)
 
     def victims(self, kind: Kind, entry: Entry, allows: Allows | None) -> list[Candidate]:
         """Whose GPUs should be taken for it? Nobody's, if that would not make enough room."""
@@ -91,14 +93,14 @@ class Preemption:
             for h in self._candidates.holdings
             if protected_until_s(h) > self._now_s
             and not nodes.isdisjoint(s.node for s in h.allocation.placement.shares)
-            and self._search.may_take(permit, h)
+            and self._market.may_take(permit, h)
         )
 
     def take(self, victim: Candidate) -> None:
         """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
         self._candidates.remove(victim.workload_id)
         self._facts.soon.give(victim.holding)
-        self._search.touch(s.node for s in victim.holding.allocation.placement.shares)
+        self.touch(s.node for s in victim.holding.allocation.placement.shares)
 
     def _permit(self, kind: Kind, allowance: Allowance) -> Permit:
         account = self._facts.soon.entitlements
@@ -149,7 +151,7 @@ class Preemption:
                 if c.workload_id not in ids
                 and c.protected_until_s <= self._now_s
                 and c.holding.flavor in account.wanted(shape)
-                and self._search.may_take(permit, c.holding)
+                and self._market.may_take(permit, c.holding)
             ),
             key=lambda c: c.loss,
         )
@@ -208,7 +210,7 @@ class Preemption:
         gone: list[Holding] = []
         for victim in victims:
             with account.without(gone):
-                if not self._search.may_take(permit, victim.holding):
+                if not self._market.may_take(permit, victim.holding):
                     return []
             gone.append(victim.holding)
         return victims
