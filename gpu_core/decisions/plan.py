@@ -1,6 +1,6 @@
 """What the scheduler decided, and why: commands to apply, and one explanation per workload."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -99,5 +99,5 @@ class Plan:
     commands: tuple[Command, ...]
     """Who starts and who is preempted, in the order in which that was decided, then what is said
     about scale."""
-    explanations: tuple[Explanation, ...]
-    """One for each pending workload, in the order of the line."""
+    explanations: Sequence[Explanation]
+    """One for each pending workload, in the order of the line. Each is made when it is read."""

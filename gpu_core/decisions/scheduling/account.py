@@ -1,61 +1,129 @@
 """One explanation for each waiting workload, in the order of the line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
+from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Explanation
 from gpu_core.decisions.scheduling import explain
 from gpu_core.decisions.scheduling.cycle import Outcome
 from gpu_core.decisions.scheduling.facts import Facts
 from gpu_core.decisions.scheduling.line import Entry
-from gpu_core.decisions.scheduling.ordering import Key
+from gpu_core.decisions.scheduling.ordering import Key, Order
 from gpu_core.decisions.scheduling.verdict import Tell
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.workload import Shape, Workload
 
 _NAMES_KEPT = 3
 
 
-def explanations(facts: Facts, outcome: Outcome) -> tuple[Explanation, ...]:
+class Explanations(Sequence[Explanation]):
     """Why does everybody wait, and at which position?
+
+    What a cycle decides is wanted at once, why somebody far back waits perhaps never: the line is
+    put in order when somebody reads the first explanation, and each is worded when it is read. All
+    is as it was at the plan's moment, whenever that is. Otherwise as a tuple.
 
     Args:
         facts: Who waits.
         outcome: What the cycle said of those it looked at; all others wait behind them.
     """
-    ahead = _Ahead(facts)
-    told = []
-    position = 0
-    for _, key, shape, entry in sorted(_keyed(facts, outcome), key=_first_two):
-        workload_id = entry.workload.workload_id
-        tell = outcome.told.get(workload_id)
-        if tell is None and workload_id in facts.holdings:
-            told.append(explain.previous_attempt_ending(entry.workload))
-            continue
-        if tell is not None and workload_id in outcome.not_in_line:
-            told.append(tell(0))
-            continue
-        position += 1
-        told.append((tell or ahead.tell(shape, key, entry))(position))
-        ahead.join(shape, position, key, entry)
-    return tuple(told)
+
+    def __init__(self, facts: Facts, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._order = facts.order
+        self._room = facts.now.room
+        self._waiting = [(queue.kind, tuple(queue.entries)) for queue in facts.line.queues]
+        self._length = len(facts.line)
+        self._still_hold = facts.line.ids & facts.holdings.ids
+        self._lines: list[_Line] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Explanation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Explanation, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Explanation | tuple[Explanation, ...]:
+        lines = self._in_order()
+        if isinstance(index, slice):
+            return tuple([line.explanation() for line in lines[index]])
+        return lines[index].explanation()
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (line.explanation() for line in self._in_order())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as its elements: their numbers are mappings
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def _in_order(self) -> "list[_Line]":
+        if self._lines is None:
+            self._lines = list(self._told())
+            # All that is needed is in there.
+            self._waiting.clear()
+        return self._lines
+
+    def _told(self) -> "Iterator[_Line]":
+        ahead = _Ahead(self._room, self._order)
+        position = 0
+        # No two keys are equal, so that nothing behind them is compared.
+        for _, key, shape, entry, tell, is_in_line in sorted(self._keyed()):
+            if tell is None and entry.workload.workload_id in self._still_hold:
+                yield _Line(explain.previous_attempt_ending, entry.workload, 0)
+                continue
+            if tell is not None and not is_in_line:
+                yield _Line(tell, entry.workload, 0)
+                continue
+            position += 1
+            yield _Line(tell or ahead.tell(shape, key), entry.workload, position)
+            ahead.join(shape, position, key, entry)
+
+    def _keyed(self) -> Iterator[tuple[bool, Key, Shape, Entry, Tell | None, bool]]:
+        """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
+        outcome, order = self._outcome, self._order
+        for kind, entries in self._waiting:
+            # As it was when they were considered: whoever was passed over for somebody ahead must
+            # not find itself in front of them because they have used more since.
+            of_kind = outcome.shares.get(kind)
+            rest = outcome.rest.get(kind)
+            for place, entry in enumerate(entries):
+                workload_id = entry.workload.workload_id
+                share = outcome.shares_of.get(workload_id, of_kind)
+                key = entry.key if share is None else order.with_share(entry.key, share)
+                tell = outcome.told.get(workload_id)
+                is_in_line = workload_id not in outcome.not_in_line
+                if tell is None and rest is not None and place > rest.place:
+                    tell, is_in_line = rest.tell, rest.is_in_line
+                is_behind = workload_id not in outcome.preemptors
+                yield is_behind, key, kind.shape, entry, tell, is_in_line
 
 
-def _keyed(facts: Facts, outcome: Outcome) -> Iterator[tuple[bool, Key, Shape, Entry]]:
-    """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
-    for queue in facts.line.queues:
-        # As it was when they were considered: whoever was passed over for somebody ahead must not
-        # find itself in front of them because they have used more since.
-        of_kind = outcome.shares.get(queue.kind)
-        for entry in queue.entries:
-            workload_id = entry.workload.workload_id
-            share = outcome.shares_of.get(workload_id, of_kind)
-            key = entry.key if share is None else facts.order.with_share(entry.key, share)
-            yield workload_id not in outcome.preemptors, key, queue.kind.shape, entry
+class _Line:
+    """One explanation, as yet unsaid."""
 
+    __slots__ = ("_explanation", "_position", "_tell", "_workload")
 
-def _first_two(keyed: tuple[bool, Key, Shape, Entry]) -> tuple[bool, Key]:
-    return keyed[:2]
+    def __init__(self, tell: Tell, workload: Workload, position: int) -> None:
+        self._tell = tell
+        self._workload = workload
+        self._position = position
+        self._explanation: Explanation | None = None
+
+    def explanation(self) -> Explanation:
+        if self._explanation is None:
+            self._explanation = self._tell(self._workload, position=self._position)
+        return self._explanation
 
 
 class _Ahead:
@@ -64,8 +132,9 @@ class _Ahead:
     By shape rather than by workload: a thousand waiting runs have few shapes.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, room: Room, order: Order) -> None:
+        self._room = room
+        self._order = order
         self._counts: dict[Shape, int] = {}
         self._first: dict[Shape, list[_Named]] = {}
         # What was found for a shape stays true until somebody joins whose name is shown.
@@ -82,23 +151,18 @@ class _Ahead:
             first.append(_Named(position, entry.workload.name, key))
             self._shown.clear()
 
-    def tell(self, shape: Shape, key: Key, entry: Entry) -> Tell:
+    def tell(self, shape: Shape, key: Key) -> Tell:
         """What does somebody hear who waits behind them?"""
         shown = self._shown_to(shape)
-        return partial(
-            explain.behind_others,
-            entry.workload,
-            [named.name for named in shown],
-            sum([self._counts[other] for other in self._same[shape]]),
-            self._facts.order.deciding_key(shown[0].key, key),
-        )
+        count = sum([self._counts[other] for other in self._same[shape]])
+        return partial(_behind, order=self._order, key=key, ahead=shown, count=count)
 
-    def _shown_to(self, shape: Shape) -> list["_Named"]:
+    def _shown_to(self, shape: Shape) -> "list[_Named]":
         shown = self._shown.get(shape)
         if shown is None:
             if shape not in self._same:
-                room = self._facts.now.room
-                self._same[shape] = tuple(o for o in self._counts if room.overlaps(shape, o))
+                overlaps = self._room.overlaps
+                self._same[shape] = tuple(o for o in self._counts if overlaps(shape, o))
             first = sorted(named for other in self._same[shape] for named in self._first[other])
             shown = self._shown[shape] = first[:_NAMES_KEPT]
         return shown
@@ -110,3 +174,21 @@ class _Named(NamedTuple):
     position: int
     name: str
     key: Key
+
+
+def _behind(
+    workload: Workload,
+    *,
+    order: Order,
+    key: Key,
+    ahead: Sequence[_Named],
+    count: int,
+    position: int,
+) -> Explanation:
+    return explain.behind_others(
+        workload,
+        [named.name for named in ahead],
+        count,
+        order.deciding_key(ahead[0].key, key),
+        position,
+    )

@@ -24,10 +24,20 @@ class _Cursor(NamedTuple):
 
     queue: Queue
     place: int
+    is_first: bool = False
+    """It is considered before all others."""
 
     @property
     def entry(self) -> Entry:
         return self.queue.entries[self.place]
+
+
+class Rest(NamedTuple):
+    """What is true of everybody of a kind behind this place."""
+
+    place: int
+    tell: Tell
+    is_in_line: bool
 
 
 @dataclass(slots=True)
@@ -36,9 +46,10 @@ class Outcome:
 
     commands: list[Command]
     told: dict[str, Tell]
-    """By workload; whoever is missing waits behind others."""
+    """By workload; whoever is missing hears the rest of its kind, or waits behind others."""
     not_in_line: set[str]
     """Who starts, or is not considered at all."""
+    rest: dict[Kind, Rest]
     shares: dict[Kind, Share]
     """How much of its share the owner of each kind had when that was last considered."""
     shares_of: dict[str, Share]
@@ -62,7 +73,7 @@ class Cycle:
         self._preemptors = preemptors
         self._tell = tell
         self._waiting = Waiting(draft, tell=tell)
-        self._outcome = Outcome(draft.commands, {}, set(), {}, {}, preemptors)
+        self._outcome = Outcome(draft.commands, {}, set(), {}, {}, {}, preemptors)
 
     def run(self) -> Outcome:
         """Decide for each waiting workload in order; the facts are as before afterwards."""
@@ -78,33 +89,34 @@ class Cycle:
         line = self._facts.line
         line.pass_time(self._draft.now_s)
         # Whoever others were preempted for comes first: what they gave back is not up for grabs.
-        first = [line.entry(i) for i in self._preemptors if i in line]
-        for entry in sorted(first, key=lambda entry: entry.key):
-            self._consider(_Cursor(Queue(line.kind(entry.workload.workload_id), [entry]), 0))
-        heap = [(self._key(queue.entries[0]), _Cursor(queue, 0)) for queue in line.queues]
+        first = [i for i in self._preemptors if i in line]
+        cursors = [_Cursor(Queue(line.kind(i), [line.entry(i)]), 0, is_first=True) for i in first]
+        cursors += [_Cursor(queue, 0) for queue in line.queues]
+        heap = [(self._rank(cursor), cursor) for cursor in cursors]
         heapify(heap)
         while heap:
-            key, cursor = heap[0]
+            rank, cursor = heap[0]
             # Shares only grow within a cycle: a key that is out of date is too good.
-            current = self._key(cursor.entry)
-            if current != key:
+            current = self._rank(cursor)
+            if current != rank:
                 heapreplace(heap, (current, cursor))
                 continue
-            if cursor.entry.workload.workload_id in self._preemptors:
+            if not cursor.is_first and cursor.entry.workload.workload_id in self._preemptors:
                 following = _after(cursor)
             else:
                 following = self._consider(cursor)
             if following is None:
                 heappop(heap)
             else:
-                heapreplace(heap, (self._key(following.entry), following))
+                heapreplace(heap, (self._rank(following), following))
 
-    def _key(self, entry: Entry) -> Key:
+    def _rank(self, cursor: _Cursor) -> tuple[bool, Key]:
+        entry = cursor.entry
         if self._draft.shares is None:
-            return entry.key
+            return not cursor.is_first, entry.key
         w = entry.workload
         share = self._draft.shares.key(w.team, w.user, w.group)
-        return self._facts.order.with_share(entry.key, share)
+        return not cursor.is_first, self._facts.order.with_share(entry.key, share)
 
     def _consider(self, cursor: _Cursor) -> _Cursor | None:
         """Decide for one workload. Returns where to go on with its kind, if it is worth it."""
@@ -119,26 +131,28 @@ class Cycle:
         return _after(cursor, verdict.shorter_than_s) if verdict.next_is_open else None
 
     def _note(self, cursor: _Cursor, verdict: Verdict) -> None:
-        told = {cursor.entry.workload.workload_id: verdict.tell}
-        if verdict.tell_rest is not None:
-            for entry in cursor.queue.entries[cursor.place + 1 :]:
-                told[entry.workload.workload_id] = verdict.tell_rest(entry.workload)
-        self._outcome.told.update((i, tell) for i, tell in told.items() if tell is not None)
+        workload_id = cursor.entry.workload.workload_id
+        if verdict.tell is not None:
+            self._outcome.told[workload_id] = verdict.tell
         if not verdict.is_in_line:
-            self._outcome.not_in_line.update(told)
+            self._outcome.not_in_line.add(workload_id)
+        is_last = cursor.place + 1 == len(cursor.queue.entries)
+        if verdict.is_of_all and verdict.tell is not None and not is_last:
+            rest = Rest(cursor.place, verdict.tell, verdict.is_in_line)
+            self._outcome.rest[cursor.queue.kind] = rest
 
     def _decide(self, kind: Kind, entry: Entry) -> Verdict:
         workload = entry.workload
         if workload.hold is not None:
-            return aside(partial(explain.held, workload, workload.hold))
+            return aside(partial(explain.held, hold=workload.hold))
         if workload.workload_id in self._facts.holdings:
-            return aside(partial(explain.previous_attempt_ending, workload))
+            return aside(explain.previous_attempt_ending)
         refusal = self._refusal(kind, workload) or self._over_budget(kind, entry)
         if refusal is not None:
             return refusal
         placement = self._draft.place(self._facts.now, kind, self._draft.allows(kind, entry))
         if placement is not None and self._draft.start(entry, placement):
-            return aside(partial(explain.starting, workload, placement))
+            return aside(partial(explain.starting, placement=placement))
         return self._waiting.verdict(kind, entry)
 
     def _refusal(self, kind: Kind, workload: Workload) -> Verdict | None:
@@ -146,18 +160,14 @@ class Cycle:
         entitlements, shape = self._facts.now.entitlements, kind.shape
         never = self._facts.now.room.never_fits(shape)
         if never is not None:
-            return of_all(
-                workload, lambda w: partial(explain.exceeds_cluster, w, never), is_in_line=False
-            )
+            return of_all(partial(explain.exceeds_cluster, never=never), is_in_line=False)
         if not entitlements.could_ever(kind.team, shape):
             numbers = entitlements.quota_numbers(kind.team, shape)
-            return of_all(
-                workload, lambda w: partial(explain.exceeds_quota, w, numbers), is_in_line=False
-            )
+            return of_all(partial(explain.exceeds_quota, numbers=numbers), is_in_line=False)
         room_milli = entitlements.user_room(owner_of(workload))
         if room_milli is not None and shape.total_gpu_milli > room_milli:
             left_gpus = max(0, room_milli) // WHOLE_GPU_MILLI
-            return of_all(workload, lambda w: partial(explain.user_limit, w, left_gpus))
+            return of_all(partial(explain.user_limit, left_gpus=left_gpus))
         return None
 
     def _over_budget(self, kind: Kind, entry: Entry) -> Verdict | None:
@@ -173,7 +183,7 @@ class Cycle:
             return None
         # What would start it soonest: the one that the next period lets pass.
         check = min(refusals, key=lambda c: (c.is_permanent, c.total))
-        return Verdict(partial(explain.over_budget, entry.workload, check), True, is_in_line=False)
+        return Verdict(partial(explain.over_budget, check=check), True, is_in_line=False)
 
 
 def _after(cursor: _Cursor, shorter_than_s: float = math.inf) -> _Cursor | None:

@@ -1,7 +1,7 @@
 """Who waits, grouped by what decides about them, each group in the policy's order."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -73,6 +73,11 @@ class Line:
     def __iter__(self) -> Iterator[Entry]:
         """Everybody, in no order."""
         return (entry for _, entry in self._entries.values())
+
+    @property
+    def ids(self) -> Set[str]:
+        """Who waits."""
+        return self._entries.keys()
 
     @property
     def queues(self) -> Iterator[Queue]:

@@ -15,7 +15,7 @@ from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.plan import Plan
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.quota.tree import QuotaTree
-from gpu_core.decisions.scheduling.account import explanations
+from gpu_core.decisions.scheduling.account import Explanations
 from gpu_core.decisions.scheduling.closing import node_closures
 from gpu_core.decisions.scheduling.cycle import Cycle
 from gpu_core.decisions.scheduling.draft import Draft
@@ -132,7 +132,7 @@ class Planner:
         outcome = Cycle(draft, preemptors=preemptors, tell=explain).run()
         plan = Plan(
             commands=tuple(outcome.commands),
-            explanations=explanations(self._facts, outcome) if explain else (),
+            explanations=Explanations(self._facts, outcome) if explain else (),
         )
         if not explain or not self._policy.scale.offers:
             return plan

@@ -1,14 +1,17 @@
 """What became of one waiting workload, and of those of its kind behind it."""
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.plan import Explanation
 from gpu_core.decisions.workload import Workload
 
-Tell = Callable[[int], Explanation]
-"""Makes a workload's explanation, given its position in the line."""
+
+class Tell(Protocol):
+    """What is so of one workload, or of several: says it of one of them."""
+
+    def __call__(self, workload: Workload, /, *, position: int) -> Explanation:
+        """The workload's explanation, given its position in the line."""
 
 
 class Verdict(NamedTuple):
@@ -21,8 +24,8 @@ class Verdict(NamedTuple):
     shorter_than_s: float = math.inf
     """Of its kind, only those that end sooner may fare better."""
     is_in_line: bool = True
-    tell_rest: Callable[[Workload], Tell] | None = None
-    """The same is true of those of its kind behind it, and they are told so."""
+    is_of_all: bool = False
+    """The same is true of those of its kind behind it."""
 
 
 def aside(tell: Tell) -> Verdict:
@@ -30,8 +33,6 @@ def aside(tell: Tell) -> Verdict:
     return Verdict(tell, True, is_in_line=False)
 
 
-def of_all(
-    workload: Workload, tell: Callable[[Workload], Tell], *, is_in_line: bool = True
-) -> Verdict:
+def of_all(tell: Tell, *, is_in_line: bool = True) -> Verdict:
     """What is true of this one is true of all of its kind."""
-    return Verdict(tell(workload), False, is_in_line=is_in_line, tell_rest=tell)
+    return Verdict(tell, False, is_in_line=is_in_line, is_of_all=True)

@@ -10,7 +10,7 @@ from gpu_core.decisions.scheduling.line import Entry, Kind
 from gpu_core.decisions.scheduling.moving import movers_for
 from gpu_core.decisions.scheduling.reservations import amount_of
 from gpu_core.decisions.scheduling.verdict import Tell, Verdict, of_all
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape, Workload
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
 class Waiting:
@@ -41,7 +41,7 @@ class Waiting:
         allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
         if not allowance.open:
             numbers = self._facts.now.entitlements.quota_numbers(kind.team, kind.shape)
-            return of_all(entry.workload, lambda w: partial(explain.waiting_for_quota, w, numbers))
+            return of_all(partial(explain.waiting_for_quota, numbers=numbers))
         return self._wait_for_gpus(kind, entry, allowance, is_first=is_first)
 
     def _is_first(self, shape: Shape) -> bool:
@@ -68,10 +68,11 @@ class Waiting:
         ends = [leaving[holder_id] for holder_id, _ in awaited]
         tell = partial(
             explain.waiting_for_victims,
-            entry.workload,
-            [(self._name(holder_id), gpus) for holder_id, gpus in awaited],
-            max((e for e in ends if e is not None), default=None) if None not in ends else None,
-            draft.now_s,
+            awaited=[(self._name(holder_id), gpus) for holder_id, gpus in awaited],
+            latest_s=None
+            if None in ends
+            else max((e for e in ends if e is not None), default=None),
+            now_s=draft.now_s,
         )
         return Verdict(tell, True)
 
@@ -96,7 +97,7 @@ class Waiting:
     def _wait_for_gpus(
         self, kind: Kind, entry: Entry, allowance: Allowance, *, is_first: bool
     ) -> Verdict:
-        shape, workload = kind.shape, entry.workload
+        shape = kind.shape
         too_long = self._too_long(kind, entry, allowance)
         protected = self._protected(kind, entry) if is_first and self._tell else None
         starts_s = self._keep(entry, shape, allowance, is_first=is_first)
@@ -106,7 +107,7 @@ class Waiting:
         goes_on = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._tell:
             return Verdict(None, goes_on)
-        return Verdict(protected or self._first_in_line(workload, shape, starts_s), goes_on)
+        return Verdict(protected or self._first_in_line(shape, starts_s), goes_on)
 
     def _too_long(self, kind: Kind, entry: Entry, allowance: Allowance) -> Tell | None:
         """What keeps it from GPUs that a shorter run could have? None: nothing does."""
@@ -121,8 +122,7 @@ class Waiting:
             return self._is_not_kept(node) and is_open(node)
 
         is_only_reserved = room.find(kind.shape, flavors=flavors, allows=is_open_now) is not None
-        tell = explain.backfill_would_delay if is_only_reserved else explain.capacity_closed
-        return partial(tell, entry.workload)
+        return explain.backfill_would_delay if is_only_reserved else explain.capacity_closed
 
     def _is_not_kept(self, node: str) -> bool:
         return node not in self._draft.kept
@@ -170,22 +170,20 @@ class Waiting:
             return None
         return partial(
             explain.min_runtime_protects,
-            entry.workload,
-            draft.preemption.protected(kind),
-            possible_from_s,
-            possible_from_s + self._policy.preemption.grace_period_s,
-            draft.now_s,
+            protected=draft.preemption.protected(kind),
+            possible_from_s=possible_from_s,
+            starts_s=possible_from_s + self._policy.preemption.grace_period_s,
+            now_s=draft.now_s,
         )
 
-    def _first_in_line(self, workload: Workload, shape: Shape, starts_s: float | None) -> Tell:
+    def _first_in_line(self, shape: Shape, starts_s: float | None) -> Tell:
         room = self._facts.now.room
         running = [holding.allocation for holding in self._facts.holdings]
         return partial(
             explain.waiting_for_gpus,
-            workload,
-            room.shortage(shape),
-            explain.holders_on(set(room.eligible(shape)), running),
-            starts_s,
+            room=room.shortage(shape),
+            holders=explain.holders_on(set(room.eligible(shape)), running),
+            starts_s=starts_s,
         )
 
     def _name(self, workload_id: str) -> str:

@@ -110,9 +110,15 @@ def test_a_planner_that_remembers_plans_as_one_that_does_not(seed):
     for workload in pool.snapshot.pending:
         planner.submit(workload)
     now = NOW
+    made = []
     for step in range(3):
         plan = planner.plan(now, usage=pool.snapshot.usage, preemptors=pool.snapshot.preemptors)
-        assert plan == planned(pool, now)
+        cold = planned(pool, now)
+        want_plan = replace(cold, explanations=tuple(cold.explanations))
+        # Explanations are made when they are read: now, or when everything has changed.
+        if rng.random() < 0.5:
+            assert plan == want_plan
+        made.append((plan, want_plan))
         now += timedelta(seconds=rng.choice([1, 60, 2_000]))
         after = drained(applied(pool, plan, now))
         if rng.random() < 0.5:
@@ -121,6 +127,22 @@ def test_a_planner_that_remembers_plans_as_one_that_does_not(seed):
             after = replace(after, snapshot=replace(after.snapshot, pending=pending))
         tell_changes(planner, pool, after)
         pool = after
+    assert all(plan == want_plan for plan, want_plan in made)
+
+
+@many
+@given(SEEDS)
+def test_who_others_were_preempted_for_hears_what_became_of_it(seed):
+    """Also where the rest of its kind, behind whom it stands, hears something else."""
+    pool = scenario(seed)
+    rng = random.Random(seed)
+    waiting = [w.workload_id for w in pool.snapshot.pending]
+    preemptors = frozenset(rng.sample(waiting, rng.randint(1, len(waiting))))
+    plan = planned(replace(pool, snapshot=replace(pool.snapshot, preemptors=preemptors)))
+    starting = {e.workload_id for e in plan.explanations if e.reason is Reason.STARTING}
+    assert starting == {c.workload_id for c in admits(plan)}
+    reasons = {e.workload_id: e.reason for e in plan.explanations}
+    assert all(reasons[c.for_workload_id] is Reason.WAITING_FOR_VICTIMS for c in preempts(plan))
 
 
 def tell_changes(planner, before, after):
