@@ -2,10 +2,11 @@
 
     python -m tests.bench.decision_speed --data DIR [--out results.json]
 
-One core, the planner alone, with every explanation. References: KAI's own thread on reclaiming
-(172 s to 166 s, its pull request 1809) and Kueue's on a gang with 700 victims (a cycle of 40 s, its
-issue 13148); both place pods on a real API's objects, which this does not. Where nobody has
-published a number, the goal that we set ourselves stands instead.
+One core, the planner alone. A cycle is timed up to its commands, which is what runs wait for, and
+again with every explanation read: they are made when somebody reads them. References: KAI's own
+thread on reclaiming (172 s to 166 s, its pull request 1809) and Kueue's on a gang with 700 victims
+(a cycle of 40 s, its issue 13148); both place pods on a real API's objects, which this does not.
+Where nobody has published a number, the goal that we set ourselves stands instead.
 """
 
 import argparse
@@ -127,27 +128,45 @@ def cycles(
     for workload in waiting:
         planner.submit(workload)
     plan = planner.plan(_NOW)
-    cold_s = time.perf_counter() - began
-    warm_s = _warm(planner, plan, allocations, waiting)
+    cold = _Taken(began, plan)
+    warm = _warm(planner, plan, allocations, waiting)
     name = f"{pending:,} pending, {nodes:,} nodes, {teams} teams"
     what = f"quotas {'on' if with_quotas else 'off'}, preemption {'on' if preempts else 'off'}"
-    yield Row(name=f"cold: {name}", seconds=cold_s, goal_s=1.0, reference="–", detail=what)
+    yield Row(
+        name=f"cold: {name}",
+        seconds=cold.decided_s,
+        goal_s=1.0,
+        reference="–",
+        detail=f"{what}; with all explanations {cold.told_s:.3f} s",
+    )
+    decided_s, told_s = [w.decided_s for w in warm], [w.told_s for w in warm]
     yield Row(
         name=f"warm p99: {name}",
-        seconds=percentile(warm_s, 0.99),
+        seconds=percentile(decided_s, 0.99),
         goal_s=0.25,
         reference="–",
-        detail=f"{what}; p50 {percentile(warm_s, 0.5):.3f} s",
+        detail=f"{what}; p50 {percentile(decided_s, 0.5):.3f} s; with all explanations "
+        f"p99 {percentile(told_s, 0.99):.3f} s, p50 {percentile(told_s, 0.5):.3f} s",
     )
+
+
+class _Taken:
+    """How long a cycle took that began then and has just made this plan."""
+
+    def __init__(self, began: float, plan: Plan) -> None:
+        self.decided_s = time.perf_counter() - began
+        for _ in plan.explanations:
+            pass
+        self.told_s = time.perf_counter() - began
 
 
 def _warm(
     planner: Planner, plan: Plan, allocations: list[Allocation], waiting: list[Workload]
-) -> list[float]:
+) -> list[_Taken]:
     rng = random.Random(2)
     holders = {a.workload.workload_id: a for a in allocations}
     pending = {w.workload_id: w for w in waiting}
-    taken_s = []
+    taken = []
     for step in range(20):
         now = _NOW + timedelta(seconds=30 * (step + 1))
         began = time.perf_counter()
@@ -178,8 +197,8 @@ def _warm(
             pending[newcomer.workload_id] = newcomer
             planner.submit(newcomer)
         plan = planner.plan(now)
-        taken_s.append(time.perf_counter() - began)
-    return taken_s
+        taken.append(_Taken(began, plan))
+    return taken
 
 
 def reclaim() -> Row:
@@ -248,7 +267,7 @@ def gang() -> Row:
     )
 
 
-def rows(jobs: list[Job]) -> Iterator[Row]:
+def rows(jobs: list[Job], *, with_large: bool = False) -> Iterator[Row]:
     """All measurements, the short ones first."""
     yield gang()
     yield reclaim()
@@ -256,17 +275,22 @@ def rows(jobs: list[Job]) -> Iterator[Row]:
     yield from cycles(jobs, **size, with_quotas=False, preempts=False)
     yield from cycles(jobs, **size, with_quotas=True, preempts=False)
     yield from cycles(jobs, **size, with_quotas=True, preempts=True)
+    if with_large:
+        size = {"pending": 100_000, "nodes": 10_000, "teams": 100}
+        yield from cycles(jobs, **size, with_quotas=False, preempts=False)
+        yield from cycles(jobs, **size, with_quotas=True, preempts=False)
 
 
 def main() -> None:
     """Measure, print each row as it comes, and write them."""
     parser = argparse.ArgumentParser(description="How long decisions take.")
     parser.add_argument("--data", type=Path, required=True, help="the folder of the traces")
+    parser.add_argument("--large", action="store_true", help="100,000 pending × 10,000 nodes too")
     parser.add_argument("--out", type=Path, help="write the results here, as JSON")
     options = parser.parse_args()
     found = {}
     print(f"{'':52}{'seconds':>9}{'goal':>8}  reference")
-    for row in rows(read_jobs(options.data)):
+    for row in rows(read_jobs(options.data), with_large=options.large):
         verdict = "" if row.seconds <= row.goal_s else "  MISSED"
         print(
             f"{row.name:52}{row.seconds:>9.3f}{row.goal_s:>8.2f}  {row.reference:10}"
