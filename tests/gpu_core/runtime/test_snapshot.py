@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 import pytest
 
+from gpu_core.runtime import snapshot
 from gpu_core.runtime.snapshot import BYTES, PICKLE, SECTIONS, Snapshots, restored
 
 numpy = pytest.importorskip("numpy")
@@ -51,13 +52,16 @@ def test_read_only_arrays_are_taken_too() -> None:
     assert (back_and_forth({"a": frozen})["a"] == LARGE).all()
 
 
-def test_large_arrays_are_copied_whole() -> None:
-    """By several threads, in pieces."""
-    large = numpy.arange(9_000_001, dtype="int64")  # 72 MB: three pieces, the last is short
-    payload_format, payload = Snapshots().take([large])
+def test_large_arrays_are_copied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By several threads, in pieces of which the last is short."""
+    monkeypatch.setattr(snapshot, "_COPIED_AT_ONCE_BYTES", 100_000)
+    large = numpy.arange(90_001, dtype="int64")
+    payload_format, payload = Snapshots().take([large, large[:3000] * 2])
     large[:] = 0
     assert payload_format == SECTIONS
-    assert (restored(payload_format, bytearray(payload.content))[0] == range(9_000_001)).all()
+    back = restored(payload_format, bytearray(payload.content))
+    assert back[0].tolist() == [*range(90_001)]
+    assert back[1].tolist() == [*range(0, 6000, 2)]
 
 
 def test_the_same_memory_holds_smaller_and_larger_states() -> None:
