@@ -56,6 +56,8 @@ class Result:
     mb_per_s: list[float]
     """Of each save, until it was safe."""
     stall_s: list[float]
+    stall_processor_s: list[float]
+    """What of it was work: the rest waited for others who use the machine."""
     copy_gb_per_s: float
     """What this machine copies in memory, warm: the bound of the stall."""
 
@@ -78,10 +80,12 @@ def main() -> None:
         return
     for setting, mb_per_s in result.boto3_mb_per_s.items():
         print(f"boto3, {setting:20}{mb_per_s:8.0f} MB/s")
-    for number, (stall_s, mb_per_s) in enumerate(
-        zip(result.stall_s, result.mb_per_s, strict=True), start=1
-    ):
-        print(f"save {number}: stall {stall_s:6.3f} s, {mb_per_s:8.0f} MB/s until it was safe")
+    saves = zip(result.stall_s, result.stall_processor_s, result.mb_per_s, strict=True)
+    for number, (stall_s, processor_s, mb_per_s) in enumerate(saves, start=1):
+        print(
+            f"save {number}: stall {stall_s:6.3f} s, of it {processor_s:6.3f} s of processor time, "
+            f"{mb_per_s:8.0f} MB/s until it was safe"
+        )
     print(f"copy in memory: {result.copy_gb_per_s:.1f} GB/s")
     print(f"share of boto3's best: {100 * result.share_of_boto3:.0f} %")
 
@@ -98,12 +102,13 @@ def measure(mb: int, saves: int) -> Result:
     del raw
     copy_gb_per_s = _copy_gb_per_s(state)
     with s3_server(), tempfile.TemporaryDirectory() as folder:
-        stall_s, mb_per_s = _saves(state, saves, Path(folder))
+        measured = [*_saves(state, saves, Path(folder))]
     return Result(
         mb=mb,
         boto3_mb_per_s=boto3_mb_per_s,
-        mb_per_s=mb_per_s,
-        stall_s=stall_s,
+        mb_per_s=[mb_per_s for _, _, mb_per_s in measured],
+        stall_s=[stall_s for stall_s, _, _ in measured],
+        stall_processor_s=[processor_s for _, processor_s, _ in measured],
         copy_gb_per_s=copy_gb_per_s,
     )
 
@@ -162,7 +167,8 @@ def _timed_copy_s(source: numpy.ndarray, target: numpy.ndarray) -> float:
 
 def _saves(
     state: dict[str, numpy.ndarray], saves: int, folder: Path
-) -> tuple[list[float], list[float]]:
+) -> Iterator[tuple[float, float, float]]:
+    """Stall in s, its processor time in s, and MB/s of each save."""
     context = RunContext(
         flow_run_id="bench",
         attempt=1,
@@ -173,16 +179,15 @@ def _saves(
     )
     os.environ |= context.to_environment()
     size_mb = sum(layer.nbytes for layer in state.values()) / MB
-    stall_s, mb_per_s = [], []
     with checkpointing(background=True) as ckpt:
         for _ in range(saves):
-            began_s = time.perf_counter()
+            began_s, worked_s = time.perf_counter(), time.process_time()
             ckpt.save(state)
-            stall_s.append(time.perf_counter() - began_s)
+            stall_s, processor_s = time.perf_counter() - began_s, time.process_time() - worked_s
             if ckpt.wait() is None:
                 raise RuntimeError("the server did not take the checkpoint")
-            mb_per_s.append(size_mb / (time.perf_counter() - began_s - stall_s[-1]))
-    return stall_s, mb_per_s
+            upload_s = time.perf_counter() - began_s - stall_s
+            yield stall_s, processor_s, size_mb / upload_s
 
 
 if __name__ == "__main__":
