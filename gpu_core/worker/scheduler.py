@@ -239,7 +239,9 @@ class GpuScheduler:
         """End the runs that could never start, with the one reason that their owner can mend."""
         for refusal in line.refusals:
             await self._fail(refusal.flow_run, f"Invalid job variable: {refusal.error}.")
-        for explanation in plan.explanations:
+        # Explanations are made when they are read, which takes longer than the plan.
+        explanations = plan.explanations if self._infrastructure.is_fixed else ()
+        for explanation in explanations:
             if self._is_hopeless(explanation):
                 text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
                 await self._fail(demands[explanation.workload_id].flow_run, text)

@@ -115,17 +115,23 @@ class Draft:
 
     def is_open(self, kind: Kind, entry: Entry) -> Allows:
         """Which nodes may it use, as far as the calendar and the budgets go?"""
-        room, now_s = self.facts.now.room, self.now_s
-        until_s = now_s + assumed_s(entry)
+        now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
+        is_payable = self.is_payable(kind, entry)
+        return lambda node: (
+            is_payable(node) and self.reservations.is_open(node, kind.team, now_s, until_s)
+        )
+
+    def is_payable(self, kind: Kind, entry: Entry) -> Allows:
+        """Which nodes may it use, as far as the budgets go?"""
+        if self.budgets is None:
+            return lambda _node: True
+        room = self.facts.now.room
         payable = {
             flavor
             for flavor in self.facts.now.entitlements.wanted(kind.shape)
             if self.budget_refusal(entry, flavor) is None
         }
-        return lambda node: (
-            (self.budgets is None or room[node].node.flavor in payable)
-            and self.reservations.is_open(node, kind.team, now_s, until_s)
-        )
+        return lambda node: room[node].node.flavor in payable
 
     def budget_refusal(self, entry: Entry, flavor: Flavor) -> BudgetCheck | None:
         """Which budget does not pay for it on such GPUs? None: all do."""

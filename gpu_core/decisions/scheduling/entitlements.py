@@ -58,25 +58,34 @@ class Entitlements:
         self._borrowing: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[Account]] = {}
         self._borrowing_as_of = 0
         self._team_of: dict[tuple[str, ...], str | None] = {}
-        self._buckets = {} if tree is None else {f: tree.bucket(f) for f in self._flavors}
+        self._buckets: dict[Flavor, str] = {}
 
     @property
     def has_quotas(self) -> bool:
         """Does the policy give quotas at all?"""
         return self._usage is not None
 
+    def _bucket(self, flavor: Flavor) -> str:
+        """What this kind of GPU counts against; also one whose last node is gone, but not its run."""
+        if self._tree is None:
+            raise ValueError("there are no quotas")
+        bucket = self._buckets.get(flavor)
+        if bucket is None:
+            bucket = self._buckets[flavor] = self._tree.bucket(flavor)
+        return bucket
+
     def take(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """The owner holds so many thousandths of GPUs more."""
         self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
         if self._usage is not None and self._tree is not None and flavor is not None:
-            self._usage.take(owner.team, self._buckets[flavor], milli)
+            self._usage.take(owner.team, self._bucket(flavor), milli)
             self._allowances.clear()
 
     def give(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """The owner holds so many thousandths of GPUs less."""
         self._milli_by_user[owner] -= milli
         if self._usage is not None and self._tree is not None and flavor is not None:
-            self._usage.give(owner.team, self._buckets[flavor], milli)
+            self._usage.give(owner.team, self._bucket(flavor), milli)
             self._allowances.clear()
 
     @contextmanager
@@ -110,7 +119,7 @@ class Entitlements:
         borrowed: set[Flavor] = set()
         reclaimable: set[Flavor] = set()
         for flavor in self._flavors:
-            bucket = self._buckets[flavor]
+            bucket = self._bucket(flavor)
             is_within_nominal = milli <= usage.nominal_left(team, bucket)
             if is_within_nominal:
                 reclaimable.add(flavor)
@@ -128,7 +137,7 @@ class Entitlements:
         usage, tree = self._usage, self._tree
         if usage is None or tree is None:
             return {}
-        buckets = sorted({self._buckets[f] for f in self.wanted(shape)})
+        buckets = sorted({self._bucket(f) for f in self.wanted(shape)})
         return {
             "held_gpus": sum(usage.held(team, b) for b in buckets) // WHOLE_GPU_MILLI,
             "left_gpus": sum(usage.available(team, b) for b in buckets) // WHOLE_GPU_MILLI,
@@ -142,20 +151,20 @@ class Entitlements:
         if usage is None or tree is None or not shape.gpu_count:
             return True
         return tree.has_quota(team) and any(
-            usage.most_ever(team, self._buckets[f]) >= shape.total_gpu_milli
+            usage.most_ever(team, self._bucket(f)) >= shape.total_gpu_milli
             for f in self.wanted(shape)
         )
 
     def buckets(self, flavors: Iterable[Flavor]) -> frozenset[str]:
         """The quota buckets of these kinds of GPU."""
         tree = self._tree
-        return frozenset() if tree is None else frozenset(self._buckets[f] for f in flavors)
+        return frozenset() if tree is None else frozenset(self._bucket(f) for f in flavors)
 
     def scope(self, team: str | None) -> tuple[str, ...]:
         """The cohorts above the team. Teams with the same scope may reclaim from the same teams."""
         if self._tree is None:
             return ()
-        bucket = self._buckets[self._flavors[0]]
+        bucket = self._bucket(self._flavors[0])
         scope = tuple(node.name for node in self._tree.path(team, bucket)[1:])
         self._team_of.setdefault(scope, team)
         return scope
@@ -176,7 +185,7 @@ class Entitlements:
             known = self._borrowing[buckets, scope] = frozenset(
                 Account(team, flavor)
                 for flavor in self._flavors
-                if (bucket := self._buckets[flavor]) in buckets
+                if (bucket := self._bucket(flavor)) in buckets
                 for team in _borrowers(usage, self._team_of.get(scope), bucket)
             )
         return known
@@ -186,7 +195,7 @@ class Entitlements:
         usage, tree = self._usage, self._tree
         if usage is None or tree is None:
             return frozenset()
-        return frozenset(f for f in self._flavors if usage.held(team, self._buckets[f]))
+        return frozenset(f for f in self._flavors if usage.held(team, self._bucket(f)))
 
     def wanted(self, shape: Shape) -> list[Flavor]:
         """Which kinds of GPU could the shape use, as far as it names any?"""

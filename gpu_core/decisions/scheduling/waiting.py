@@ -114,8 +114,13 @@ class Waiting:
         if not self._draft.reservations:
             return None
         room, is_open = self._facts.now.room, self._draft.is_open(kind, entry)
+        is_payable = self._draft.is_payable(kind, entry)
         flavors = allowance.open if self._facts.now.entitlements.has_quotas else None
-        if room.find(kind.shape, flavors=flavors, allows=self._is_not_kept) is None:
+
+        def is_wanted(node: str) -> bool:
+            return self._is_not_kept(node) and is_payable(node)
+
+        if room.find(kind.shape, flavors=flavors, allows=is_wanted) is None:
             return None
 
         def is_open_now(node: str) -> bool:

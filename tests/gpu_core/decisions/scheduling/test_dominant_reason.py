@@ -197,9 +197,7 @@ def test_without_its_reason_a_workload_fares_otherwise(seed: int) -> None:
     pool = any_pool(seed)
     plan = planned(pool)
     for told in plan.explanations:
-        # A budget that pays for some GPU types only closes the others: see the test below.
-        is_mistaken = told.reason is Reason.CAPACITY_CLOSED and pool.policy.budgets
-        if told.reason is not Reason.STARTING and not is_mistaken:
+        if told.reason is not Reason.STARTING:
             after = remedied(pool, plan, told.workload_id)
             waits_for_others = (
                 told.reason is Reason.WAITING_FOR_VICTIMS and after.summary != told.summary
@@ -207,7 +205,6 @@ def test_without_its_reason_a_workload_fares_otherwise(seed: int) -> None:
             assert after.reason is not told.reason or waits_for_others
 
 
-@pytest.mark.xfail(strict=True, reason="closed by a budget is told like closed by the calendar")
 def test_a_budget_is_not_told_as_a_closure() -> None:
     """The T4 is reserved for `first`; the free A100 is closed to `w` by its budget alone."""
     nodes = (make_node("n1", 1, gpu_type="t4"), make_node("n2", 1))

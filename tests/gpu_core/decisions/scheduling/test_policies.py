@@ -8,6 +8,7 @@ import pytest
 
 from gpu_core.decisions.cluster import Snapshot, Usage
 from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.policy import parse_policy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.decisions.workload import RunTime, RunTimeSource
 from tests.strategies import (
@@ -509,3 +510,26 @@ def test_the_snapshot_says_who_waits_once():
     assert plan_cycle(Snapshot(nodes=(), allocations=(), pending=()), make_policy(), NOW) == (
         plan([], [], [])
     )
+
+
+@pytest.mark.parametrize(
+    "quota",
+    [
+        pytest.param({"*": 4}, id="of any type"),
+        pytest.param({"a100-80gb": 4}, id="of another type"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [0, 1], ids=["no node is left", "nodes of another type are left"])
+def test_a_run_whose_kind_of_gpu_is_gone_stops_no_planning(quota, nodes):
+    """A node went while its pod still counts as held: the others are planned all the same."""
+    held = make_allocation(make_workload("held", team="a"), {"gone": "0"}, gpu_type="t4")
+    snapshot = Snapshot(
+        nodes=tuple(make_node(f"n{number}", 2) for number in range(nodes)),
+        allocations=(held,),
+        pending=(make_workload("w", team="a"),),
+    )
+    policy = parse_policy({"version": 1, "quotas": {"teams": {"a": {"nominal_quota": quota}}}})
+    plan = plan_cycle(snapshot, policy, NOW)
+    assert [e.reason for e in plan.explanations] == [
+        Reason.STARTING if nodes else Reason.EXCEEDS_CLUSTER
+    ]
