@@ -1,0 +1,158 @@
+"""What runs noted about themselves, and what is wrong with it.
+
+The journal is the runs' own, so it shows what the worker cannot know: whether two attempts of a run
+lived at a time, and where each began. A line is
+
+    SECONDS WHAT FLOW_RUN_ID ATTEMPT POD_UID STEP
+
+with the machine's uptime in seconds and one of `begin`, `step` (done, and saved where the run
+saves), `stopped` (SIGTERM came) and `end`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from gpu_core.decisions.accounting import Attempt, EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One process of an attempt, from its first line to its last one.
+
+    Attributes:
+        began_at: The step that it began with.
+        step: The newest step that it noted.
+        has_ended: Whether it came to the end of its work.
+    """
+
+    run: str
+    attempt: int
+    pod: str
+    began_s: float
+    last_s: float
+    began_at: int
+    step: int
+    has_ended: bool = False
+
+
+def read_lives(path: Path) -> tuple[Life, ...]:
+    """All lives of a journal, in the order in which they began; none where there is none."""
+    return lives_of(path.read_text().splitlines()) if path.exists() else ()
+
+
+def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
+    """The lives that these lines tell of, in the order in which they began."""
+    lives: dict[tuple[str, int, str], Life] = {}
+    for line in lines:
+        at, what, run, attempt, pod, step = line.split()
+        key = run, int(attempt), pod
+        life = lives.get(key) or Life(
+            run=run, attempt=int(attempt), pod=pod, began_s=float(at), last_s=float(at),
+            began_at=int(step), step=int(step),
+        )  # fmt: skip
+        lives[key] = replace(
+            life, last_s=float(at), step=int(step), has_ended=life.has_ended or what == "end"
+        )
+    return tuple(sorted(lives.values(), key=lambda life: life.began_s))
+
+
+def faults_of_lives(
+    lives: Sequence[Life],
+    runs: Collection[str],
+    saving: Collection[str] = (),
+    outages_s: Sequence[tuple[float, float]] = (),
+) -> list[str]:
+    """What is wrong with these lives? Nothing, if all is well.
+
+    Args:
+        lives: Of all runs, in the order in which they began.
+        runs: The flow runs that there were.
+        saving: Those of them that keep a checkpoint.
+        outages_s: Begin and end of the times in which the node did not obey. What lived on it
+            then cannot be stopped, and its run may go on elsewhere: it is fenced off.
+    """
+    by_run: dict[str, list[Life]] = defaultdict(list)
+    for life in lives:
+        by_run[life.run].append(life)
+    found = [f"{run} never came to its end" for run in runs if not _has_ended(by_run[run])]
+    for run, of_run in by_run.items():
+        for earlier, later in pairwise(of_run):
+            if _was_fenced(earlier, outages_s):
+                continue
+            found += _faults_between(earlier, later)
+            if run in saving and not earlier.step <= later.began_at <= earlier.step + 1:
+                found.append(
+                    f"{run}, attempt {later.attempt} began at step {later.began_at}, "
+                    f"where attempt {earlier.attempt} had saved {earlier.step}"
+                )
+    return found
+
+
+def faults_of_ledger(
+    lives: Sequence[Life], attempts: Mapping[str, Sequence[Attempt]], runs: Collection[str]
+) -> list[str]:
+    """What does the ledger have otherwise than the runs themselves? Nothing, if all is well.
+
+    Args:
+        lives: Of all runs.
+        attempts: The ledger's, by flow run; those of a run in their order.
+        runs: The flow runs that there were.
+    """
+    found = []
+    started = {
+        (attempt.flow_run_id, attempt.number)
+        for of_run in attempts.values()
+        for attempt in of_run
+        if attempt.started_at is not None
+    }
+    for life in lives:
+        if (life.run, life.attempt) not in started:
+            found.append(f"{life.run}, attempt {life.attempt} ran and is not in the ledger")
+    lived = {(life.run, life.attempt) for life in lives}
+    for run in runs:
+        of_run = attempts.get(run, ())
+        numbers = [attempt.number for attempt in of_run]
+        if numbers != list(range(1, len(numbers) + 1)):
+            found.append(f"{run} has the attempts {numbers} in the ledger")
+        completed = [a.number for a in of_run if a.end_reason is EndReason.COMPLETED]
+        if completed != numbers[-1:]:
+            found.append(f"{run} completed in {completed} of its attempts {numbers}")
+        found += [
+            f"{run}, attempt {number} completed and never ran"
+            for number in completed
+            if (run, number) not in lived
+        ]
+        found += [
+            f"{run}, attempt {attempt.number} still holds its GPUs"
+            for attempt in of_run
+            if attempt.released_at is None
+        ]
+        found += [
+            f"{run}, attempt {later.number} got GPUs before attempt {earlier.number} gave them back"
+            for earlier, later in pairwise(of_run)
+            if earlier.released_at is not None and later.admitted_at < earlier.released_at
+        ]
+    return found
+
+
+def _has_ended(lives: Iterable[Life]) -> bool:
+    return any(life.has_ended for life in lives)
+
+
+def _was_fenced(life: Life, outages_s: Sequence[tuple[float, float]]) -> bool:
+    return any(life.began_s < end_s and life.last_s > begin_s for begin_s, end_s in outages_s)
+
+
+def _faults_between(earlier: Life, later: Life) -> list[str]:
+    found = []
+    if earlier.attempt == later.attempt:
+        found.append(f"{later.run}, attempt {later.attempt} ran in two pods")
+    if later.began_s < earlier.last_s:
+        found.append(
+            f"{later.run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
+            f"attempts {earlier.attempt} and {later.attempt}"
+        )
+    return found
