@@ -33,6 +33,7 @@ from gpu_core.worker.settlement import (
     read_run,
     to_record,
 )
+from gpu_core.worker.strays import Strays
 from gpu_core.worker.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.endings")
@@ -57,6 +58,7 @@ class Endings:
         tasks: Where draining and settling run beside the cycle.
         wake: Called when GPUs became free or a run may compete again.
         cost_log: Where costs are logged.
+        strays: Looks after runs whose last process may live on.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Endings:
         tasks: TaskGroup,
         wake: Callable[[], None],
         cost_log: CostLog,
+        strays: Strays,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -79,6 +82,7 @@ class Endings:
         self._tasks = tasks
         self._wake = wake
         self._cost_log = cost_log
+        self._strays = strays
         self._looked_for_cancels_at = 0.0
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
@@ -274,6 +278,8 @@ class Endings:
         if run is not None and is_retried:
             await allow_another_attempt(self._client, run)
         await publish(self._client, running, run, ending.settlement)
+        if ending.settlement.next_state == "AwaitingRetry":
+            self._strays.watch(running.flow_run_id, ending.settlement.message)
         await in_thread(self._close, running, ending)
         self._attempts.remove(running)
         self._infrastructure.settled(running)

@@ -31,6 +31,7 @@ from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
+from gpu_core.worker.strays import Strays
 from gpu_core.worker.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.scheduler")
@@ -67,6 +68,8 @@ class GpuScheduler:
         wake: Callable[[], None],
     ) -> None:
         self._client = client
+        self._pool = pool
+        self._ledger = ledger
         self._policies = policies
         self._infrastructure = infrastructure
         self._nodes: tuple[Node, ...] = ()
@@ -82,6 +85,7 @@ class GpuScheduler:
         self._launching = Launching(
             client, settings, connections, ledger, self._attempts, infrastructure
         )
+        self._strays = Strays(client)
         self.endings = Endings(
             client=client,
             ledger=ledger,
@@ -91,6 +95,7 @@ class GpuScheduler:
             tasks=tasks,
             wake=wake,
             cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
+            strays=self._strays,
         )
         self._scale_hints = ScaleHints(pool)
         # Whom others were preempted for and who has not started since. A worker that starts anew
@@ -118,6 +123,7 @@ class GpuScheduler:
         )
         await self._history.look(policy, datetime.now(UTC))
         await self._history.of_running(self._attempts, policy)
+        await self._strays.recover(self._ledger, self._pool, datetime.now(UTC))
         for running in self._attempts:
             self._infrastructure.watch(running)
         await self._observe(policy)
@@ -143,6 +149,7 @@ class GpuScheduler:
         await self.endings.end_troubled(policy, now)
         await self._infrastructure.tend(list(self._attempts), policy)
         line = await self._reader.line(policy, template, now)
+        await self._strays.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
         await self._history.look(policy, now)
         # A run competes again when its last attempt is settled, not before.
@@ -170,6 +177,7 @@ class GpuScheduler:
 
     def claim(self, flow_run_id: UUID) -> None:
         """Prefect has given this run to us, and to no other machine's worker."""
+        self._strays.forget([flow_run_id])
         running = self._attempts.of_run(str(flow_run_id))
         if running is not None:
             running.is_claimed = True

@@ -21,6 +21,7 @@ from gpu_core.worker.endings import Endings
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.strays import Strays
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 RUN = "11111111-1111-1111-1111-111111111111"
@@ -91,6 +92,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 tasks=tasks,
                 wake=woken.set,
                 cost_log=CostLog(None, ledger),
+                strays=Strays(client),
             )
             await act(endings, woken)
             tasks.cancel_scope.cancel()
