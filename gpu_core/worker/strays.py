@@ -9,6 +9,7 @@ nobody would start it again.
 import logging
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -90,11 +91,11 @@ class Strays:
             run.name,
             state.name,
         )
-        again = AwaitingRetry(message=self._waiting[run.id])
+        again: State[Any] = AwaitingRetry(message=self._waiting[run.id])
         await self._client.set_flow_run_state(run.id, again, force=True)
 
 
-def was_taken_out(states: Iterable[State]) -> bool:
+def was_taken_out(states: Iterable[State[Any]]) -> bool:
     """Did somebody take this run out of the line who had not been given it?
 
     Whoever starts a run in good order makes it Pending first.

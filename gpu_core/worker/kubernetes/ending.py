@@ -38,6 +38,15 @@ def runs(pod: Json, fenced: Iterable[str]) -> bool:
     return not has_ended(pod) and pod["spec"].get("nodeName") not in fenced
 
 
+def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
+    """Is one of its pods being deleted by somebody, while its Job may put another in its place?
+
+    Before podFailurePolicy (1.26) the Job controller does so at once, while the first still ends.
+    """
+    is_replacing = any(not _is_finished(job) and not _is_being_deleted(job) for job in jobs)
+    return is_replacing and any(_is_being_deleted(pod) and not has_ended(pod) for pod in pods)
+
+
 def silent_for_s(node: Json | None, now: datetime) -> float | None:
     """How long has this node been silent? None: it is not; a node that is gone is for ever."""
     if node is None:
@@ -146,6 +155,10 @@ def _words(found: Outcome, last_lines: Sequence[str]) -> str:
     if not last_lines or found.charge is not Charge.RUN:
         return text
     return "\n".join((text, "Its last lines:", *last_lines))
+
+
+def _is_being_deleted(item: Json) -> bool:
+    return item["metadata"].get("deletionTimestamp") is not None
 
 
 def _is_finished(job: Json) -> bool:

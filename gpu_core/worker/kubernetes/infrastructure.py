@@ -28,6 +28,7 @@ from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.ending import (
     exit_of,
     is_alive,
+    is_losing_pods,
     runs,
     silent_for_s,
     trouble_of,
@@ -187,7 +188,12 @@ class KubernetesInfrastructure:
         )
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
-        """Events of pods that do not run yet; states and output of containers without Prefect."""
+        """Events of pods that do not run yet; states and output of containers without Prefect.
+
+        An attempt that somebody else is ending loses its Job, which would make other pods for it.
+        """
+        for running in attempts:
+            await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])
         if self._containers is None:
             return
@@ -198,6 +204,15 @@ class KubernetesInfrastructure:
                 container = pod["spec"]["containers"][0]["name"]
                 if (pod["status"] or {}).get("phase") != "Pending":
                     await self._containers.tend(running, pod, container)
+
+    async def _keep_from_replacing(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        if not is_losing_pods(self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)):
+            return
+        try:
+            await self._delete(running, grace_s=None)
+        except KubernetesError as error:
+            _log.warning("The Job of %r cannot be deleted: %s", running.record.name, error)
 
     async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
         """What the labels of the flow runs say."""

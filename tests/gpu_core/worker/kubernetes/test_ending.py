@@ -4,8 +4,8 @@ import pytest
 
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.worker.kubernetes.ending import exit_of, is_alive, trouble_of
-from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod
+from gpu_core.worker.kubernetes.ending import exit_of, is_alive, is_losing_pods, trouble_of
+from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod, moment
 
 POLICY = KubernetesPolicy()
 
@@ -39,6 +39,28 @@ POLICY = KubernetesPolicy()
 )
 def test_an_attempt_lives_as_long_as_it_may_work(jobs, pods, fenced, want):
     assert is_alive(jobs, pods, fenced) is want
+
+
+DELETED_JOB = make_job()
+DELETED_JOB["metadata"]["deletionTimestamp"] = moment(1)
+DELETED = {"deletionTimestamp": moment(1)}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "want"),
+    [
+        pytest.param([make_job()], [make_pod(**DELETED)], True, id="somebody deletes its pod"),
+        pytest.param([make_job()], [make_pod()], False, id="it runs"),
+        pytest.param([make_job()], [make_pod("Failed", **DELETED)], False, id="the pod has ended"),
+        pytest.param([], [make_pod(**DELETED)], False, id="its Job is gone and makes no other"),
+        pytest.param([DELETED_JOB], [make_pod(**DELETED)], False, id="its Job is being deleted"),
+        pytest.param(
+            [make_job(finished="Failed")], [make_pod(**DELETED)], False, id="its Job has ended"
+        ),
+    ],
+)
+def test_an_attempt_whose_pod_is_deleted_loses_its_job_before_that_makes_another(jobs, pods, want):
+    assert is_losing_pods(jobs, pods) is want
 
 
 @pytest.mark.parametrize(
