@@ -259,8 +259,8 @@ class Endings:
         # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")
-        if not running.is_gone:
-            running.is_gone = True
+        if running.gone_at is None:
+            running.gone_at = datetime.now(UTC)
             self._wake()
         if not running.is_claimed:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
@@ -272,7 +272,7 @@ class Endings:
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
-        ending = decide(running, run, exit_, earlier, datetime.now(UTC))
+        ending = decide(running, run, exit_, earlier, running.gone_at)
         await self._remember(running, ending)
         is_retried = ending.settlement.end_reason and ending.settlement.next_state
         if run is not None and is_retried:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -29,8 +30,8 @@ class RunningAttempt:
     """Prefect has given the run to this worker. Otherwise another machine's may have it."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
-    is_gone: bool = False
-    """None of its processes lives and its GPUs are free; it is being settled."""
+    gone_at: datetime | None = None
+    """Since when none of its processes lives and its GPUs are free; it is being settled."""
 
     @property
     def flow_run_id(self) -> UUID:
@@ -55,6 +56,11 @@ class RunningAttempt:
             drain_deadline_at=attempt.drain_deadline_at,
             draining_for=attempt.preempted_by,
         )
+
+    @property
+    def is_gone(self) -> bool:
+        """Are its GPUs free?"""
+        return self.gone_at is not None
 
     @property
     def is_draining(self) -> bool:

@@ -169,7 +169,8 @@ class GpuScheduler:
                     self._preemptors.add(preemptor.workload_id)
                     await self.endings.preempt(victim, preemptor, policy, now)
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
-        admitted = await self._attempts.open(placements, demands, policy, now)
+        # Their GPUs may have become free after this cycle began.
+        admitted = await self._attempts.open(placements, demands, policy, datetime.now(UTC))
         self._preemptors.difference_update(admitted)
         self._forecasts.started([demands[flow_run_id].workload for flow_run_id in admitted], now)
         self._untold = plan, demands
