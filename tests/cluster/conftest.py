@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A real Kubernetes with a GPU node: the one that is pointed to, or one of the tests' own."""
-    with kubernetes() as running:
+    with kubernetes("--gpus=8") as running:
         yield running
 
 

@@ -225,12 +225,16 @@ def python_in_pod(*code: Path) -> Json:
 
 
 @contextmanager
-def kubernetes() -> Iterator[Cluster]:
-    """The cluster that the variable points to, or one that lives as long as the block."""
+def kubernetes(*options: str) -> Iterator[Cluster]:
+    """The cluster that the variable points to, or one that lives as long as the block.
+
+    Args:
+        options: Of a cluster of the tests' own, as `local_cluster` takes them.
+    """
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         yield Cluster(Path(given))
         return
-    with local_cluster() as cluster:
+    with local_cluster(*options) as cluster:
         yield cluster
 
 
