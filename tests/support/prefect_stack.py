@@ -23,7 +23,7 @@ _UP_S = 120.0
 _ANSWER_S = 90.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PrefectServer:
     """A started server and the world that its clients live in."""
 
@@ -31,6 +31,15 @@ class PrefectServer:
     environment: Mapping[str, str]
     services: Services
     folder: Path
+    command: Sequence[str]
+    service: Service
+
+    def restart(self) -> None:
+        """Stop it and start it again at the same address; returns when it answers."""
+        self.services.stop(self.service)
+        self.services.use(self.environment)
+        self.service = self.services.start(self.service.name, self.command)
+        self.services.wait_until_up(self.service, f"{self.api_url}/health", _UP_S)
 
     def client(self) -> httpx.Client:
         """A plain HTTP client: tests look at the server from outside."""
@@ -81,15 +90,13 @@ def start_server(
     if database_url is not None:
         environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
     services.use(environment)
-    server = services.start(
-        name,
-        [
-            *(sys.executable, "-m", "prefect", "server", "start"),
-            *("--host", "127.0.0.1", "--port", str(port)),
-        ],
+    command = (
+        *(sys.executable, "-m", "prefect", "server", "start"),
+        *("--host", "127.0.0.1", "--port", str(port)),
     )
+    server = services.start(name, command)
     services.wait_until_up(server, f"{api_url}/health", _UP_S)
-    return PrefectServer(api_url, environment, services, folder)
+    return PrefectServer(api_url, environment, services, folder, command, server)
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:

@@ -29,6 +29,10 @@ def test_a_life_goes_from_its_first_line_to_its_last_one():
             [*RESUMED[:3], "3.0 begin r 2 pod-b 2", "3.6 end r 2 pod-b 2"],
             id="killed after it had saved and before it could note it",
         ),
+        pytest.param(
+            [*RESUMED[:3], "3.0 begin r 1 pod-b 1", "3.6 end r 1 pod-b 2"],
+            id="an attempt whose pod Kubernetes replaced once it had ended",
+        ),
     ],
 )
 def test_nothing_is_wrong_with(lines):
@@ -46,9 +50,9 @@ def test_nothing_is_wrong_with(lines):
             id="two attempts at a time",
         ),
         pytest.param(
-            [*ONE_LIFE, "2.8 begin r 1 pod-b 1", "3.6 end r 1 pod-b 1"],
-            "r, attempt 1 ran in two pods",
-            id="an attempt whose pod Kubernetes replaced",
+            [*ONE_LIFE, "1.8 begin r 1 pod-b 1", "2.6 end r 1 pod-b 1"],
+            "r ran twice for 0.2 s: attempts 1 and 1",
+            id="two pods of one attempt at a time",
         ),
         pytest.param(
             [*RESUMED[:3], "3.0 begin r 2 pod-b 0", "3.6 end r 2 pod-b 2"],
@@ -115,3 +119,10 @@ def test_an_attempt_that_was_never_closed_is_found():
     attempts = {"r": [make_attempt("r", started_at=at(0), end_reason=EndReason.COMPLETED)]}
     want_fault = "r, attempt 1 still holds its GPUs"
     assert faults_of_ledger(lives_of(ONE_LIFE), attempts, ["r"]) == [want_fault]
+
+
+def test_an_attempt_that_was_given_up_may_come_to_its_end_all_the_same():
+    lives = lives_of(ONE_LIFE)
+    assert faults_of_ledger(lives, {"r": [INTERRUPTED]}, ["r"], [(1.2, 1.9)]) == []
+    want_fault = "r completed in [] of its attempts [1]"
+    assert faults_of_ledger(lives, {"r": [INTERRUPTED]}, ["r"]) == [want_fault]

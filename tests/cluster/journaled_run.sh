@@ -1,0 +1,32 @@
+#!/bin/sh
+# A run that costs nearly nothing and notes what happens to it: journaled_run.sh FOLDER STEPS MODE.
+#
+# It takes half a second for each step. With the mode `keeps` it saves after each one, atomically,
+# and begins where the last attempt was; with `forgets` it begins anew. The lines of the journal are
+# those of tests/support/run_journal.py.
+folder=$1 steps=$2 mode=$3
+run=$PREFECT__FLOW_RUN_ID
+saved=$folder/saved-$run
+# The pod's uid is in the paths that the kubelet mounts.
+pod=$(sed -n 's|.*/pods/\([-0-9a-f]*\)/.*|\1|p' /proc/self/mountinfo | head -n 1)
+
+note() {
+    read -r now _ < /proc/uptime
+    echo "$now $1 $run $PREFECT_GPU_ATTEMPT $pod $step" >> "$folder/journal"
+}
+
+step=0
+[ "$mode" = keeps ] && [ -f "$saved" ] && read -r step < "$saved"
+trap 'note stopped; exit 143' TERM
+note begin
+while [ "$step" -lt "$steps" ]; do
+    sleep 0.5 &
+    wait $!
+    step=$((step + 1))
+    if [ "$mode" = keeps ]; then
+        echo "$step" > "$saved.$pod"
+        mv "$saved.$pod" "$saved"
+    fi
+    note step
+done
+note end
