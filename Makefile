@@ -35,6 +35,8 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test lint chaos bench bench-policies bench-spot bench-servers lock system-deps dev clean \
 	local-cluster local-cluster-down
+.PHONY: help quickstart test lint chaos bench bench-cluster bench-policies bench-servers lock \
+	system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -51,14 +53,21 @@ lint: dev ## Check style, types and who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-chaos: dev ## Kill the worker at random moments, more often than the tests do
+chaos: dev ## Disturb everything at random moments, more often than the tests do; takes hours
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
+	PREFECT_GPU_CHAOS_RUNS=$${PREFECT_GPU_CHAOS_RUNS:-100} \
+		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
+		$(BIN)/python -m pytest -s tests/cluster/test_chaos.py tests/cluster/test_load.py $(ARGS)
 
 bench: bench-policies bench-spot bench-servers ## Measure everything; results go to bench-results/
+bench: bench-policies bench-servers bench-cluster ## Measure everything; results go to bench-results/
 
 bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)
 	$(BIN)/python -m tests.bench.load $(ARGS)
+
+bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, on simulated nodes
+	$(BIN)/python -m tests.bench.kubernetes $(ARGS)
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
