@@ -59,8 +59,7 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
 		$(BIN)/python -m pytest -s tests/cluster/test_chaos.py tests/cluster/test_load.py $(ARGS)
 
-bench: bench-policies bench-spot bench-servers ## Measure everything; results go to bench-results/
-bench: bench-policies bench-servers bench-cluster ## Measure everything; results go to bench-results/
+bench: bench-policies bench-spot bench-servers bench-cluster ## Measure everything; results go to bench-results/
 
 bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)

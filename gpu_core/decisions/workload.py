@@ -57,6 +57,7 @@ class Shape(NamedTuple):
     node_labels: tuple[tuple[str, str], ...] = ()
     tolerations: frozenset[str] = frozenset()
     same_label: str | None = None
+    avoided_nodes: frozenset[str] = frozenset()
 
     @property
     def total_gpu_milli(self) -> int:
@@ -105,6 +106,8 @@ class Workload:
     """Taints that do not keep it off a node."""
     same_label: str | None = None
     """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
+    avoided_nodes: frozenset[str] = frozenset()
+    """Nodes that failed it lately: left alone while there are others that it could use."""
 
     is_preemptible: bool = True
     min_runtime_s: int = 0
@@ -150,4 +153,5 @@ class Workload:
             self.node_labels,
             self.tolerations,
             self.same_label,
+            self.avoided_nodes,
         )

@@ -1,5 +1,6 @@
 """Which requests are to be expected, told so that it seldom changes."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from gpu_core.decisions.workload import Shape
@@ -17,7 +18,11 @@ def rough_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
     Args:
         counts: How often each was asked for, or is asked for now.
     """
-    asked = [(shape, count) for shape, count in counts.items() if count > 0]
+    # What failed one run lately says nothing about the requests to come.
+    merged: Counter[Shape] = Counter()
+    for shape, count in counts.items():
+        merged[shape._replace(avoided_nodes=frozenset())] += count
+    asked = [(shape, count) for shape, count in merged.items() if count > 0]
     asked.sort(key=lambda item: (-item[1], _sortable(item[0])))
     return {shape: _rounded(count) for shape, count in asked[:_SHAPES]}
 

@@ -16,7 +16,12 @@ from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.order import NodeOrder, Order
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.shortage import NotPlaced, shortage
-from gpu_core.decisions.placement.suitability import is_large_enough, needs_no_node, suits
+from gpu_core.decisions.placement.suitability import (
+    is_avoided,
+    is_large_enough,
+    needs_no_node,
+    suits,
+)
 from gpu_core.decisions.workload import Shape
 
 Allows = Callable[[str], bool]
@@ -175,7 +180,7 @@ class Room:
 
     def shortage(self, shape: Shape) -> NotPlaced:
         """How much is there, and free, of what a shape without a place wants?"""
-        return shortage(shape, self._rooms)
+        return shortage(self._heeded(shape), self._rooms)
 
     def _choose(
         self, shape: Shape, among: int, allows: Allows | None
@@ -215,8 +220,17 @@ class Room:
     def _fit(self, shape: Shape) -> _Fit:
         fit = self._fits.get(shape)
         if fit is None:
-            fit = self._fits[shape] = self._new_fit(shape)
+            fit = self._new_fit(shape)
+            if shape.avoided_nodes and not fit.groups:
+                # Everything has failed it: better there than nowhere.
+                fit = self._fit(shape._replace(avoided_nodes=frozenset()))
+            self._fits[shape] = fit
         return fit
+
+    def _heeded(self, shape: Shape) -> Shape:
+        """The shape with what it avoids only as far as that leaves it a place."""
+        plain = shape._replace(avoided_nodes=frozenset())
+        return plain if self._fit(shape) is self._fit(plain) else shape
 
     def _new_fit(self, shape: Shape) -> _Fit:
         members: dict[tuple[Flavor, str], int] = {}
@@ -224,7 +238,7 @@ class Room:
             node = kind.example
             if suits(shape, node) and is_large_enough(shape, node, kind.usable_gpus):
                 key = group_key(shape, node)
-                members[key] = members.get(key, 0) | kind.nodes
+                members[key] = members.get(key, 0) | self._not_avoided(shape, kind.nodes)
         groups = []
         sets: dict[int, list[tuple[Flavor, int]]] = {}
         for (flavor, _), nodes in sorted(members.items()):
@@ -235,6 +249,13 @@ class Room:
         tiers = [_Tier(tuple(sets[k]), _union(bits for _, bits in sets[k])) for k in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
         return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
+
+    def _not_avoided(self, shape: Shape, nodes: int) -> int:
+        """Of these nodes, as bits, those that have not failed it lately."""
+        if not shape.avoided_nodes:
+            return nodes
+        kept = (n for n in numbers_in(nodes) if not is_avoided(shape, self._nodes[n]))
+        return bits_of(kept)
 
     def _names(self, nodes: int) -> tuple[str, ...]:
         """Of these nodes, as bits, ascending. Many shapes have the same."""

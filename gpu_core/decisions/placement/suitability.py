@@ -17,6 +17,11 @@ def suits(shape: Shape, node: Node) -> bool:
     )
 
 
+def is_avoided(shape: Shape, node: Node) -> bool:
+    """Has it failed this workload lately?"""
+    return node.name in shape.avoided_nodes
+
+
 def needs_no_node(shape: Shape) -> bool:
     """Does it ask for nothing that is counted?"""
     return not (shape.gpu_count or shape.cpu_milli or shape.memory_mib)

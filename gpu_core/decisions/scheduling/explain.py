@@ -232,6 +232,8 @@ def waiting_for_gpus(
     if room.unhealthy_gpus:
         verb = "is" if room.unhealthy_gpus == 1 else "are"
         facts.append(f"{room.unhealthy_gpus} {verb} unhealthy")
+    if room.avoided_free_gpus:
+        facts.append(f"{room.avoided_free_gpus} free on nodes that failed this run lately")
     if holders:
         facts.append(_holding(holders))
     return Explanation(
@@ -247,6 +249,7 @@ def waiting_for_gpus(
             "usable_gpus": room.usable_gpus,
             "most_free_on_one_node": room.most_free_on_one_node,
             "unhealthy_gpus": room.unhealthy_gpus,
+            "avoided_free_gpus": room.avoided_free_gpus,
         },
     )
 

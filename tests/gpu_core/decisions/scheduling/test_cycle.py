@@ -419,6 +419,7 @@ class TestExplanations:
             "usable_gpus": 8,
             "most_free_on_one_node": 2,
             "unhealthy_gpus": 0,
+            "avoided_free_gpus": 0,
         }
 
     def test_scattered_and_unhealthy_gpus_are_named(self):

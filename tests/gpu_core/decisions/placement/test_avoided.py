@@ -1,0 +1,73 @@
+"""Nodes that failed a workload lately: left alone while there are others."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.placement.mix import rough_mix
+from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.workload import Shape
+from tests.strategies import (
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+)
+
+NODES = (make_node("a", 2), make_node("b", 8), make_node("t", 8, gpu_type="t4"))
+
+
+def avoiding(*names, **fields):
+    return Shape(**fields)._replace(avoided_nodes=frozenset(names))
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(
+    ("shape", "want_nodes"),
+    [
+        pytest.param(avoiding("a", "t"), {"b"}, id="one is left"),
+        pytest.param(avoiding("b", gpu_count=4, gpu_types=("a100-80gb",)), {"b"}, id="none other"),
+        pytest.param(
+            avoiding("b", nodes=2, gpu_types=("a100-80gb",)), {"a", "b"}, id="a gang needs both"
+        ),
+        pytest.param(avoiding("a", "b", "gone"), {"t"}, id="a name that is not there"),
+    ],
+)
+def test_avoided_nodes_are_used_only_where_nothing_else_could_be(strategy, shape, want_nodes):
+    placement = Room(NODES, strategy).find(shape)
+    assert placement is not None
+    assert {share.node for share in placement.shares} == want_nodes
+
+
+@given(
+    avoided=st.frozensets(st.sampled_from("abt")),
+    gpus=st.integers(1, 9),
+    nodes=st.integers(1, 3),
+    strategy=st.sampled_from(Strategy),
+)
+def test_avoiding_never_makes_a_shape_impossible(avoided, gpus, nodes, strategy):
+    plain = Shape(gpu_count=gpus, nodes=nodes)
+    room = Room(NODES, strategy)
+    found = room.find(plain._replace(avoided_nodes=avoided))
+    assert (found is None) == (room.find(plain) is None)
+    assert room.never_fits(plain) == room.never_fits(plain._replace(avoided_nodes=avoided))
+
+
+def test_who_waits_because_of_it_is_told_so():
+    holder = make_allocation(make_workload("holder", is_preemptible=False), {"a": "0 1"})
+    wants = make_workload(gpus=2, gpu_types=("a100-80gb",), avoided_nodes=frozenset({"b"}))
+    plan = plan_cycle(make_snapshot(NODES, (holder,), (wants,)), make_policy(), NOW)
+    (explanation,) = plan.explanations
+    assert explanation.reason is Reason.WAITING_FOR_GPUS
+    assert explanation.numbers["avoided_free_gpus"] == 8
+    assert "8 free on nodes that failed this run lately" in explanation.summary
+
+
+def test_what_is_expected_of_others_does_not_depend_on_it():
+    mix = rough_mix({Shape(): 3, avoiding("a"): 1, avoiding("b"): 2})
+    assert mix == {Shape(): 6}
