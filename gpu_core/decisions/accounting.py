@@ -109,6 +109,8 @@ class Attempt:
     checkpointed_at: datetime | None = None
     shares: tuple[NodeShare, ...] | None = None
     """What it holds on each of its nodes; None in records from before this was kept."""
+    zone: str | None = None
+    """Where its first node is, in the provider's words; None: nobody said."""
     infrastructure: str | None = None
     """What runs it where no process of this machine does: `namespace:job`."""
     settlement: Mapping[str, str | int | bool | None] | None = None

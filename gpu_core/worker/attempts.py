@@ -66,12 +66,16 @@ class OpenAttempts:
         self,
         placements: Mapping[str, Placement],
         demands: Mapping[str, Demand],
+        zones: Mapping[str, str | None],
         policy: Policy,
         now: datetime,
     ) -> list[str]:
         """Write down new attempts and hold their GPUs. Returns the runs that got one.
 
         The ledger comes first: whatever dies after this line, the next worker finds the attempt.
+
+        Args:
+            zones: In which zone each node is, by name.
         """
         if not placements:
             return []
@@ -79,7 +83,7 @@ class OpenAttempts:
         opened = []
         for flow_run_id, placement in placements.items():
             number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
-            running = self._new(demands[flow_run_id], placement, number, policy, now)
+            running = self._new(demands[flow_run_id], placement, number, zones, policy, now)
             # Kept in mind first: a ledger that fails may have written it down all the same.
             self._open[running.attempt.attempt_id] = running
             try:
@@ -123,22 +127,30 @@ class OpenAttempts:
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
 
     def _new(
-        self, demand: Demand, placement: Placement, number: int, policy: Policy, now: datetime
+        self,
+        demand: Demand,
+        placement: Placement,
+        number: int,
+        zones: Mapping[str, str | None],
+        policy: Policy,
+        now: datetime,
     ) -> RunningAttempt:
         gpu_type = placement.gpu_type
+        node = placement.shares[0].node if placement.shares else self._host
         attempt = Attempt(
             attempt_id=str(uuid4()),
             flow_run_id=demand.workload.workload_id,
             number=number,
             pool=self._pool,
             host=self._host,
-            node=placement.shares[0].node if placement.shares else self._host,
+            node=node,
             gpu_type=gpu_type,
             gpu_ids=placement.gpu_ids,
             capacity_type=placement.capacity_type,
             price_micro_usd_per_gpu_hour=_price(placement, policy),
             admitted_at=now,
             shares=placement.shares,
+            zone=zones.get(node),
         )
         return RunningAttempt(
             attempt=attempt,

@@ -1,12 +1,13 @@
 """What the ledger knows that planning needs: usage, run times, and what runs have behind them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, Provenance
-from gpu_core.decisions.cluster import Usage
+from gpu_core.decisions.capacity.next_attempt import next_attempt
+from gpu_core.decisions.cluster import Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
 from gpu_core.decisions.ledger_news import LedgerFollower, Record, merged
 from gpu_core.decisions.policy import Policy
@@ -67,15 +68,20 @@ class History:
         """What shares and budgets count, up to this moment."""
         return Usage() if self._book is None else self._book.usage(now)
 
-    async def of_pending(self, demands: Mapping[str, Demand], policy: Policy) -> dict[str, Demand]:
-        """The same demands, with what is known of their run times and earlier attempts."""
+    async def of_pending(
+        self, demands: Mapping[str, Demand], nodes: Sequence[Node], policy: Policy, now: datetime
+    ) -> dict[str, Demand]:
+        """The same demands, with what their run times and earlier attempts say about the next."""
         # Prefect counts the starts of a run: one without any has no attempt to ask for.
         resumed = [key for key, demand in demands.items() if demand.flow_run.run_count > 0]
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
-        return {
-            key: replace(demand, workload=self._known(demand, earlier.get(key, ()), policy))
-            for key, demand in demands.items()
-        }
+        known = {}
+        for key, demand in demands.items():
+            attempts = earlier.get(key, ())
+            workload = self._known(demand, attempts, policy)
+            workload = next_attempt(workload, attempts, nodes, policy, now)
+            known[key] = replace(demand, workload=workload)
+        return known
 
     async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""

@@ -14,6 +14,7 @@ from prefect.states import Failed
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.capacity.elsewhere import zone_of
 from gpu_core.decisions.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
@@ -158,8 +159,9 @@ class GpuScheduler:
             for demand in line.demands
             if self._attempts.of_run(demand.workload.workload_id) is None
         }
-        demands = await self._history.of_pending(competing, policy)
-        plan = plan_cycle(await self._snapshot(demands, policy, now), policy, now)
+        allocations = await self._observe(policy)
+        demands = await self._history.of_pending(competing, self._nodes, policy, now)
+        plan = plan_cycle(self._snapshot(demands, allocations, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
             if isinstance(command, Preempt):
@@ -169,8 +171,11 @@ class GpuScheduler:
                     self._preemptors.add(preemptor.workload_id)
                     await self.endings.preempt(victim, preemptor, policy, now)
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
+        zones = {node.name: zone_of(node) for node in self._nodes}
         # Their GPUs may have become free after this cycle began.
-        admitted = await self._attempts.open(placements, demands, policy, datetime.now(UTC))
+        admitted = await self._attempts.open(
+            placements, demands, zones, policy, datetime.now(UTC)
+        )
         self._preemptors.difference_update(admitted)
         self._forecasts.started([demands[flow_run_id].workload for flow_run_id in admitted], now)
         self._untold = plan, demands
@@ -221,11 +226,10 @@ class GpuScheduler:
         await self._infrastructure.close()
         return sorted(running.record.name for running in self._attempts if not running.is_gone)
 
-    async def _snapshot(
-        self, demands: Mapping[str, Demand], policy: Policy, now: datetime
+    def _snapshot(
+        self, demands: Mapping[str, Demand], allocations: tuple[Allocation, ...], now: datetime
     ) -> Snapshot:
         self._preemptors.intersection_update(demands)
-        allocations = await self._observe(policy)
         return Snapshot(
             nodes=self._nodes,
             allocations=allocations,

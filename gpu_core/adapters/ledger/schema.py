@@ -150,6 +150,7 @@ attempts = sa.Table(
     sa.Column("checkpointed_at", UtcTimestamp),
     sa.Column("shares", NodeShares),
     sa.Column("infrastructure", sa.String),
+    sa.Column("zone", sa.String),
     sa.Column("settlement", sa.JSON(none_as_null=True)),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),

@@ -9,14 +9,20 @@ from gpu_core.decisions.policy_base import PositiveDuration, Section
 StrategyName = Literal["patience", "uniform-progress", "plain-uniform-progress", "greedy"]
 
 
-class ZonePolicy(Section):
+class BackoffPolicy(Section):
+    """For how long a place that failed is left alone."""
+
+    first_backoff_s: PositiveDuration = Field(default=600, alias="first_backoff")
+    """After the first failure; twice as long after each further one in a row."""
+    longest_backoff_s: PositiveDuration = Field(default=6 * 3600, alias="longest_backoff")
+
+
+class ZonePolicy(BackoffPolicy):
     """Which zone is tried next for spot."""
 
     window_s: PositiveDuration = Field(default=24 * 3600, alias="window")
     """Earlier stays in a zone are forgotten."""
     first_backoff_s: PositiveDuration = Field(default=60, alias="first_backoff")
-    """For how long a zone that refused or took away its spot is left alone; twice as long after
-    each further failure in a row."""
     longest_backoff_s: PositiveDuration = Field(default=3600, alias="longest_backoff")
 
 
@@ -36,3 +42,9 @@ class CapacityPolicy(Section):
     budget_warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
     """The part of its budget from which on a run is warned of."""
     zones: ZonePolicy = ZonePolicy()
+    elsewhere: BackoffPolicy = BackoffPolicy()
+    """A run that was interrupted leaves alone where that was: the node, or on spot the GPU type in
+    that zone."""
+    max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
+    """A run that leaves its capacity open and was interrupted on spot so often in a row goes on
+    on-demand, where there is any; None: it tries spot for ever."""

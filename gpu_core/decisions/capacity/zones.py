@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
 
-from gpu_core.decisions.capacity.policy import ZonePolicy
+from gpu_core.decisions.capacity.policy import BackoffPolicy, ZonePolicy
 from gpu_core.decisions.units import format_duration
 
 EXPLORATION = 0.1
@@ -151,14 +151,24 @@ def _score(
         useful_s=mean_s + bonus * max(everywhere_s, changeover_s),
         saving=saving,
         stays=len(own),
-        blocked_until=_blocked_until(own, policy, changeover_s, now),
+        blocked_until=blocked_until(own, policy, changeover_s, now),
     )
 
 
-def _blocked_until(
-    own: Sequence[Stay], policy: ZonePolicy, changeover_s: float, now: datetime
+def blocked_until(
+    own: Sequence[Stay], policy: BackoffPolicy, changeover_s: float, now: datetime
 ) -> datetime | None:
-    """After its last stay, twice as long for each useless one in a row before that."""
+    """Until when is a place left alone? Twice as long for each useless stay before its last one.
+
+    Args:
+        own: The stays there that were cut off, in the order of their ends.
+        policy: The first and the longest such time.
+        changeover_s: What a start loses: a shorter stay was useless.
+        now: Aware.
+
+    Returns:
+        None: it may be tried now.
+    """
     if not own:
         return None
     useless = 0

@@ -7,7 +7,7 @@ from operator import or_
 
 from gpu_core.decisions.cluster import Flavor, Node, Placement
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.bits import numbers_in
+from gpu_core.decisions.placement.bits import bits_of, numbers_in
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.groups import Group, group_key, preference

@@ -53,7 +53,7 @@ def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(t
 
         async def opening():
             key = str(run.id)
-            await attempts.open({key: placement}, {key: demand(run)}, Policy(version=1), NOW)
+            await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
 
         with pytest.raises(sa.exc.IntegrityError):
             anyio.run(opening)

@@ -1,0 +1,84 @@
+"""Where should a run that was interrupted not be tried again for now?
+
+A place is what fails together: all spot machines of one GPU type in one zone, because the provider
+takes them back together and has none left afterwards; everything that a provisioner may still add
+of one kind; else one node. A place that failed is left alone, for twice as long after each further
+failure in a row, as `zones` does it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.policy import CapacityPolicy
+from gpu_core.decisions.capacity.zones import Stay, blocked_until
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
+from gpu_core.decisions.planned_names import planned_kind
+
+_Place = tuple[str | None, ...]
+
+
+def avoided_nodes(
+    attempts: Sequence[Attempt], nodes: Iterable[Node], policy: CapacityPolicy, now: datetime
+) -> frozenset[str]:
+    """Which nodes should the run's next attempt leave alone?
+
+    Args:
+        attempts: All attempts of the run so far, by number.
+        nodes: Where it could go.
+        policy: How long places are left alone.
+        now: Aware.
+
+    Returns:
+        Their names. They may be all: who places it then avoids none.
+    """
+    blocked = _blocked(attempts, policy, now)
+    if not blocked:
+        return frozenset()
+    return frozenset(
+        node.name
+        for node in nodes
+        if _place(node.name, zone_of(node), node.gpu_type, node.capacity_type) in blocked
+    )
+
+
+def zone_of(node: Node) -> str | None:
+    """In which zone is it? None: it does not say."""
+    return node.labels.get(ZONE_LABEL)
+
+
+def _blocked(attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime) -> set[_Place]:
+    stays: dict[_Place, list[Stay]] = defaultdict(list)
+    for attempt in attempts:
+        if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
+            continue
+        for place in _places(attempt):
+            stays[place].append(
+                Stay(
+                    zone=attempt.zone or attempt.node,
+                    began_at=attempt.admitted_at,
+                    ended_at=attempt.released_at,
+                )
+            )
+    return {
+        place
+        for place, failures in stays.items()
+        if blocked_until(failures, policy.elsewhere, policy.changeover_s, now) is not None
+    }
+
+
+def _places(attempt: Attempt) -> set[_Place]:
+    """Nobody says which node of a gang failed it: each of them may have."""
+    names = {share.node for share in attempt.held} or {attempt.node}
+    return {_place(name, attempt.zone, attempt.gpu_type, attempt.capacity_type) for name in names}
+
+
+def _place(node: str, zone: str | None, gpu_type: str | None, capacity_type: str) -> _Place:
+    kind = planned_kind(node)
+    if kind is not None:
+        return ("kind", kind)
+    if capacity_type == "spot":
+        return ("spot", zone, gpu_type)
+    return ("node", node)
