@@ -37,6 +37,8 @@ class Node:
     """Several workloads may share one of its GPUs, by time-slicing or MPS."""
     is_mig: bool = False
     """Its GPUs are partitioned into MIG instances on demand."""
+    is_planned: bool = False
+    """It is not there: it comes when something is placed on it, if it comes."""
 
     @property
     def flavor(self) -> Flavor:

@@ -39,6 +39,11 @@ class LedgerFollower:
         """The runs with an attempt that was open at the last look."""
         return frozenset(self._open.values())
 
+    @property
+    def open_attempts(self) -> frozenset[str]:
+        """The attempts that were open at the last look."""
+        return frozenset(self._open)
+
     def look(self, records: Iterable[Record], since: datetime) -> News:
         """What is new?
 

@@ -18,6 +18,8 @@ class Wanted:
     """Acceptable GPU types, most wanted first; empty: any that has the memory."""
     capacity_types: tuple[str, ...] = ()
     """Acceptable capacity types, most wanted first; empty: any."""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels that they must have beside those that the run asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,14 @@ class Launch:
             return self.place.capacity_types
         # Without a node of the plan it runs anywhere: it needs no GPU.
         return (self.place.capacity_type,) if self.place.shares else ()
+
+    @property
+    def node_labels(self) -> tuple[tuple[str, str], ...]:
+        """Labels that its nodes must have, where they are still to come."""
+        asked = self.shape.node_labels
+        if not isinstance(self.place, Wanted):
+            return asked
+        return tuple(sorted({*asked, *self.place.node_labels}))
 
     @property
     def may_be_spot(self) -> bool:

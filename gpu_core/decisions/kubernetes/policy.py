@@ -1,7 +1,7 @@
 """The policy's section on Kubernetes: what the platform team decides for every Job of the pool."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,6 +9,10 @@ from pydantic import Field
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.capabilities import Capabilities, capabilities_of
 from gpu_core.decisions.kubernetes.clouds import Provisioner
+from gpu_core.decisions.kubernetes.provisioned import (
+    ProvisionedNodes,
+    provisioned_contradictions,
+)
 from gpu_core.decisions.policy_base import Name, PositiveDuration, Section
 from gpu_core.decisions.validation import parsed_by
 
@@ -161,6 +165,8 @@ class KubernetesPolicy(Section):
 
     pending_timeout_s: PositiveDuration = Field(default=600, alias="pending_timeout")
     """How long pods may take to start; afterwards the attempt is ended with the reason."""
+    provisioned: Sequence[ProvisionedNodes] = ()
+    """What the provisioner may still add; runs are planned on it after what is there."""
     silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
     """A node that has not been ready for so long is given up: its runs are to go on elsewhere."""
     fenced_after_s: PositiveDuration = Field(default=300, alias="fenced_after")
@@ -192,7 +198,7 @@ def kubernetes_contradictions(policy: KubernetesPolicy) -> list[InvalidInput]:
     Returns:
         An error for each, with field paths from `kubernetes` on; none: it can be used.
     """
-    errors = []
+    errors = provisioned_contradictions(policy.provisioned)
     cache = policy.model_cache
     if cache is not None and (cache.claim is None) == (cache.host_path is None):
         errors.append(

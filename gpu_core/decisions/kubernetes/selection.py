@@ -96,7 +96,7 @@ def _node_terms(
         # A field selector takes one name, so each node is an alternative of its own.
         fields = ({"key": "metadata.name", "operator": "In", "values": [n]} for n in node_names)
         return [{"matchFields": [field]} for field in fields]
-    shared = [Expression(name, "In", (value,)) for name, value in launch.shape.node_labels]
+    shared = [Expression(name, "In", (value,)) for name, value in launch.node_labels]
     if policy.kueue_queue is None:
         shared += capacity_type_expressions(policy.provisioner, launch.capacity_types)
     # In order: Karpenter tries the first alternative first.

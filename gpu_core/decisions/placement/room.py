@@ -44,7 +44,8 @@ class _Fit:
 
     groups: tuple[Group, ...]
     tiers: tuple[_Tier, ...]
-    """The most wanted first."""
+    """In the order in which they are tried: what is there before what has yet to come, and of each
+    the most wanted first."""
     eligible: int
     """The nodes of all groups, as bits."""
     names: tuple[str, ...]
@@ -68,6 +69,9 @@ class Room:
         self._rooms = [NodeRoom(node) for node in self._nodes]
         self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
         self._kinds = NodeKinds(self._rooms)
+        self._planned = bits_of(
+            [position for position, node in enumerate(self._nodes) if node.is_planned]
+        )
         self._order: Order = (
             LeastLossOrder(self._rooms, self._kinds)
             if strategy is Strategy.FRAGMENTATION_AWARE
@@ -92,8 +96,9 @@ class Room:
     ) -> Placement | None:
         """Where does the shape go now? None: it does not fit.
 
-        On the GPU type that is wanted most, then on the nodes that the strategy puts first, then
-        by name. A gang gets that many different nodes of one group, or nothing.
+        On nodes that are there before those that have yet to come, on the GPU type that is wanted
+        most, then on the nodes that the strategy puts first, then by name. A gang gets that many
+        different nodes of one group, or nothing.
 
         Args:
             shape: What is to be placed.
@@ -246,8 +251,11 @@ class Room:
                 wanted = preference(shape, flavor.gpu_type)
                 groups.append(Group(wanted, flavor, self._names(nodes)))
                 sets.setdefault(wanted, []).append((flavor, nodes))
-        tiers = [_Tier(tuple(sets[k]), _union(bits for _, bits in sets[k])) for k in sorted(sets)]
+        tiers = [_tier(sets[wanted]) for wanted in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
+        if eligible & self._planned:
+            there = [[(kind, bits & ~self._planned) for kind, bits in t.groups] for t in tiers]
+            tiers = [*map(_tier, there), *tiers]
         return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
 
     def _not_avoided(self, shape: Shape, nodes: int) -> int:
@@ -272,6 +280,10 @@ def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> l
         return [tier.nodes]
     sets = [nodes for flavor, nodes in tier.groups if flavors is None or flavor in flavors]
     return sets if shape.nodes > 1 else [_union(sets)]
+
+
+def _tier(groups: Sequence[tuple[Flavor, int]]) -> _Tier:
+    return _Tier(tuple(groups), _union(bits for _, bits in groups))
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -37,6 +37,19 @@ def wanting(*gpu_types, capacity_types=(), gpus=1, **shape):
     return make_launch(gpus, place=place, shape=shape)
 
 
+def test_nodes_of_one_zone_are_asked_for_by_its_label():
+    """Beside what the run itself asks for."""
+    zone = ("topology.kubernetes.io/zone", "z")
+    place = Wanted(gpu_types=("t4",), node_labels=(zone,))
+    launch = make_launch(1, place=place, shape={"node_labels": (("disk", "fast"), zone)})
+    (term,) = required(launch, provisioner="karpenter")
+    assert term == [
+        "karpenter.k8s.aws/instance-gpu-name In t4",
+        "disk In fast",
+        "topology.kubernetes.io/zone In z",
+    ]
+
+
 def test_a_planned_node_is_required_by_its_name():
     """Not through `nodeName`, which would pass by the kube-scheduler's checks."""
     launch = make_launch()
