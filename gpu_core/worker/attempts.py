@@ -18,11 +18,12 @@ from gpu_core.adapters.ledger import AttemptExists, Ledger
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, run_limits
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.demand import Demand, DemandReader
-from gpu_core.worker.infrastructure import Infrastructure, Started
+from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import HEARTBEAT_S
 from gpu_core.worker.threads import in_thread
@@ -94,6 +95,28 @@ class OpenAttempts:
                 continue
             opened.append(flow_run_id)
         return opened
+
+    async def land(
+        self, running: RunningAttempt, landed: Landed, zone: str | None, policy: Policy
+    ) -> None:
+        """Write down that the nodes which an attempt waited for have come, and which they are.
+
+        It holds GPUs, and costs something, only from then on.
+        """
+        placement = landed.placement
+        changes: dict[str, Any] = {
+            "node": placement.shares[0].node,
+            "gpu_type": placement.gpu_type,
+            "gpu_ids": placement.gpu_ids,
+            "capacity_type": placement.capacity_type,
+            "price_micro_usd_per_gpu_hour": _price(placement, policy),
+            "admitted_at": max(landed.since, running.attempt.admitted_at),
+            "shares": placement.shares,
+            "zone": zone,
+        }
+        await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
+        # Its end may have been judged meanwhile, beside the cycle.
+        running.attempt = replace(running.attempt, **changes)
 
     async def recover(
         self,
@@ -274,6 +297,8 @@ def _price(placement: Placement, policy: Policy) -> int | None:
     """What each of its GPUs costs an hour: a part of a GPU costs that part."""
     if placement.gpu_type is None or not placement.shares:
         return None
+    if any(planned_kind(share.node) is not None for share in placement.shares):
+        return 0  # nobody pays for a node that has not come
     whole = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
     return None if whole is None else whole * placement.shares[0].share_milli // WHOLE_GPU_MILLI
 

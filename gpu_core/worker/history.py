@@ -64,6 +64,13 @@ class History:
             self._learn(record)
         self._book, self._looked_at = book, now
 
+    def moved(self, running: RunningAttempt) -> None:
+        """An attempt that waited for its nodes holds other GPUs, and only from now on."""
+        book, attempt = self._book, running.attempt
+        if book is not None and attempt.attempt_id in self._follower.open_attempts:
+            book.withdraw(attempt.attempt_id)
+            book.start(running.record, attempt)
+
     def usage(self, now: datetime) -> Usage:
         """What shares and budgets count, up to this moment."""
         return Usage() if self._book is None else self._book.usage(now)

@@ -13,7 +13,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.run_files import Notice
 from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.cluster import Allocation, Node, Placement
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
@@ -60,6 +60,14 @@ class Trouble:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """An attempt that was placed on nodes which were still to come is on real ones."""
+
+    placement: Placement
+    since: datetime
+
+
 class Infrastructure(Protocol):
     """The attempts of one pool, where they run."""
 
@@ -88,6 +96,15 @@ class Infrastructure(Protocol):
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """Which nodes are there, without what others than our attempts use of them?"""
+        ...
+
+    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
+        """Is it on the nodes by now that it waited for? None: not on all of them.
+
+        Args:
+            running: One that was placed on nodes which were still to come.
+            others: What all others hold.
+        """
         ...
 
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:

@@ -7,7 +7,6 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.attempts import OpenAttempts, with_start, write_start
@@ -61,9 +60,7 @@ class Launching:
             # Prefect will mark the run as crashed: then nothing of it may live.
             await self._infrastructure.kill(running)
             raise
-        run_log(running.record).info(
-            "Attempt %d began on %s", running.attempt.number, _gpus(running.attempt)
-        )
+        run_log(running.record).info("Attempt %d %s", running.attempt.number, told(running))
         self._infrastructure.watch(running)
         return started.identity
 
@@ -99,9 +96,14 @@ class Launching:
         return {name: value for name, value in known.items() if value is not None}
 
 
-def _gpus(attempt: Attempt) -> str:
+def told(running: RunningAttempt) -> str:
+    """Where is it, in the words of its run's log?"""
+    attempt = running.attempt
     if attempt.gpu_type is None:
-        return "no GPU: it asked for none"
+        return "began on no GPU: it asked for none"
+    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}"
+    kinds = ", ".join(running.awaited_kinds)
+    if kinds:
+        return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
     nodes = ", ".join(share.node for share in attempt.held)
-    names = ", ".join(attempt.gpu_ids)
-    return f"{attempt.gpu_count} × {attempt.gpu_type} of {nodes}: {names}"
+    return f"began on {gpus} of {nodes}: {', '.join(attempt.gpu_ids)}"

@@ -9,6 +9,7 @@ from uuid import UUID
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
 from gpu_core.decisions.cluster import Allocation, Placement
+from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 
@@ -66,6 +67,12 @@ class RunningAttempt:
     def is_draining(self) -> bool:
         """Has it been told to end?"""
         return self.attempt.drain_requested_at is not None
+
+    @property
+    def awaited_kinds(self) -> tuple[str, ...]:
+        """Which kinds of nodes does it wait for, that were not there when it was placed?"""
+        kinds = {planned_kind(share.node) for share in self.attempt.held}
+        return tuple(sorted(kind for kind in kinds if kind is not None))
 
     @property
     def drain_reason(self) -> EndReason | None:

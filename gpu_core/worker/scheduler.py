@@ -27,9 +27,10 @@ from gpu_core.worker.endings import Endings
 from gpu_core.worker.forecasts import Forecasts
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.launching import Launching
+from gpu_core.worker.launching import Launching, told
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.run_log import run_log
 from gpu_core.worker.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.strays import Strays
@@ -171,10 +172,9 @@ class GpuScheduler:
                     self._preemptors.add(preemptor.workload_id)
                     await self.endings.preempt(victim, preemptor, policy, now)
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
-        zones = {node.name: zone_of(node) for node in self._nodes}
         # Their GPUs may have become free after this cycle began.
         admitted = await self._attempts.open(
-            placements, demands, zones, policy, datetime.now(UTC)
+            placements, demands, self._zones(), policy, datetime.now(UTC)
         )
         self._preemptors.difference_update(admitted)
         self._forecasts.started([demands[flow_run_id].workload for flow_run_id in admitted], now)
@@ -240,7 +240,35 @@ class GpuScheduler:
         )
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
-        """Look at the nodes and at what is held on them."""
+        """Look at the nodes and at what is held on them, and note whose nodes have come."""
+        allocations = await self._look(policy)
+        if await self._land(policy):
+            allocations = await self._look(policy)
+        return allocations
+
+    async def _land(self, policy: Policy) -> bool:
+        """Is an attempt that waited for its nodes on them now? Then it holds what it has there."""
+        zones = self._zones()
+        holding = [running for running in self._attempts if not running.is_gone]
+        has_moved = False
+        for running in holding:
+            if not running.awaited_kinds:
+                continue
+            others = [other.allocation() for other in holding if other is not running]
+            landed = self._infrastructure.landed(running, others)
+            if landed is None:
+                continue
+            zone = zones.get(landed.placement.shares[0].node)
+            await self._attempts.land(running, landed, zone, policy)
+            self._history.moved(running)
+            run_log(running.record).info("Its node came: it %s", told(running))
+            has_moved = True
+        return has_moved
+
+    def _zones(self) -> dict[str, str | None]:
+        return {node.name: zone_of(node) for node in self._nodes}
+
+    async def _look(self, policy: Policy) -> tuple[Allocation, ...]:
         holding = [running for running in self._attempts if not running.is_gone]
         await self._infrastructure.refresh(holding)
         allocations = tuple(running.allocation() for running in holding)

@@ -168,6 +168,27 @@ class Ledger:
         if not is_known:
             raise UnknownAttempt(f"attempt {attempt_id} is not in the ledger")
 
+    def move_attempt(self, attempt: Attempt) -> bool:
+        """Write down where an open attempt really is, that was opened before its nodes came.
+
+        Node, GPUs, capacity, price, zone and the moment from which it holds them are corrected.
+
+        Returns:
+            False: it is over, or not there.
+        """
+        return self._update(
+            attempts,
+            sa.and_(attempts.c.attempt_id == attempt.attempt_id, attempts.c.released_at.is_(None)),
+            node=attempt.node,
+            gpu_type=attempt.gpu_type,
+            gpu_ids=attempt.gpu_ids,
+            capacity_type=attempt.capacity_type,
+            price_micro_usd_per_gpu_hour=attempt.price_micro_usd_per_gpu_hour,
+            admitted_at=attempt.admitted_at,
+            shares=attempt.shares,
+            zone=attempt.zone,
+        )
+
     def mark_draining(
         self,
         attempt_id: str,

@@ -92,8 +92,20 @@ def trouble_of(
     nodes: Mapping[str, Json],
     policy: KubernetesPolicy,
     now: datetime,
+    *,
+    is_for_new_node: bool = False,
 ) -> Trouble | None:
-    """Does an attempt wait for what will not come, or is one of its nodes about to go?"""
+    """Does an attempt wait for what will not come, or is one of its nodes about to go?
+
+    Args:
+        jobs: Its Jobs.
+        pods: Its pods.
+        events: Of both, oldest first.
+        nodes: All of the cluster, by name.
+        policy: Of the pool.
+        now: Aware.
+        is_for_new_node: Whether it was placed on nodes that were still to come.
+    """
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name is None or has_ended(pod):
@@ -101,7 +113,25 @@ def trouble_of(
         why = _node_trouble(nodes.get(name), policy, now)
         if why is not None:
             return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
-    return _waits_in_vain(jobs, pods, events, policy, now)
+    trouble = _waits_in_vain(jobs, pods, events, policy, now)
+    if trouble is None or not is_for_new_node or not pods or bound_at(pods) is not None:
+        return trouble
+    within = format_duration(policy.pending_timeout_s)
+    detail = trouble.message.partition(": ")[2]
+    return Trouble(reason=EndReason.INTERRUPTED, message=f"No node came within {within}: {detail}")
+
+
+def bound_at(pods: Iterable[Json]) -> datetime | None:
+    """Since when have all these pods been on nodes? None: one is not, or there is none."""
+    moments = []
+    for pod in pods:
+        conditions = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
+        scheduled = conditions.get("PodScheduled", {})
+        moment = _moment(scheduled.get("lastTransitionTime"))
+        if "nodeName" not in pod["spec"] or moment is None:
+            return None
+        moments.append(moment)
+    return max(moments, default=None)
 
 
 def waiting_outcome(
@@ -125,7 +155,8 @@ def _waits_in_vain(
     created_at = _moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None:
         return None
-    waited_s = (now - created_at).total_seconds()
+    # A node that came late leaves its pods as long to start as one that was there.
+    waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:
         return None
     text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"

@@ -18,14 +18,17 @@ from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION
+from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.infrastructure import Exit, NotStarted, Started, Trouble
+from gpu_core.worker.infrastructure import Exit, Landed, NotStarted, Started, Trouble
 from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.ending import (
+    bound_at,
     exit_of,
     is_alive,
     is_losing_pods,
@@ -118,6 +121,21 @@ class KubernetesInfrastructure:
         self._fence(policy)
         return self._offers.nodes(policy, allocations)
 
+    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
+        """Which GPUs does it hold of the nodes that came for it?"""
+        placement = running.allocation().placement
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        since = bound_at(pods)
+        if since is None or len(pods) != len(placement.shares):
+            return None
+        pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
+        facts = [self._offers.facts(pod["spec"]["nodeName"]) for pod in pods]
+        nodes = [known.node for known in facts if known is not None]
+        if len(nodes) != len(pods):
+            return None
+        found = landed(placement, nodes, taken_milli(others))
+        return None if found is None else Landed(placement=found, since=since)
+
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; what is safe has to be told through Prefect."""
         return replace(context, reports_to_prefect=not is_container_job(running))
@@ -133,7 +151,7 @@ class KubernetesInfrastructure:
         """Create the attempt's Job, and a Service where its nodes have to find each other."""
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
-        launch = self._launch(running, context, environment)
+        launch = self._launch(running, context, environment, policy.kubernetes)
         manifests = build_job(configuration.job_manifest, launch, policy.kubernetes)
         namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
@@ -185,6 +203,7 @@ class KubernetesInfrastructure:
             self._view.nodes,
             policy.kubernetes,
             now,
+            is_for_new_node=bool(running.awaited_kinds),
         )
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
@@ -272,13 +291,18 @@ class KubernetesInfrastructure:
         """Nothing of its own: the watches end with the group of tasks that they run in."""
 
     def _launch(
-        self, running: RunningAttempt, context: RunContext, environment: Mapping[str, str]
+        self,
+        running: RunningAttempt,
+        context: RunContext,
+        environment: Mapping[str, str],
+        policy: KubernetesPolicy,
     ) -> Launch:
+        placement = running.allocation().placement
         request = parse_pod_request(running.variables)
         return Launch(
             context=context,
             shape=running.workload.shape,
-            place=running.allocation().placement,
+            place=wanted_for(placement, policy.provisioned) or placement,
             pool=self._pool,
             # Prefect has rendered the image into the manifest, templates in it included.
             pod=request.model_copy(update={"image": None}),

@@ -3,11 +3,14 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
+from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
 from gpu_core.worker.kubernetes.view import ClusterView
 
@@ -28,9 +31,11 @@ class Offers:
         self._policy: KubernetesPolicy | None = None
         self._held: dict[str, frozenset[str]] = {}
         self._facts: dict[str, NodeFacts] = {}
+        self._known: set[str] = set()
+        self._expected: set[str] = set()
 
     def nodes(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
-        """The nodes with GPUs, without what the pods of others use of them."""
+        """The nodes with GPUs, without what the pods of others use of them, and what may come."""
         held = _held(allocations)
         dirty = self._view.take_dirty_nodes() | _differing(held, self._held)
         if policy.kubernetes != self._policy:
@@ -38,7 +43,25 @@ class Offers:
         self._policy, self._held = policy.kubernetes, held
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
-        return tuple(self._facts[name].node for name in sorted(self._facts))
+        facts = [self._facts[name] for name in sorted(self._facts)]
+        kinds = policy.kubernetes.provisioned
+        awaited = {name for name in held if planned_kind(name) is not None}
+        self._notice_expected(expected_nodes(kinds, facts, awaited))
+        real = (
+            _closed(known.node) if known.node.name in self._expected else known.node
+            for known in facts
+        )
+        return (*real, *planned_nodes(kinds, facts, awaited))
+
+    def _notice_expected(self, awaited: set[str]) -> None:
+        """Keep new nodes for those who wait for them, until their pods are there.
+
+        The kube-scheduler takes some seconds to bind them. Whoever were placed there meanwhile
+        would wait in vain.
+        """
+        new = self._facts.keys() - self._known
+        self._known = set(self._facts)
+        self._expected = ((self._expected | new) & awaited) - self._held.keys()
 
     def facts(self, name: str) -> NodeFacts | None:
         """What is known of this node beside what the scheduler plans with."""
@@ -59,6 +82,10 @@ class Offers:
             return
         if facts is not None:
             self._facts[name] = facts
+
+
+def _closed(node: Node) -> Node:
+    return replace(node, unhealthy_gpu_ids=frozenset(node.gpu_ids))
 
 
 def _held(allocations: Iterable[Allocation]) -> dict[str, frozenset[str]]:

@@ -66,6 +66,9 @@ class ProcessInfrastructure:
         """The machine as it was when the worker began."""
         return self._nodes
 
+    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> None:
+        """Never: a machine plans with itself only."""
+
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
         """With the run's folder and its own devices."""
         return replace(context, run_dir=str(running.run_dir), devices=running.attempt.gpu_ids)

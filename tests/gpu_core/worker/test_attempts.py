@@ -1,6 +1,6 @@
 """Attempts whose record may or may not have reached the ledger."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import anyio
@@ -10,11 +10,12 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.cluster import NodeShare, Placement
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.policy import Policy, parse_policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.demand import Demand
+from gpu_core.worker.infrastructure import Landed
 
 NOW = datetime.now(UTC)
 
@@ -59,3 +60,35 @@ def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(t
             anyio.run(opening)
 
     assert attempts.of_run(str(run.id)) is not None
+
+
+def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
+    """While it waits nobody pays for it; a new worker finds it where it is."""
+    run = FlowRun(id=uuid4(), flow_id=uuid4())
+    key, came_at = str(run.id), NOW + timedelta(minutes=7)
+
+    def on(node):
+        share = NodeShare(node=node, gpu_ids=("3",))
+        return Placement(gpu_type="t4", capacity_type="spot", shares=(share,))
+
+    policy = parse_policy({"version": 1, "prices": {"t4": {"spot": 0.1}}})
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+
+        async def waiting_then_there():
+            await attempts.open({key: on("new/big/0")}, {key: demand(run)}, {}, policy, NOW)
+            running = attempts.of_run(key)
+            waits = running.awaited_kinds, running.attempt.price_micro_usd_per_gpu_hour
+            landed = Landed(placement=on("n1"), since=came_at)
+            await attempts.land(running, landed, "zone-a", policy)
+            return waits, running
+
+        waits, running = anyio.run(waiting_then_there)
+        (found,) = ledger.open_attempts("gpus", "host-1")
+    assert waits == (("big",), 0)
+    assert running.awaited_kinds == ()
+    assert found == running.attempt
+    assert (found.node, found.gpu_ids, found.zone) == ("n1", ("3",), "zone-a")
+    assert found.price_micro_usd_per_gpu_hour == 100_000
+    assert found.admitted_at == came_at
+    assert running.allocation().placement == on("n1")

@@ -1,7 +1,9 @@
 """What the worker knows of the past, from a real ledger that others write to."""
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import anyio
@@ -14,6 +16,7 @@ from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import RunTimeSource
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.history import History
+from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 from tests.strategies import make_policy, make_workload
 
@@ -99,6 +102,31 @@ def test_a_new_worker_knows_what_the_last_one_knew(ledger, history):
     old, new = look(history, 2), look(History(ledger, "gpus"), 2)
     assert new.micro_usd_by_budget == old.micro_usd_by_budget
     assert new.gpu_s_by_user == pytest.approx(old.gpu_s_by_user)
+
+
+def test_an_attempt_that_waited_for_its_node_counts_from_when_that_came(ledger, history):
+    """Not from its admission, and the same as for a worker that starts anew."""
+    run = make_run()
+    waiting = make_attempt(node="new/big/0", price_micro_usd_per_gpu_hour=0)
+    ledger.record_run(run)
+    ledger.open_attempt(waiting)
+    assert look(history, 1).micro_usd_by_budget == {"all": 0}
+    there = replace(waiting, node="n1", admitted_at=at(1), price_micro_usd_per_gpu_hour=1_000_000)
+    ledger.move_attempt(there)
+    history.moved(
+        RunningAttempt(
+            attempt=there,
+            record=run,
+            workload=make_workload(),
+            request=GpuRequest(),
+            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+            run_dir=Path(),
+        )
+    )
+    old, new = look(history, 3), look(History(ledger, "gpus"), 3)
+    assert old.micro_usd_by_budget == new.micro_usd_by_budget == {"all": 2_000_000}
+    assert old.gpu_s_by_budget == new.gpu_s_by_budget == {"all": 7_200}
+    assert old.gpu_s_by_user == pytest.approx(new.gpu_s_by_user)
 
 
 def test_a_budget_is_whole_again_in_its_next_period(ledger, history):

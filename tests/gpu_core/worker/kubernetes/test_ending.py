@@ -108,6 +108,39 @@ def test_a_pod_that_does_not_start_is_given_up_in_time(created_s_ago, pod, want)
         assert "train:typo" in trouble.message
 
 
+UNBOUND = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+
+
+def bound(seconds_ago):
+    pod = make_pod("Pending")
+    pod["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(seconds_ago)}
+    ]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "want_message"),
+    [
+        pytest.param(
+            make_pod("Pending", node=None) | {"status": UNBOUND},
+            "No node came within 10m 00s: No node takes the pod yet",
+            id="no node",
+        ),
+        pytest.param(bound(100), None, id="a node came late: its pod has time to start"),
+        pytest.param(bound(700), "It did not start within 10m 00s: ", id="a node came, the pod hangs"),
+    ],
+)
+def test_a_node_that_does_not_come_is_given_up_in_time(pod, want_message):
+    trouble = trouble_of(
+        [make_job(900)], [pod], [], {"n1": make_node()}, POLICY, NOW, is_for_new_node=True
+    )
+    assert (trouble is None) == (want_message is None)
+    if trouble is not None and want_message is not None:
+        assert trouble.message.startswith(want_message)
+        assert trouble.reason is EndReason.INTERRUPTED
+
+
 def test_a_container_that_failed_says_so_with_its_last_lines():
     pod = make_pod("Failed", terminated={"exitCode": 3, "finishedAt": "2026-03-04T11:59:00Z"})
     found = exit_of([make_job()], [pod], ["epoch 1", "no data"], is_flow=False)

@@ -1,0 +1,94 @@
+"""What a cluster offers, with the nodes that may still come."""
+
+import pytest
+
+from gpu_core.worker.kubernetes.offers import Offers
+from tests.strategies import make_allocation, make_policy, make_workload
+
+POLICY = make_policy(
+    kubernetes={
+        "provisioned": [{"name": "big", "gpu_type": "t4", "gpus_per_node": 4, "max_nodes": 2}]
+    }
+)
+
+
+class View:
+    """A cluster that is told, not watched."""
+
+    def __init__(self, *names):
+        self.nodes = {}
+        self.dirty = set()
+        for name in names:
+            self.add(name)
+
+    def add(self, name):
+        self.nodes[name] = {
+            "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "Tesla-T4"}},
+            "spec": {},
+            "status": {
+                "capacity": {"nvidia.com/gpu": "4"},
+                "allocatable": {"nvidia.com/gpu": "4"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        self.dirty.add(name)
+
+    def pods_on(self, _name):
+        return ()
+
+    def take_dirty_nodes(self):
+        dirty, self.dirty = self.dirty, set()
+        return dirty
+
+
+def waiting_for(node, gpus="0 1 2 3", name="w"):
+    return make_allocation(make_workload(name, 4), {node: gpus}, "t4")
+
+
+def usable(offers, *allocations):
+    """The nodes with GPUs that may be used, by name."""
+    nodes = offers.nodes(POLICY, allocations)
+    return [node.name for node in nodes if set(node.gpu_ids) - node.unhealthy_gpu_ids]
+
+
+@pytest.mark.parametrize(
+    ("there", "held", "want_nodes"),
+    [
+        pytest.param([], [], ["new/big/0", "new/big/1"], id="an empty cluster"),
+        pytest.param(["n1"], [], ["n1", "new/big/0"], id="one is there"),
+        pytest.param(["n1", "n2", "n3"], [], ["n1", "n2", "n3"], id="more than would come"),
+        pytest.param(["n1"], ["new/big/0"], ["new/big/0"], id="one is there, one is waited for"),
+    ],
+)
+def test_what_may_come_is_offered_after_what_is_there(there, held, want_nodes):
+    offers = Offers(View(*there), "gpus")
+    found = usable(offers, *(waiting_for(node) for node in held))
+    # At the worker's first look nobody knows for whom a node came.
+    assert found == want_nodes
+
+
+def test_a_node_that_comes_is_kept_for_those_who_wait_for_it():
+    view = View("n1")
+    offers = Offers(view, "gpus")
+    assert usable(offers) == ["n1", "new/big/0"]
+    view.add("n2")
+    assert usable(offers, waiting_for("new/big/0")) == ["n1", "new/big/0"]
+    # Its pod is bound: the attempt holds the real node, and nobody waits any more.
+    assert usable(offers, waiting_for("n2")) == ["n1", "n2"]
+
+
+def test_a_node_that_came_for_nobody_is_used_by_all():
+    view = View("n1")
+    offers = Offers(view, "gpus")
+    usable(offers)
+    view.add("n2")
+    assert usable(offers) == ["n1", "n2"]
+
+
+def test_whoever_waits_in_vain_does_not_close_a_node_for_ever():
+    view = View("n1")
+    offers = Offers(view, "gpus")
+    usable(offers)
+    view.add("n2")
+    usable(offers, waiting_for("new/big/0"))
+    assert usable(offers) == ["n1", "n2"]
