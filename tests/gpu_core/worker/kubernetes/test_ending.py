@@ -128,7 +128,9 @@ def bound(seconds_ago):
             id="no node",
         ),
         pytest.param(bound(100), None, id="a node came late: its pod has time to start"),
-        pytest.param(bound(700), "It did not start within 10m 00s: ", id="a node came, the pod hangs"),
+        pytest.param(
+            bound(700), "It did not start within 10m 00s: ", id="a node came, and it hangs"
+        ),
     ],
 )
 def test_a_node_that_does_not_come_is_given_up_in_time(pod, want_message):
