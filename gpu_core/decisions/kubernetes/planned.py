@@ -69,7 +69,20 @@ def expected_nodes(
     """
     names = {planned_kind(name) for name in awaited}
     wanted = [kind for kind in kinds if kind.name in names]
-    return {facts.node.name for facts in real if any(_is_of(kind, facts) for kind in wanted)}
+    return {facts.node.name for facts in real if any(belongs_to(kind, facts) for kind in wanted)}
+
+
+def belongs_to(kind: ProvisionedNodes, facts: NodeFacts) -> bool:
+    """Is this node one of the kind?"""
+    node = facts.node
+    gpus = len(node.gpu_ids) + facts.foreign_gpus
+    return (
+        node.gpu_type == kind.gpu_type
+        and node.capacity_type == kind.capacity_type
+        # A node that has just joined offers none yet.
+        and gpus in (0, kind.gpus_per_node)
+        and _labels(kind).items() <= node.labels.items()
+    )
 
 
 def taken_milli(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:
@@ -127,23 +140,10 @@ def _counted(kinds: Sequence[ProvisionedNodes], real: Iterable[NodeFacts]) -> Co
     there: Counter[str] = Counter()
     for facts in real:
         for kind in kinds:
-            if there[kind.name] < kind.max_nodes and _is_of(kind, facts):
+            if there[kind.name] < kind.max_nodes and belongs_to(kind, facts):
                 there[kind.name] += 1
                 break
     return there
-
-
-def _is_of(kind: ProvisionedNodes, facts: NodeFacts) -> bool:
-    node = facts.node
-    gpus = len(node.gpu_ids) + facts.foreign_gpus
-    return (
-        node.gpu_type == kind.gpu_type
-        and node.capacity_type == kind.capacity_type
-        # A node that has just joined offers none yet.
-        and gpus in (0, kind.gpus_per_node)
-        and kind.zone in (None, facts.zone)
-        and kind.instance_type in (None, facts.instance_type)
-    )
 
 
 def _fresh(kind: ProvisionedNodes, names: Collection[str], more: int) -> Iterator[str]:
@@ -161,10 +161,14 @@ def _node(name: str, kind: ProvisionedNodes) -> Node:
         cpu_milli=None if kind.cpu is None else int(kind.cpu * 1000),
         memory_mib=None if kind.memory_gib is None else int(kind.memory_gib * _MIB_PER_GIB),
         labels=_labels(kind),
+        taints=frozenset(kind.taints),
         is_planned=True,
     )
 
 
 def _labels(kind: ProvisionedNodes) -> dict[str, str]:
-    labels = {ZONE_LABEL: kind.zone, INSTANCE_TYPE_LABEL: kind.instance_type}
-    return {label: value for label, value in labels.items() if value is not None}
+    own = {ZONE_LABEL: kind.zone, INSTANCE_TYPE_LABEL: kind.instance_type}
+    return {
+        **{label: value for label, value in own.items() if value is not None},
+        **kind.node_labels,
+    }

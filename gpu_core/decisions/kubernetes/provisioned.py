@@ -1,7 +1,7 @@
 """The policy's list of what a provisioner may still add."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from gpu_core.decisions.policy_base import CapacityType, Name, Section
 class ProvisionedNodes(Section):
     """Nodes of one kind that come when pods ask for them."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
     gpu_type: Name
     capacity_type: CapacityType = "on-demand"
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
@@ -23,6 +23,10 @@ class ProvisionedNodes(Section):
     """None: any."""
     instance_type: Name | None = None
     """None: any that has such GPUs."""
+    node_labels: Mapping[Name, str] = Field(default={})
+    """Other labels that its nodes have, and that pods ask for."""
+    taints: Sequence[Name] = ()
+    """As `key=value:effect`: only runs that tolerate all of them are planned there."""
     cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Cores for workloads on each node; None: not counted."""
     memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

@@ -19,7 +19,6 @@ from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
@@ -37,6 +36,7 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
@@ -84,6 +84,7 @@ class KubernetesInfrastructure:
         self._client = client
         self._view = ClusterView(api, wake)
         self._offers = Offers(self._view, pool)
+        self._node_pools = NodePools(api)
         self._events = PodEvents(api, self._view)
         self._fenced: frozenset[str] = frozenset()
         self._reports = CheckpointReports(client)
@@ -119,7 +120,8 @@ class KubernetesInfrastructure:
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
         self._fence(policy)
-        return self._offers.nodes(policy, allocations)
+        node_pools = await self._node_pools.look(policy.kubernetes)
+        return self._offers.nodes(policy, allocations, node_pools)
 
     def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
         """Which GPUs does it hold of the nodes that came for it?"""
@@ -151,7 +153,7 @@ class KubernetesInfrastructure:
         """Create the attempt's Job, and a Service where its nodes have to find each other."""
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
-        launch = self._launch(running, context, environment, policy.kubernetes)
+        launch = self._launch(running, context, environment)
         manifests = build_job(configuration.job_manifest, launch, policy.kubernetes)
         namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
@@ -291,18 +293,14 @@ class KubernetesInfrastructure:
         """Nothing of its own: the watches end with the group of tasks that they run in."""
 
     def _launch(
-        self,
-        running: RunningAttempt,
-        context: RunContext,
-        environment: Mapping[str, str],
-        policy: KubernetesPolicy,
+        self, running: RunningAttempt, context: RunContext, environment: Mapping[str, str]
     ) -> Launch:
         placement = running.allocation().placement
         request = parse_pod_request(running.variables)
         return Launch(
             context=context,
             shape=running.workload.shape,
-            place=wanted_for(placement, policy.provisioned) or placement,
+            place=wanted_for(placement, self._offers.kinds) or placement,
             pool=self._pool,
             # Prefect has rendered the image into the manifest, templates in it included.
             pod=request.model_copy(update={"image": None}),

@@ -2,14 +2,19 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from pydantic import ValidationError
+
+from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.node_pools import kinds_of
 from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
 from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
 from gpu_core.worker.kubernetes.view import ClusterView
@@ -33,9 +38,22 @@ class Offers:
         self._facts: dict[str, NodeFacts] = {}
         self._known: set[str] = set()
         self._expected: set[str] = set()
+        self.kinds: tuple[ProvisionedNodes, ...] = ()
+        """The kinds of nodes that may come, as of the last look."""
 
-    def nodes(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
-        """The nodes with GPUs, without what the pods of others use of them, and what may come."""
+    def nodes(
+        self,
+        policy: Policy,
+        allocations: Sequence[Allocation],
+        node_pools: Iterable[Json] = (),
+    ) -> tuple[Node, ...]:
+        """The nodes with GPUs, without what the pods of others use of them, and what may come.
+
+        Args:
+            policy: Of the pool.
+            allocations: What our attempts hold.
+            node_pools: Of Karpenter.
+        """
         held = _held(allocations)
         dirty = self._view.take_dirty_nodes() | _differing(held, self._held)
         if policy.kubernetes != self._policy:
@@ -44,7 +62,11 @@ class Offers:
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
         facts = [self._facts[name] for name in sorted(self._facts)]
-        kinds = policy.kubernetes.provisioned
+        self.kinds = (
+            *policy.kubernetes.provisioned,
+            *_kinds(node_pools, facts, policy.kubernetes.gpu_resource),
+        )
+        kinds = self.kinds
         awaited = {name for name in held if planned_kind(name) is not None}
         self._notice_expected(expected_nodes(kinds, facts, awaited))
         real = (
@@ -82,6 +104,17 @@ class Offers:
             return
         if facts is not None:
             self._facts[name] = facts
+
+
+def _kinds(
+    node_pools: Iterable[Json], facts: Sequence[NodeFacts], gpu_resource: str
+) -> Iterator[ProvisionedNodes]:
+    for node_pool in node_pools:
+        try:
+            yield from kinds_of(node_pool, facts, gpu_resource)
+        except (InvalidInput, ValidationError) as error:
+            name = node_pool["metadata"]["name"]
+            _log.warning("NodePool %s is left out: %s", name, error)
 
 
 def _closed(node: Node) -> Node:

@@ -26,8 +26,11 @@ def kind(name="big", **fields):
 
 
 def real(name="r", gpus=8, foreign=0, zone=None, instance_type=None, **fields):
-    node = make_node(name, gpus - foreign, **fields)
-    return NodeFacts(node=node, foreign_gpus=foreign, zone=zone, instance_type=instance_type)
+    labels = {ZONE: zone, MACHINE: instance_type}
+    known = {label: value for label, value in labels.items() if value is not None}
+    return NodeFacts(
+        node=make_node(name, gpus - foreign, labels=known, **fields), foreign_gpus=foreign
+    )
 
 
 def names(kinds, there=(), awaited=()):
