@@ -62,11 +62,10 @@ class Offers:
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
         facts = [self._facts[name] for name in sorted(self._facts)]
-        self.kinds = (
-            *policy.kubernetes.provisioned,
-            *_kinds(node_pools, facts, policy.kubernetes.gpu_resource),
-        )
-        kinds = self.kinds
+        of_pools = _kinds(node_pools, facts, policy.kubernetes.gpu_resource)
+        # Of two with one name the policy's counts: nodes are known by it.
+        by_name = {kind.name: kind for kind in (*of_pools, *policy.kubernetes.provisioned)}
+        self.kinds = kinds = tuple(by_name.values())
         awaited = {name for name in held if planned_kind(name) is not None}
         self._notice_expected(expected_nodes(kinds, facts, awaited))
         real = (

@@ -92,3 +92,33 @@ def test_whoever_waits_in_vain_does_not_close_a_node_for_ever():
     view.add("n2")
     usable(offers, waiting_for("new/big/0"))
     assert usable(offers) == ["n1", "n2"]
+
+
+def node_pool(name, limit):
+    machine = {
+        "key": "node.kubernetes.io/instance-type",
+        "operator": "In",
+        "values": ["p5.48xlarge"],
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": {"requirements": [machine]}},
+            "limits": {"nvidia.com/gpu": limit},
+        },
+    }
+
+
+def test_node_pools_are_offered_and_one_that_nobody_understands_is_left_out():
+    pools = [node_pool("ml", "8"), node_pool("odd", "many")]
+    offers = Offers(View(), "gpus")
+    nodes = offers.nodes(make_policy(), (), pools)
+    assert [node.name for node in nodes] == ["new/ml-on-demand-8x-h100-80gb/0"]
+
+
+def test_of_two_kinds_with_one_name_the_policys_counts():
+    name = "ml-on-demand-8x-h100-80gb"
+    kind = {"name": name, "gpu_type": "t4", "gpus_per_node": 4, "max_nodes": 1}
+    policy = make_policy(kubernetes={"provisioned": [kind]})
+    (node,) = Offers(View(), "gpus").nodes(policy, (), [node_pool("ml", "8")])
+    assert (node.name, node.gpu_type) == (f"new/{name}/0", "t4")
