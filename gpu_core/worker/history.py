@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, Provenance
-from gpu_core.decisions.capacity.next_attempt import next_attempt
+from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.cluster import Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
 from gpu_core.decisions.ledger_news import LedgerFollower, Record, merged
@@ -83,10 +83,11 @@ class History:
         resumed = [key for key, demand in demands.items() if demand.flow_run.run_count > 0]
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
         known = {}
+        asking = NextAttempts(nodes, policy, now)
         for key, demand in demands.items():
             attempts = earlier.get(key, ())
             workload = self._known(demand, attempts, policy)
-            workload = next_attempt(workload, attempts, nodes, policy, now)
+            workload = asking.of(workload, attempts)
             known[key] = replace(demand, workload=workload)
         return known
 

@@ -74,8 +74,8 @@ def kinds_of(
                 taints=taints,
             )
             there = sum(belongs_to(kind, facts) for facts in nodes)
-            if left:
-                found.append(kind.model_copy(update={"max_nodes": there + left}))
+            # A kind that is used up stays one: somebody may wait for its last node.
+            found.append(kind.model_copy(update={"max_nodes": there + left}))
     return tuple(found)
 
 

@@ -1,11 +1,12 @@
 """What the next attempt asks for: on-demand when spot keeps failing, or a deadline is near."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.capacity.next_attempt import next_attempt, spot_interruptions
+from gpu_core.decisions.capacity.next_attempt import NextAttempts, spot_interruptions
 from gpu_core.decisions.workload import RunTime, RunTimeSource
 from tests.gpu_core.accounting_builders import make_attempt
 from tests.strategies import NOW, ago, make_node, make_policy, make_workload
@@ -64,7 +65,7 @@ def test_interruptions_on_spot_are_counted_in_a_row(ends, want):
 def test_on_demand_when_spot_keeps_failing(ends, nodes, asked, section, want_capacity):
     workload = make_workload(capacity_type=asked)
     policy = make_policy(capacity=section)
-    found = next_attempt(workload, attempts(ends), nodes, policy, NOW)
+    found = NextAttempts(nodes, policy, NOW).of(workload, attempts(ends))
     assert found.capacity_type == want_capacity
     assert found.avoided_nodes == frozenset()
 
@@ -95,13 +96,28 @@ def taking(hours, source=RunTimeSource.STATED):
 def test_a_near_deadline_keeps_a_run_off_spot(due_h, fields, want_capacity):
     due = None if due_h is None else NOW + timedelta(hours=due_h)
     workload = make_workload(deadline_at=due, **fields)
-    assert next_attempt(workload, [], BOTH, POLICY, NOW).capacity_type == want_capacity
+    assert NextAttempts(BOTH, POLICY, NOW).of(workload, []).capacity_type == want_capacity
 
 
 def test_what_failed_is_avoided_as_well():
     (attempt,) = attempts("o")
-    workload = next_attempt(make_workload(), [attempt], BOTH, POLICY, attempt.released_at)
-    assert workload.avoided_nodes == frozenset()
-    node = make_node("x")
-    workload = next_attempt(make_workload(), [attempt], (node,), POLICY, attempt.released_at)
-    assert workload.avoided_nodes == {"x"}
+    asking = NextAttempts((*BOTH, make_node("x")), POLICY, attempt.released_at)
+    assert asking.of(make_workload(), [attempt]).avoided_nodes == {"x"}
+    assert asking.of(make_workload(), []).avoided_nodes == frozenset()
+
+
+def test_spot_that_is_left_alone_is_no_spot():
+    """The cheap one has just failed; what is left of spot costs more than on-demand."""
+    policy = make_policy(
+        prices={"t4": {"spot": 0.1, "on-demand": 0.4}, "a10g": {"spot": 1.1, "on-demand": 1.0}}
+    )
+    (attempt,) = attempts("s")
+    cheap = make_node("x", capacity_type="spot", gpu_type="t4")
+    dear = make_node("s2", capacity_type="spot", gpu_type="a10g")
+    failed = replace(attempt, gpu_type="t4")
+    soon = attempt.released_at + timedelta(minutes=1)
+    workload = make_workload(deadline_at=soon + timedelta(hours=20), run_time=taking(10))
+    asking = NextAttempts((cheap, dear, STEADY), policy, soon)
+    assert asking.of(workload, []).capacity_type is None
+    found = asking.of(workload, [failed])
+    assert (found.capacity_type, found.avoided_nodes) == ("on-demand", {"x"})

@@ -5,6 +5,7 @@ import pytest
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.node_pools import kinds_of
 from gpu_core.decisions.kubernetes.nodes import NodeFacts
+from gpu_core.decisions.kubernetes.planned import planned_nodes
 from tests.strategies import make_node
 
 CAPACITY = "karpenter.sh/capacity-type"
@@ -85,7 +86,8 @@ def test_its_limits_say_how_many(limits, used, want_more):
     )
     others = NodeFacts(node=make_node("o", gpu_type="h100-80gb"))
     found = kinds(node_pool(H100, limits=limits, used=used), own, others)
-    assert [kind.max_nodes for kind in found] == ([1 + want_more] if want_more else [])
+    assert [kind.max_nodes for kind in found] == [1 + want_more]
+    assert len(planned_nodes(found, (own, others), ())) == want_more
 
 
 def test_zone_labels_and_taints_are_those_of_its_nodes():

@@ -116,6 +116,16 @@ def test_node_pools_are_offered_and_one_that_nobody_understands_is_left_out():
     assert [node.name for node in nodes] == ["new/ml-on-demand-8x-h100-80gb/0"]
 
 
+def test_the_last_node_of_a_pool_is_kept_for_who_waits_for_it():
+    """Karpenter counts it as used while it is still on its way."""
+    name = "new/ml-on-demand-8x-h100-80gb/0"
+    pool = node_pool("ml", "8") | {"status": {"resources": {"nvidia.com/gpu": "8"}}}
+    holder = make_allocation(make_workload("w", 8), {name: "0 1 2 3 4 5 6 7"}, "h100-80gb")
+    offers = Offers(View(), "gpus")
+    assert [node.name for node in offers.nodes(make_policy(), (holder,), [pool])] == [name]
+    assert offers.nodes(make_policy(), (), [pool]) == ()
+
+
 def test_of_two_kinds_with_one_name_the_policys_counts():
     name = "ml-on-demand-8x-h100-80gb"
     kind = {"name": name, "gpu_type": "t4", "gpus_per_node": 4, "max_nodes": 1}
