@@ -1,0 +1,23 @@
+"""Run an image and a command on a GPU pool, without Prefect inside."""
+
+from prefect import flow
+
+from gpu_core.decisions.errors import InvalidInput
+
+
+@flow(name="run-container")
+def run_container() -> None:
+    """Stand for a container: a gpu-kubernetes pool runs the job variables `image` and `command`.
+
+    Nothing of this flow runs then; the worker tells Prefect of the container's states and output.
+
+    Raises:
+        InvalidInput: The flow itself was run: nobody said what the container runs, or the pool
+            has no containers.
+    """
+    raise InvalidInput(
+        "command",
+        "is missing: there is no container to run",
+        remedy="give it as a job variable, such as --job-variable command=nvidia-smi, on a work "
+        "pool of type gpu-kubernetes",
+    )
