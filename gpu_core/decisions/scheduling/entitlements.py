@@ -66,7 +66,7 @@ class Entitlements:
         return self._usage is not None
 
     def _bucket(self, flavor: Flavor) -> str:
-        """What this kind of GPU counts against; also one whose last node is gone, but not its run."""
+        """What this kind of GPU counts against; its last node may be gone."""
         if self._tree is None:
             raise ValueError("there are no quotas")
         bucket = self._buckets.get(flavor)
