@@ -75,7 +75,8 @@ def decide(
             drain_reason=attempt.drain_reason,
             drain_message=attempt.drain_message,
             exit_code=exit_.exit_code if exit_ is not None else None,
-            exit_is_known=exit_ is not None and exit_.exit_code is not None,
+            exit_is_known=exit_ is not None
+            and (exit_.exit_code is not None or exit_.is_own_failure),
             exit_message=exit_.message if exit_ is not None else None,
             is_interruption=exit_ is not None and exit_.is_interruption,
             is_flow=exit_ is None or exit_.is_flow,

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -12,6 +12,7 @@ from prefect.states import Running
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.names import HEAD, ROLE_LABEL, SUBMITTER
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 
@@ -24,6 +25,8 @@ _RETRY_S = 2.0
 # Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
+
+_TELLERS = {SUBMITTER: 0, HEAD: 1}
 
 
 class ContainerRuns:
@@ -51,13 +54,18 @@ class ContainerRuns:
         self._followed: set[str] = set()
         self._last_lines: dict[str, deque[str]] = {}
 
-    async def tend(self, running: RunningAttempt, pod: Json, container: str) -> None:
-        """Tell Prefect that it runs, once, and follow its output."""
+    def follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
+        """Follow its output; asked for again, nothing more happens."""
         attempt_id = running.attempt.attempt_id
-        if attempt_id not in self._followed:
-            self._followed.add(attempt_id)
-            self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
-            self._tasks.start_soon(self._follow, running, pod, container)
+        if attempt_id in self._followed:
+            return
+        self._followed.add(attempt_id)
+        self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
+        self._tasks.start_soon(self._follow, running, pod, container)
+
+    async def tell_running(self, running: RunningAttempt) -> None:
+        """Tell Prefect that it runs, once."""
+        attempt_id = running.attempt.attempt_id
         if attempt_id in self._told_running:
             return
         run = await self._client.read_flow_run(running.flow_run_id)
@@ -100,3 +108,18 @@ class ContainerRuns:
             if self._is_over(running):
                 return
             await anyio.sleep(_RETRY_S)
+
+
+def telling_pod(pods: Sequence[Json]) -> Json | None:
+    """Which pod's output is the run's? Of those that run the one that leads; None: none runs yet.
+
+    Where nobody leads it is the first by name: rank 0 of a gang.
+    """
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"]
+    return min(running, key=_rank_as_teller, default=None)
+
+
+def _rank_as_teller(pod: Json) -> tuple[int, str]:
+    metadata = pod["metadata"]
+    role = (metadata.get("labels") or {}).get(ROLE_LABEL, "")
+    return _TELLERS.get(role, len(_TELLERS)), metadata["name"]

@@ -54,7 +54,7 @@ def silent_for_s(node: Json | None, now: datetime) -> float | None:
     ready = _conditions(node).get("Ready", {})
     if ready.get("status") == "True":
         return None
-    since = _moment(ready.get("lastTransitionTime"))
+    since = moment(ready.get("lastTransitionTime"))
     return 0.0 if since is None else (now - since).total_seconds()
 
 
@@ -78,10 +78,10 @@ def exit_of(
         found = observe(None)
     return Exit(
         exit_code=found.exit_code,
-        ended_at=_moment(found.ended_at),
-        message=None if found.phase is Phase.SUCCEEDED else _words(found, last_lines),
+        ended_at=moment(found.ended_at),
+        message=None if found.phase is Phase.SUCCEEDED else words(found, last_lines),
         is_flow=is_flow,
-        is_interruption=found.charge in _OF_OTHERS,
+        is_interruption=is_of_others(found),
     )
 
 
@@ -106,13 +106,9 @@ def trouble_of(
         now: Aware.
         is_for_new_node: Whether it was placed on nodes that were still to come.
     """
-    for pod in pods:
-        name = pod["spec"].get("nodeName")
-        if name is None or has_ended(pod):
-            continue
-        why = _node_trouble(nodes.get(name), policy, now)
-        if why is not None:
-            return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
+    trouble = node_trouble(pods, nodes, policy, now)
+    if trouble is not None:
+        return trouble
     trouble = _waits_in_vain(jobs, pods, events, policy, now)
     if trouble is None or not is_for_new_node or not pods or bound_at(pods) is not None:
         return trouble
@@ -121,17 +117,44 @@ def trouble_of(
     return Trouble(reason=EndReason.INTERRUPTED, message=f"No node came within {within}: {detail}")
 
 
+def node_trouble(
+    pods: Sequence[Json], nodes: Mapping[str, Json], policy: KubernetesPolicy, now: datetime
+) -> Trouble | None:
+    """Is a node of these pods about to go, or in trouble?"""
+    for pod in pods:
+        name = pod["spec"].get("nodeName")
+        if name is None or has_ended(pod):
+            continue
+        why = _trouble_of_node(nodes.get(name), policy, now)
+        if why is not None:
+            return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
+    return None
+
+
 def bound_at(pods: Iterable[Json]) -> datetime | None:
     """Since when have all these pods been on nodes? None: one is not, or there is none."""
     moments = []
     for pod in pods:
         conditions = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
         scheduled = conditions.get("PodScheduled", {})
-        moment = _moment(scheduled.get("lastTransitionTime"))
-        if "nodeName" not in pod["spec"] or moment is None:
+        since = moment(scheduled.get("lastTransitionTime"))
+        if "nodeName" not in pod["spec"] or since is None:
             return None
-        moments.append(moment)
+        moments.append(since)
     return max(moments, default=None)
+
+
+def given_up(found: Outcome, policy: KubernetesPolicy) -> Trouble:
+    """The trouble of an attempt that waits for too long.
+
+    Args:
+        found: What it waits for.
+        policy: Says how long it may.
+    """
+    text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
+    # What only a person can mend is not tried again; for the rest there may be room elsewhere.
+    reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
+    return Trouble(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
 
 
 def waiting_outcome(
@@ -152,20 +175,17 @@ def _waits_in_vain(
     now: datetime,
 ) -> Trouble | None:
     found = waiting_outcome(jobs, pods, events)
-    created_at = _moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
+    created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None:
         return None
     # A node that came late leaves its pods as long to start as one that was there.
     waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:
         return None
-    text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
-    # What only a person can mend is not tried again; for the rest there may be room elsewhere.
-    reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
-    return Trouble(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
+    return given_up(found, policy)
 
 
-def _node_trouble(node: Json | None, policy: KubernetesPolicy, now: datetime) -> str | None:
+def _trouble_of_node(node: Json | None, policy: KubernetesPolicy, now: datetime) -> str | None:
     if node is None:
         return "is gone"
     taint = interruption_of(node)
@@ -181,7 +201,13 @@ def _node_trouble(node: Json | None, policy: KubernetesPolicy, now: datetime) ->
     return None
 
 
-def _words(found: Outcome, last_lines: Sequence[str]) -> str:
+def is_of_others(found: Outcome) -> bool:
+    """Did somebody else end it, and not the run itself?"""
+    return found.charge in _OF_OTHERS
+
+
+def words(found: Outcome, last_lines: Sequence[str]) -> str:
+    """An end in words: what happened, what helps, and the last lines of a run that failed."""
     text = " ".join(filter(None, (found.message.rstrip(), found.remedy)))
     if not last_lines or found.charge is not Charge.RUN:
         return text
@@ -201,5 +227,6 @@ def _conditions(node: Json) -> dict[str, Json]:
     return {c["type"]: c for c in (node.get("status") or {}).get("conditions") or ()}
 
 
-def _moment(text: object) -> datetime | None:
+def moment(text: object) -> datetime | None:
+    """A time as Kubernetes writes it; None: there is none."""
     return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None

@@ -57,14 +57,18 @@ class PodEvents:
     def _waits(self, attempt_id: str) -> bool:
         pods = self._view.pods_of(attempt_id)
         if not pods:
-            return bool(self._view.jobs_of(attempt_id))
+            return bool(self._objects_of(attempt_id))
         return any((pod.get("status") or {}).get("phase") == "Pending" for pod in pods)
+
+    def _objects_of(self, attempt_id: str) -> list[Json]:
+        custom_job = self._view.custom_jobs.of(attempt_id)
+        return [custom_job] if custom_job is not None else self._view.jobs_of(attempt_id)
 
     async def _read(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
         known = self._events.setdefault(attempt_id, {})
         log = run_log(running.record)
-        for item in (*self._view.jobs_of(attempt_id), *self._view.pods_of(attempt_id)):
+        for item in (*self._objects_of(attempt_id), *self._view.pods_of(attempt_id)):
             metadata = item["metadata"]
             answer = await self._api.get(
                 f"/api/v1/namespaces/{metadata['namespace']}/events",

@@ -18,6 +18,7 @@ from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION
+from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
@@ -25,7 +26,15 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import Exit, Landed, NotStarted, Started, Trouble
-from gpu_core.worker.kubernetes.containers import ContainerRuns
+from gpu_core.worker.kubernetes.containers import ContainerRuns, telling_pod
+from gpu_core.worker.kubernetes.custom_ending import (
+    custom_exit_of,
+    custom_trouble_of,
+    is_custom_alive,
+    is_custom_running,
+    may_make_pods,
+)
+from gpu_core.worker.kubernetes.custom_jobs import KINDS, is_operated, path_of
 from gpu_core.worker.kubernetes.ending import (
     bound_at,
     exit_of,
@@ -114,6 +123,7 @@ class KubernetesInfrastructure:
         """With the CPU and memory that its pods ask for."""
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
         request = parse_pod_request(variables)
+        self._view.custom_jobs.check(request)
         size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
         return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
 
@@ -150,32 +160,46 @@ class KubernetesInfrastructure:
         environment: Mapping[str, str],
         policy: Policy,
     ) -> Started:
-        """Create the attempt's Job, and a Service where its nodes have to find each other."""
+        """Create the attempt's object: a Job, or what its framework's operator runs."""
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
         launch = self._launch(running, context, environment)
-        manifests = build_job(configuration.job_manifest, launch, policy.kubernetes)
-        namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
+        template = configuration.job_manifest
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
         try:
-            jobs = [
-                await self._create(_JOBS.format(namespace=namespace), job) for job in manifests.jobs
-            ]
-            if manifests.service is not None:
-                path = f"/api/v1/namespaces/{namespace}/services"
-                await self._create(path, owned_by(manifests.service, jobs[0]))
+            if is_operated(launch.pod):
+                created = await self._create_custom_job(template, launch, policy)
+            else:
+                created = await self._create_job(template, launch, policy)
         except KubernetesError as error:
             self._created_at_s.pop(running.attempt.attempt_id, None)
             if error.is_retryable:
                 raise NotStarted(str(error)) from error
             raise
-        return replace(_started(jobs[0]), started_at=datetime.now(UTC))
+        return replace(_started(created), started_at=datetime.now(UTC))
+
+    async def _create_job(self, template: Json, launch: Launch, policy: Policy) -> Json:
+        """The Job, and a Service where its nodes have to find each other."""
+        manifests = build_job(template, launch, policy.kubernetes)
+        namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
+        path = _JOBS.format(namespace=namespace)
+        jobs = [await self._create(path, job) for job in manifests.jobs]
+        if manifests.service is not None:
+            services = f"/api/v1/namespaces/{namespace}/services"
+            await self._create(services, owned_by(manifests.service, jobs[0]))
+        return jobs[0]
+
+    async def _create_custom_job(self, template: Json, launch: Launch, policy: Policy) -> Json:
+        manifest = build_custom_job(template, launch, policy.kubernetes).manifest
+        namespace = manifest["metadata"].get("namespace") or self._namespace
+        return await self._create(KINDS[launch.pod.framework].path(namespace), manifest)
 
     async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
-        """The Jobs of these attempts that are there."""
+        """The objects of these attempts that are there."""
         found = {}
         for attempt in attempts:
-            jobs = self._view.jobs_of(attempt.attempt_id)
+            custom_job = self._view.custom_jobs.of(attempt.attempt_id)
+            jobs = [custom_job] if custom_job else self._view.jobs_of(attempt.attempt_id)
             if jobs:
                 found[attempt.attempt_id] = _started(
                     min(jobs, key=lambda job: job["metadata"]["name"])
@@ -186,9 +210,13 @@ class KubernetesInfrastructure:
         """Nothing: all of the pool is watched."""
 
     def lives(self, running: RunningAttempt) -> bool:
-        """Is there a Job, or pods, that have not come to their end?"""
+        """Is there an object of it, or pods, that have not come to their end?"""
         attempt_id = running.attempt.attempt_id
         jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
+        custom_job = self._view.custom_jobs.of(attempt_id)
+        if self._is_operated(running) and (custom_job or pods):
+            self._created_at_s.pop(attempt_id, None)
+            return is_custom_alive(custom_job, pods, self._fenced)
         if jobs or pods:
             self._created_at_s.pop(attempt_id, None)
             return is_alive(jobs, pods, self._fenced)
@@ -198,6 +226,14 @@ class KubernetesInfrastructure:
     def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
         """Does a pod of it wait for what will not come, or is its node about to go?"""
         attempt_id = running.attempt.attempt_id
+        if self._is_operated(running):
+            return custom_trouble_of(
+                self._view.custom_jobs.of(attempt_id),
+                self._view.pods_of(attempt_id),
+                self._view.nodes,
+                policy.kubernetes,
+                now,
+            )
         return trouble_of(
             self._view.jobs_of(attempt_id),
             self._view.pods_of(attempt_id),
@@ -213,21 +249,29 @@ class KubernetesInfrastructure:
 
         An attempt that somebody else is ending loses its Job, which would make other pods for it.
         """
+        await self._view.custom_jobs.look_again()
         for running in attempts:
             await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])
+        for running in attempts:
+            if not running.is_gone and is_container_job(running):
+                await self._tend_container(running)
+
+    async def _tend_container(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        pod = telling_pod(self._view.pods_of(attempt_id))
         if self._containers is None:
             return
-        for running in attempts:
-            if running.is_gone or not is_container_job(running):
-                continue
-            for pod in self._view.pods_of(running.attempt.attempt_id)[:1]:
-                container = pod["spec"]["containers"][0]["name"]
-                if (pod["status"] or {}).get("phase") != "Pending":
-                    await self._containers.tend(running, pod, container)
+        if pod is not None:
+            self._containers.follow(running, pod, pod["spec"]["containers"][0]["name"])
+        custom_job = self._view.custom_jobs.of(attempt_id)
+        if pod is not None if custom_job is None else is_custom_running(custom_job):
+            await self._containers.tell_running(running)
 
     async def _keep_from_replacing(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
+        if self._is_operated(running):
+            return  # its operator may make another pod, and says itself when it gives up
         if not is_losing_pods(self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)):
             return
         try:
@@ -247,7 +291,7 @@ class KubernetesInfrastructure:
                 await self._api.patch(_path(pod), body)
 
     async def terminate(self, running: RunningAttempt) -> None:
-        """Delete the Job: its pods get SIGTERM, and no others can take their place."""
+        """Delete its object: its pods get SIGTERM, and no others can take their place."""
         await self._delete(running, grace_s=None)
 
     async def kill(self, running: RunningAttempt) -> bool:
@@ -274,6 +318,9 @@ class KubernetesInfrastructure:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
         lines = self._containers.last_lines(attempt_id) if self._containers else ()
+        if self._is_operated(running):
+            custom_job = self._view.custom_jobs.last_of(attempt_id)
+            return custom_exit_of(custom_job, self._view.last_pods_of(attempt_id), lines)
         return exit_of(
             self._view.jobs_of(attempt_id),
             self._view.last_pods_of(attempt_id),
@@ -326,12 +373,27 @@ class KubernetesInfrastructure:
         # The Jobs first: a Job whose pod goes would make another one.
         for job in self._view.jobs_of(attempt_id):
             await self._api.delete(_path(job, "/apis/batch/v1", "jobs"))
+        custom_job = self._view.custom_jobs.of(attempt_id)
+        if custom_job is not None:
+            # It stays until all that comes of it is gone: an operator has objects in between that
+            # would make pods anew.
+            await self._api.delete(path_of(custom_job), propagation="Foreground")
         for pod in self._view.pods_of(attempt_id):
             if not has_ended(pod):
-                await self._api.delete(_path(pod), grace_s=grace_s)
+                # A node that is fenced off will never say that the pod is gone.
+                is_lost = not runs(pod, self._fenced)
+                await self._api.delete(_path(pod), grace_s=0 if is_lost else grace_s)
 
     def _lives_anywhere(self, attempt_id: str) -> bool:
+        if may_make_pods(self._view.custom_jobs.of(attempt_id)):
+            return True
         return any(runs(pod, self._fenced) for pod in self._view.pods_of(attempt_id))
+
+    def _is_operated(self, running: RunningAttempt) -> bool:
+        """Is it, or was it, an operator's? Its variables may be unreadable by now."""
+        if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
+            return True
+        return is_operated(parse_pod_request(running.variables))
 
     def _fence(self, policy: Policy) -> None:
         """Which nodes are gone, or silent for so long that nobody waits for them any more?"""
@@ -366,6 +428,8 @@ class KubernetesInfrastructure:
 def is_container_job(running: RunningAttempt) -> bool:
     """Is it an image and a command without Prefect inside?"""
     request: PodRequest = parse_pod_request(running.variables)
+    if is_operated(request):
+        return True
     return request.command is not None and (
         running.workload.nodes == 1 or request.framework == "torchrun"
     )

@@ -1,4 +1,4 @@
-"""What the watches of a cluster have told: nodes, pods and our Jobs, found by attempt."""
+"""What the watches of a cluster have told: nodes, pods and our objects, found by attempt."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from gpu_core.adapters.kubernetes import KubernetesApi, Reflector
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
+from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -42,6 +43,8 @@ class ClusterView:
             self._job_changed,
             {"labelSelector": ATTEMPT_ID_LABEL},
         )
+        self.custom_jobs = CustomJobs(api, self._custom_job_changed)
+        """The objects of attempts that an operator runs."""
 
     async def start(self, tasks: TaskGroup) -> None:
         """Watch, and return when everything was seen once."""
@@ -50,12 +53,15 @@ class ClusterView:
             tasks.start_soon(reflector.run)
         for reflector in reflectors:
             await reflector.wait_until_synced()
+        await self.custom_jobs.start(tasks)
 
     @property
     def failure(self) -> str | None:
         """Why this copy may be behind; None: it is up to date."""
         failures = (self._nodes.failure, self._pods.failure, self._jobs.failure)
-        return next((failure for failure in failures if failure is not None), None)
+        return next((failure for failure in failures if failure is not None), None) or (
+            self.custom_jobs.failure
+        )
 
     @property
     def nodes(self) -> Mapping[str, Json]:
@@ -91,6 +97,7 @@ class ClusterView:
     def forget(self, attempt_id: str) -> None:
         """An attempt is settled: how its pods ended need not be remembered."""
         self._last_pods.pop(attempt_id, None)
+        self.custom_jobs.forget(attempt_id)
 
     async def next_change(self, longest_s: float) -> None:
         """Wait until something changes, or for so long."""
@@ -139,6 +146,10 @@ class ClusterView:
         if attempt_id is None:
             return
         self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
+        self._tell()
+        self._on_change()
+
+    def _custom_job_changed(self) -> None:
         self._tell()
         self._on_change()
 

@@ -108,8 +108,13 @@ def member_pod(request: Request, *, is_alone: bool = True) -> Manifest:
     return _without_command(pod)
 
 
-def head_pod(request: Request) -> Manifest:
-    """The template of a pod without GPUs that leads the others: it goes to any node."""
+def head_pod(request: Request, role: str = HEAD) -> Manifest:
+    """The template of a pod without GPUs that leads the others: it goes to any node.
+
+    Args:
+        request: What is built from.
+        role: What it is called beside the others.
+    """
     launch = request.launch
     small = replace(
         launch,
@@ -121,7 +126,7 @@ def head_pod(request: Request) -> Manifest:
         ),
     )
     pod = pod_template(_pod(request.template), small, request.policy, node_names=None)
-    pod["metadata"]["labels"][ROLE_LABEL] = HEAD
+    pod["metadata"]["labels"][ROLE_LABEL] = role
     return _without_command(pod)
 
 

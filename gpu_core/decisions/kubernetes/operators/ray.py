@@ -3,6 +3,7 @@
 import shlex
 
 from gpu_core.decisions.kubernetes.merge import Manifest
+from gpu_core.decisions.kubernetes.names import SUBMITTER
 from gpu_core.decisions.kubernetes.operators.custom_job import (
     CustomJob,
     PodSet,
@@ -32,6 +33,8 @@ def build_ray_job(request: Request) -> CustomJob:
             "submissionMode": "K8sJobMode",
             "backoffLimit": 0,
             "submitterConfig": {"backoffLimit": 0},
+            # Its output is the entry point's; KubeRay fills in the command.
+            "submitterPodTemplate": head_pod(request, role=SUBMITTER),
             "shutdownAfterJobFinishes": True,
             "suspend": request.is_suspended,
             "rayClusterSpec": {

@@ -1,6 +1,7 @@
 """What a custom object's status means, in the same words as a Job's."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpu_core.decisions.errors import InvalidInput
@@ -38,6 +39,8 @@ def custom_job_outcome(
             )
     if found.phase is Phase.FAILED:
         found = _disruption(pods) or found
+    if found.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        found = replace(found, ended_at=_ended_at(status))
     return not_over_before_its_pods(found, pods)
 
 
@@ -92,7 +95,24 @@ def _spark(state: Mapping[str, Any]) -> Outcome:
             return outcome(Cause.CREATING, detail=word or None)
 
 
+def _ended_at(status: Mapping[str, Any]) -> str | None:
+    """When it ended: KubeRay, the Spark operator and Trainer each have their place for it."""
+    told: str | None = status.get("endTime") or status.get("terminationTime")
+    ends = (c for c in status.get("conditions") or () if c.get("type") in ("Complete", "Failed"))
+    times = (c.get("lastTransitionTime") for c in ends if c.get("status") == "True")
+    return told or next(times, None)
+
+
+# Operators delete the other pods of what has failed: that is no cause but a consequence.
+_CONSEQUENCES = frozenset({Cause.DELETED, Cause.KILLED})
+
+
 def _disruption(pods: Sequence[Mapping[str, Any]]) -> Outcome | None:
-    """The first end that the run did not bring about; None: there was none."""
-    endings = (ending_of(pod) for pod in pods)
-    return next((e for e in endings if e and e.charge and not e.charge.is_the_runs_own), None)
+    """The first end that neither the run nor its operator brought about; None: there was none."""
+    for pod in pods:
+        found = ending_of(pod)
+        if found is None or found.charge is None or found.cause in _CONSEQUENCES:
+            continue
+        if not found.charge.is_the_runs_own:
+            return found
+    return None

@@ -91,7 +91,10 @@ def test_ray():
     (group,) = cluster["workerGroupSpecs"]
     assert {group[k] for k in ("replicas", "minReplicas", "maxReplicas")} == {2}
     head, worker = cluster["headGroupSpec"]["template"], group["template"]
-    for pod in (head, worker):
+    submitter = spec["submitterPodTemplate"]
+    roles = [pod["metadata"]["labels"]["prefect-gpu.dev/role"] for pod in (submitter, head, worker)]
+    assert roles == ["submitter", "head", "member"]
+    for pod in (submitter, head, worker):
         container = pod["spec"]["containers"][0]
         assert container["image"] == "train:1"
         assert not {"command", "args"} & container.keys()
@@ -287,6 +290,54 @@ def test_pods_tell_a_disruption_that_the_operator_calls_a_failure():
     found = custom_job_outcome(spark("FAILED"), [evicted])
     assert (found.cause, found.charge) == (Cause.EVICTED, Charge.INTERRUPTION)
     assert custom_job_outcome(spark("COMPLETED"), [evicted]).phase is Phase.SUCCEEDED
+
+
+def test_pods_that_an_operator_takes_away_are_no_disruption():
+    deleted = {
+        "metadata": {"deletionTimestamp": "2026-03-04T12:00:00Z"},
+        "status": {
+            "phase": "Failed",
+            "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 143}}}],
+        },
+    }
+    found = custom_job_outcome(ray("Failed", "FAILED", message="no data"), [deleted])
+    assert (found.cause, found.charge) == (Cause.FAILED, Charge.RUN)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pytest.param(ray("Complete", "SUCCEEDED", endTime="2026-03-04T12:00:00Z"), id="Ray"),
+        pytest.param(
+            {
+                "kind": "TrainJob",
+                "status": {
+                    "conditions": [
+                        {"type": "Suspended", "status": "False", "lastTransitionTime": "early"},
+                        {
+                            "type": "Failed",
+                            "status": "True",
+                            "lastTransitionTime": "2026-03-04T12:00:00Z",
+                        },
+                    ]
+                },
+            },
+            id="Trainer",
+        ),
+        pytest.param(
+            {
+                "kind": "SparkApplication",
+                "status": {
+                    "applicationState": {"state": "COMPLETED"},
+                    "terminationTime": "2026-03-04T12:00:00Z",
+                },
+            },
+            id="Spark",
+        ),
+    ],
+)
+def test_when_it_ended(manifest):
+    assert custom_job_outcome(manifest).ended_at == "2026-03-04T12:00:00Z"
 
 
 def test_it_is_not_over_while_a_pod_may_run():
