@@ -1,6 +1,7 @@
 """The policy's section on Kubernetes: what the platform team decides for every Job of the pool."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -128,6 +129,27 @@ class OperatorPolicy(Section):
     """Where the image has Spark's script that lists an executor's GPUs."""
 
 
+def _command(value: object, field: str) -> str:
+    try:
+        words = shlex.split(value) if isinstance(value, str) else []
+    except ValueError as error:
+        raise InvalidInput(field, f"cannot be split into words: {error}", got=value) from None
+    if not words:
+        raise InvalidInput(field, "is not a command", got=value, allowed="text, such as nvidia-smi")
+    return str(value)
+
+
+class Preflight(Section):
+    """A test that a GPU node has to pass before it gets work. Nodes with divided GPUs are left
+    alone: a pod cannot have all parts of them."""
+
+    image: Name
+    command: Annotated[str, parsed_by(_command)] = "nvidia-smi"
+    """What is run with the node's free GPUs; exit code 0: the node is well."""
+    every_s: PositiveDuration = Field(default=24 * 3600, alias="every")
+    """How long a success counts; afterwards the node is tested again once it is idle."""
+
+
 class KubernetesPolicy(Section):
     """What the Jobs of a gpu-kubernetes pool look like. The pool's template says the rest."""
 
@@ -172,6 +194,11 @@ class KubernetesPolicy(Section):
     fenced_after_s: PositiveDuration = Field(default=300, alias="fenced_after")
     """Pods of a node that has been silent for so long count as ended, although nobody can tell. A
     node that Kubernetes has deleted is fenced at once."""
+
+    preflight: Preflight | None = None
+    """A test of each GPU node before it gets work; None: none."""
+    prepull: tuple[Name, ...] = Field(default=(), strict=False)
+    """Images that are pulled to each GPU node as soon as it is there."""
 
     model_cache: ModelCache | None = None
     secrets: Mapping[Name, SecretReference] = Field(default={})

@@ -46,6 +46,7 @@ from gpu_core.worker.kubernetes.ending import (
 )
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.node_pools import NodePools
+from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
@@ -95,6 +96,7 @@ class KubernetesInfrastructure:
         self._offers = Offers(self._view, pool)
         self._node_pools = NodePools(api)
         self._events = PodEvents(api, self._view)
+        self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._reports = CheckpointReports(client)
         self._containers: ContainerRuns | None = None
@@ -131,7 +133,13 @@ class KubernetesInfrastructure:
         """The nodes with GPUs, without what the pods of others use."""
         self._fence(policy)
         node_pools = await self._node_pools.look(policy.kubernetes)
-        return self._offers.nodes(policy, allocations, node_pools)
+        offered = self._offers.nodes(policy, allocations, node_pools)
+        busy = frozenset(
+            share.node for allocation in allocations for share in allocation.placement.shares
+        )
+        real = [node for node in offered if not node.is_planned]
+        await self._node_tasks.tend(real, busy, policy.kubernetes)
+        return self._node_tasks.without_untested(offered, policy.kubernetes, datetime.now(UTC))
 
     def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
         """Which GPUs does it hold of the nodes that came for it?"""

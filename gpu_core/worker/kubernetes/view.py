@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup
 
 from gpu_core.adapters.kubernetes import KubernetesApi, Reflector
 from gpu_core.adapters.kubernetes.api import Json
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, POOL_LABEL
 from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
 
 _ENDED = ("Succeeded", "Failed")
@@ -220,7 +220,8 @@ def kept_pod(pod: Json) -> Json | None:
         "status": _some(pod.get("status") or {}, "phase"),
     }
     if not is_ours:
-        kept["metadata"].pop("labels", None)
+        # Whose it is: what our pools do on nodes is not counted as somebody else's.
+        kept["metadata"]["labels"] = _some(pod["metadata"].get("labels") or {}, POOL_LABEL)
         return kept
     kept["metadata"].update(
         _some(pod["metadata"], "annotations", "creationTimestamp", "deletionTimestamp")
