@@ -42,9 +42,11 @@ _DEPLOYMENT_FIELDS = (
 # In a process of its own, because the library must not import the project's blocks.
 _REGISTER_BLOCKS = """
 from blocks.checkpoint_store import CheckpointStore
+from blocks.gpu_cluster import GpuCluster
+from blocks.gpu_kubernetes_job import GpuKubernetesJob
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
-for block in (CheckpointStore, MLflowTracking, UsageLedger):
+for block in (CheckpointStore, GpuCluster, GpuKubernetesJob, MLflowTracking, UsageLedger):
     block.register_type_and_schema()
 """
 

@@ -48,7 +48,13 @@ class TestBlockStandards(BlockStandardTestSuite):
 
 def test_the_slugs_are_a_contract() -> None:
     """Saved documents are found by them: never rename one."""
-    want = {"gpu-checkpoint-store", "gpu-mlflow-tracking", "gpu-usage-ledger"}
+    want = {
+        "gpu-checkpoint-store",
+        "gpu-cluster",
+        "gpu-kubernetes-job",
+        "gpu-mlflow-tracking",
+        "gpu-usage-ledger",
+    }
     assert {block.get_block_type_slug() for block in our_blocks()} == want
 
 

@@ -1,0 +1,174 @@
+"""A container on GPUs in the midst of a flow."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import anyio
+from prefect.blocks.abstract import JobBlock, JobRun
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import State
+from prefect.client.schemas.sorting import LogSort
+from prefect.deployments import arun_deployment
+from prefect.states import Cancelling
+from prefect.utilities.asyncutils import sync_compatible
+from pydantic import Field, HttpUrl, field_validator
+
+from gpu_core.decisions.kubernetes.variables import parse_pod_request
+
+# How many lines Prefect's API returns at most in one answer.
+_PAGE = 200
+
+_LOOK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuJobResult:
+    """What came of a container."""
+
+    flow_run_id: UUID
+    state: str
+    """The name of the run's state in Prefect, such as `Completed`."""
+    message: str | None
+    lines: tuple[str, ...]
+    """The log of the run: the container's output and what the worker says of it."""
+
+
+class GpuJobFailed(RuntimeError):
+    """The container's run ended, and not with success; the message is its state's."""
+
+
+class GpuKubernetesJobRun(JobRun[GpuJobResult]):
+    """One container that was submitted to a GPU pool.
+
+    Args:
+        flow_run_id: Its run in Prefect.
+        timeout_s: How long to wait for its end, the time in line included; None: for ever.
+    """
+
+    def __init__(self, flow_run_id: UUID, timeout_s: int | None) -> None:
+        self.flow_run_id = flow_run_id
+        self._timeout_s = timeout_s
+
+    @sync_compatible
+    async def wait_for_completion(self) -> None:
+        """Wait until it has ended, over all its attempts.
+
+        Raises:
+            GpuJobFailed: It ended without success.
+            TimeoutError: It takes longer than `timeout_s`. It goes on.
+        """
+        with anyio.fail_after(self._timeout_s):
+            state = await self._final_state()
+        if not state.is_completed():
+            raise GpuJobFailed(f"{state.name}: {state.message}")
+
+    @sync_compatible
+    async def fetch_result(self) -> GpuJobResult:
+        """Its state and its output as they are now; after the end they are complete."""
+        async with get_client() as client:
+            run = await client.read_flow_run(self.flow_run_id)
+            lines = await self._lines()
+        return GpuJobResult(
+            flow_run_id=self.flow_run_id,
+            state="Unknown" if run.state is None else run.state.name or run.state.type.value,
+            message=None if run.state is None else run.state.message,
+            lines=lines,
+        )
+
+    @sync_compatible
+    async def cancel(self) -> None:
+        """Ask the GPU pool to end it; `wait_for_completion` then says that it was cancelled."""
+        async with get_client() as client:
+            await client.set_flow_run_state(self.flow_run_id, Cancelling())
+
+    async def _final_state(self) -> State[Any]:
+        # Asked for again and again: Prefect's own way to wait needs a websocket, which not every
+        # proxy lets through.
+        async with get_client() as client:
+            while True:
+                state = (await client.read_flow_run(self.flow_run_id)).state
+                if state is not None and state.is_final():
+                    return state
+                await anyio.sleep(_LOOK_S)
+
+    async def _lines(self) -> tuple[str, ...]:
+        mine = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[self.flow_run_id]))
+        lines: list[str] = []
+        async with get_client() as client:
+            while True:
+                page = await client.read_logs(
+                    mine, limit=_PAGE, offset=len(lines), sort=LogSort.TIMESTAMP_ASC
+                )
+                lines += [line.message for line in page]
+                if len(page) < _PAGE:
+                    return tuple(lines)
+
+
+# JobBlock[...] would make a block type of its own in this module.
+class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
+    """
+    A container that a flow runs on GPUs: it waits in the GPU pool's line like every other run, and
+    is placed, preempted, retried and paid for like one.
+
+    Example:
+        Run a container and wait for it:
+        ```python
+        from blocks.gpu_kubernetes_job import GpuKubernetesJob
+
+        gpu_kubernetes_job = GpuKubernetesJob.load("BLOCK_NAME")
+        job_run = gpu_kubernetes_job.trigger()
+        job_run.wait_for_completion()
+        ```
+    """
+
+    _block_type_name = "GPU Kubernetes Job"
+    _block_type_slug = "gpu-kubernetes-job"
+    _documentation_url = HttpUrl("https://docs.prefect.io/v3/concepts/work-pools")
+
+    command: str | list[str] = Field(
+        description="What the container runs; text is split into words as a shell does it.",
+        examples=["nvidia-smi"],
+    )
+    image: str | None = Field(
+        default=None, description="The container image, by default the pool's."
+    )
+    job_variables: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Further job variables of the GPU pool, such as gpu_count and gpu_type.",
+        examples=[{"gpu_count": 2, "gpu_type": "a100-80gb"}],
+    )
+    deployment: str = Field(
+        default="run-container/container-job",
+        description="The deployment that stands for containers on the GPU pool.",
+    )
+    queue: str | None = Field(
+        default=None, description="The pool's queue, by default the deployment's."
+    )
+    timeout_s: int | None = Field(
+        default=None,
+        gt=0,
+        description="How many seconds to wait for the end, the time in line included; by default "
+        "for ever.",
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _is_a_command(cls, value: str | list[str]) -> str | list[str]:
+        parse_pod_request({"command": value})
+        return value
+
+    @sync_compatible
+    async def trigger(self) -> GpuKubernetesJobRun:
+        """Submit the container to the GPU pool. It may wait in line before it starts."""
+        given = {"image": self.image, "command": self.command}
+        variables = {name: value for name, value in given.items() if value is not None}
+        run = await arun_deployment(
+            self.deployment,
+            timeout=0,
+            job_variables={**self.job_variables, **variables},
+            work_queue_name=self.queue,
+        )
+        self.logger.info("Submitted %s as the run %r", self.command, run.name)
+        return GpuKubernetesJobRun(run.id, self.timeout_s)
