@@ -127,7 +127,9 @@ def test_a_run_that_fits_on_no_node_waits_for_one_and_says_so(pool):
 
 
 def test_a_pod_that_is_evicted_goes_on_in_another_attempt(pool, namespace):
-    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "evicted", **shell("sleep 8"))
+    # Without the trap it would be deaf to SIGTERM, as every first process is, and do all its work.
+    script = 'trap "exit 143" TERM; sleep 8 & wait'
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "evicted", **shell(script))
     pool.wait_until(run, "Running", timeout_s=90)
     (pod,) = pods(namespace, run)
     namespace.evict(pod["metadata"]["name"])
