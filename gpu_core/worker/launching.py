@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
@@ -16,6 +17,9 @@ from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
+
+# A change of the block in the UI reaches the runs that start so much later.
+_STORE_AGE_S = 5.0
 
 
 class Launching:
@@ -36,6 +40,8 @@ class Launching:
         self._ledger = ledger
         self._attempts = attempts
         self._infrastructure = infrastructure
+        self._store_uri: str | None = None
+        self._store_read_at_s = 0.0
 
     async def launch(
         self, flow_run: FlowRun, configuration: BaseJobConfiguration, policy: Policy
@@ -66,9 +72,7 @@ class Launching:
 
     async def _context(self, running: RunningAttempt, policy: Policy) -> RunContext:
         attempt, record, request = running.attempt, running.record, running.request
-        checkpoint_uri = request.checkpoint_uri or await read_checkpoint_uri(
-            self._client, self._settings, self._settings.resolved_state_dir()
-        )
+        checkpoint_uri = request.checkpoint_uri or await self._checkpoint_uri()
         return RunContext(
             flow_run_id=attempt.flow_run_id,
             attempt=attempt.number,
@@ -83,6 +87,16 @@ class Launching:
             project=record.project,
             deployment=record.deployment,
         )
+
+    async def _checkpoint_uri(self) -> str:
+        """The store of runs that name none; looked up once for the many that start together."""
+        now_s = anyio.current_time()
+        if self._store_uri is None or now_s - self._store_read_at_s > _STORE_AGE_S:
+            self._store_uri = await read_checkpoint_uri(
+                self._client, self._settings, self._settings.resolved_state_dir()
+            )
+            self._store_read_at_s = now_s
+        return self._store_uri
 
     def _environment(self, running: RunningAttempt) -> Mapping[str, str]:
         known = {

@@ -38,8 +38,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         "gangs, preemption and resumption, and a cost for every run."
     )
 
-    # Each start is a few requests to Prefect and one to Kubernetes, most of it waiting.
-    starts_at_once = 4
+    # A start is a dozen requests, nearly all of it waiting: with few at a time the server idles.
+    starts_at_once = 32
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
