@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.kubernetes.node_health import interruption_of
-from gpu_core.decisions.kubernetes.outcome import Charge, Outcome, Phase
+from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
 from gpu_core.decisions.kubernetes.pods import observe
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.units import format_duration
@@ -176,8 +176,8 @@ def _waits_in_vain(
 ) -> Trouble | None:
     found = waiting_outcome(jobs, pods, events)
     created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
-    if found is None or created_at is None:
-        return None
+    if found is None or created_at is None or found.cause is Cause.SUSPENDED:
+        return None  # it runs, or Kueue has its own line for it
     # A node that came late leaves its pods as long to start as one that was there.
     waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:

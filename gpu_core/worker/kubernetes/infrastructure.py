@@ -98,6 +98,7 @@ class KubernetesInfrastructure:
         self._events = PodEvents(api, self._view)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
+        self._failure: str | None = None
         self._reports = CheckpointReports(client)
         self._containers: ContainerRuns | None = None
         self._created_at_s: dict[str, float] = {}
@@ -131,6 +132,7 @@ class KubernetesInfrastructure:
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
+        self._tell_failure()
         self._fence(policy)
         node_pools = await self._node_pools.look(policy.kubernetes)
         offered = self._offers.nodes(policy, allocations, node_pools)
@@ -402,6 +404,16 @@ class KubernetesInfrastructure:
         if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
             return True
         return is_operated(parse_pod_request(running.variables))
+
+    def _tell_failure(self) -> None:
+        """Let the log say when what is planned with may be old, and when it is not any more."""
+        failure = self._view.failure
+        if (failure is None) != (self._failure is None):
+            _log.warning(
+                "The cluster is %s",
+                "seen as it is again" if failure is None else f"not seen as it is now: {failure}",
+            )
+        self._failure = failure
 
     def _fence(self, policy: Policy) -> None:
         """Which nodes are gone, or silent for so long that nobody waits for them any more?"""

@@ -108,6 +108,12 @@ def test_a_pod_that_does_not_start_is_given_up_in_time(created_s_ago, pod, want)
         assert "train:typo" in trouble.message
 
 
+def test_a_job_that_kueue_has_not_admitted_waits_as_long_as_it_takes():
+    job = make_job(9_000)
+    job["spec"]["suspend"] = True
+    assert trouble_of([job], [], [], {}, POLICY, NOW) is None
+
+
 UNBOUND = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
 
 
