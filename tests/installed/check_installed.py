@@ -17,6 +17,13 @@ from pathlib import Path
 WHEEL = distribution("prefect-gpu")
 
 
+# Callbacks for packages that a user brings: without them these two say so, and nothing else fails.
+OF_OTHERS = {
+    "gpu_core.runtime.hugging_face": "transformers",
+    "gpu_core.runtime.lightning": "lightning",
+}
+
+
 def the_library_is_the_installed_one() -> None:
     """gpu_core comes from the environment and brings no other top-level name."""
     import gpu_core
@@ -33,7 +40,12 @@ def every_module_imports() -> None:
             continue  # these two run when they are imported: by Python, by Alembic
         if "versions" in path.parts:
             continue  # migrations have numbers for names
-        import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+        name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != OF_OTHERS.get(name):
+                raise
 
 
 def every_entry_point_loads() -> None:
