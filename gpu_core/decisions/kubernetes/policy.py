@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -187,7 +187,7 @@ class KubernetesPolicy(Section):
 
     pending_timeout_s: PositiveDuration = Field(default=600, alias="pending_timeout")
     """How long pods may take to start; afterwards the attempt is ended with the reason."""
-    provisioned: Sequence[ProvisionedNodes] = ()
+    provisioned: tuple[ProvisionedNodes, ...] = Field(default=(), strict=False)
     """What the provisioner may still add; runs are planned on it after what is there."""
     silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
     """A node that has not been ready for so long is given up: its runs are to go on elsewhere."""
