@@ -94,7 +94,7 @@ def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
         pool.deploy(f"{FLOWS}:count_until_released", queue="low"),
         "victim",
         {"folder": str(folder)},
-        gpu_count=4,
+        gpu_count=8,
     )
     wait_for(lambda: (folder / "began-1").exists(), "the first attempt works", timeout_s=240)
     wait_for(
