@@ -17,7 +17,7 @@ from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.sizes import pod_size
@@ -182,9 +182,11 @@ class KubernetesInfrastructure:
             else:
                 created = await self._create_job(template, launch, policy)
         except KubernetesError as error:
-            self._created_at_s.pop(running.attempt.attempt_id, None)
             if error.is_retryable:
+                # No answer is no refusal: it may be there all the same, and is given time to show.
+                self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
                 raise NotStarted(str(error)) from error
+            self._created_at_s.pop(running.attempt.attempt_id, None)
             raise
         return replace(_started(created), started_at=datetime.now(UTC))
 
@@ -315,6 +317,27 @@ class KubernetesInfrastructure:
                 return False
             await self._view.next_change(1.0)
         await self._clear(running)
+        return not await self._is_there_unseen(attempt_id)
+
+    async def _is_there_unseen(self, attempt_id: str) -> bool:
+        """Does the API know of something living that the watches have not told of? It is ended.
+
+        A watch may be cut without a word, and a request that got no answer may have been heard: the
+        run must not start again beside what came of it.
+        """
+        if self._view.jobs_of(attempt_id) or self._view.pods_of(attempt_id):
+            return False
+        query = {"labelSelector": f"{ATTEMPT_ID_LABEL}={label_value(attempt_id)}"}
+        jobs = (await self._api.get("/apis/batch/v1/jobs", query)).get("items") or []
+        pods = (await self._api.get("/api/v1/pods", query)).get("items") or []
+        alive = [pod for pod in pods if runs(pod, self._fenced)]
+        if not alive and not is_alive(jobs, pods, self._fenced):
+            return False
+        self._check_lease()
+        for job in jobs:
+            await self._api.delete(_path(job, "/apis/batch/v1", "jobs"))
+        for pod in alive:
+            await self._api.delete(_path(pod), grace_s=_KILL_GRACE_S)
         return True
 
     async def _clear(self, running: RunningAttempt) -> None:
