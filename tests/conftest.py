@@ -3,11 +3,15 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.support import loopback_only
+
+if TYPE_CHECKING:
+    from tests.support.prefect_stack import PrefectServer
 
 # A property's example must not fail because the machine was slow; in CI the same examples run
 # each time, so that a red run is about the change and can be repeated.
@@ -49,6 +53,30 @@ def postgresql() -> Iterator[str]:
 
     with postgresql_server() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def prefect_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator["PrefectServer"]:
+    """A Prefect server on SQLite, as a process of its own.
+
+    It may stand still for a minute after a client's death, and then refuse for another: only for
+    tests that are about SQLite.
+    """
+    from tests.support.prefect_stack import prefect_server
+
+    with prefect_server(tmp_path_factory.mktemp("prefect-on-sqlite")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def prefect_on_postgresql(
+    tmp_path_factory: pytest.TempPathFactory, postgresql: str
+) -> Iterator["PrefectServer"]:
+    """A Prefect server on a PostgreSQL database, as a process of its own."""
+    from tests.support.prefect_stack import prefect_server
+
+    with prefect_server(tmp_path_factory.mktemp("prefect-on-postgresql"), postgresql) as running:
+        yield running
 
 
 # Fast ones first; and properties before anything that starts a Prefect client in this process,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gpu_core.cli.services import Services
-from tests.support.postgresql import find_postgresql, new_database, postgresql_server
-from tests.support.prefect_stack import PrefectServer, clean_environment, start_server
+from tests.support import prefect_stack
+from tests.support.postgresql import find_postgresql, postgresql_server
+from tests.support.prefect_stack import PrefectServer
 
 GPUS = 8
 POLICY = f"""
@@ -29,9 +29,6 @@ def prefect_server(database: str, folder: Path) -> Iterator[PrefectServer]:
     """A Prefect server of the bench's own, on one of `databases()`."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
-        url = None
-        if database == "PostgreSQL":
-            address = stack.enter_context(postgresql_server())
-            url = new_database(address).replace("postgresql:", "postgresql+asyncpg:", 1)
-        services = stack.enter_context(Services(folder / "logs", clean_environment(folder)))
-        yield start_server(services, folder, url)
+        on_postgresql = database == "PostgreSQL"
+        address = stack.enter_context(postgresql_server()) if on_postgresql else None
+        yield stack.enter_context(prefect_stack.prefect_server(folder, address))

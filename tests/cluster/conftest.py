@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.services import Services
 from tests.cluster.pools import POLICY, kubernetes_pool
 from tests.support.cluster import Cluster, Namespace, kubernetes, new_namespace
-from tests.support.prefect_stack import Pool, PrefectServer, clean_environment, start_server
+from tests.support.prefect_stack import Pool, PrefectServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,11 +33,9 @@ def namespace(cluster: Cluster) -> Iterator[Namespace]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
-    """A Prefect server that pods reach: they use the network of this machine."""
-    folder = tmp_path_factory.mktemp("prefect")
-    with Services(folder / "logs", clean_environment(folder)) as services:
-        yield start_server(services, folder)
+def server(prefect_on_postgresql: PrefectServer) -> PrefectServer:
+    """The Prefect server, which pods reach: they use the network of this machine."""
+    return prefect_on_postgresql
 
 
 @pytest.fixture

@@ -12,17 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.services import Services
 from gpu_core.decisions.accounting import Attempt
 from tests.cluster.chaos import Chaos, Kind, Sight, agenda, watched
 from tests.cluster.pools import POLICY, kubernetes_pool
 from tests.support.cluster import GPU, Namespace
-from tests.support.postgresql import new_database
 from tests.support.prefect_stack import (
     Pool,
     PrefectServer,
-    clean_environment,
-    start_server,
+    prefect_server,
     wait_for,
 )
 from tests.support.run_journal import faults_of_ledger, faults_of_lives, read_lives
@@ -49,11 +46,9 @@ PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[PrefectServer]:
-    """A Prefect server that may be restarted; SQLite's stands still after a client's death."""
-    folder = tmp_path_factory.mktemp("prefect-in-chaos")
-    database = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
-    with Services(folder / "logs", clean_environment(folder)) as services:
-        yield start_server(services, folder, database)
+    """A Prefect server that may be restarted."""
+    with prefect_server(tmp_path_factory.mktemp("prefect-in-chaos"), postgresql) as running:
+        yield running
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.services import Services
-from tests.support.postgresql import new_database
-from tests.support.prefect_stack import Pool, PrefectServer, clean_environment, start_server
+from tests.support.prefect_stack import Pool, PrefectServer
 
 FLOWS = "tests/end_to_end/flows.py"
 TINY_COMMAND = f"{sys.executable} -I -S {Path(__file__).with_name('tiny_run.py')}"
@@ -24,29 +22,10 @@ checkpoints: {interval: 1s}
 """
 
 
-@pytest.fixture(scope="session")
-def prefect_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
-    """A Prefect server on SQLite, as a process of its own."""
-    folder = tmp_path_factory.mktemp("prefect-on-sqlite")
-    with Services(folder / "logs", clean_environment(folder)) as services:
-        yield start_server(services, folder)
-
-
-@pytest.fixture(scope="session")
-def prefect_on_postgresql(
-    tmp_path_factory: pytest.TempPathFactory, postgresql: str
-) -> Iterator[PrefectServer]:
-    """A Prefect server on a PostgreSQL database, as a process of its own."""
-    folder = tmp_path_factory.mktemp("prefect-on-postgresql")
-    database_url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
-    with Services(folder / "logs", clean_environment(folder)) as services:
-        yield start_server(services, folder, database_url)
-
-
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> PrefectServer:
-    """The server whose fixture the test names; without a name, the one on SQLite."""
-    return request.getfixturevalue(getattr(request, "param", "prefect_on_sqlite"))
+    """The server whose fixture the test names; without a name, the one on PostgreSQL."""
+    return request.getfixturevalue(getattr(request, "param", "prefect_on_postgresql"))
 
 
 @pytest.fixture

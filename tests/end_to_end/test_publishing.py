@@ -14,12 +14,12 @@ from gpu_core.worker.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS
 
 
-def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(prefect_on_sqlite, pool):
+def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
     """Prefect accepts Scheduled for a cancelled run: telling it why it waits would revive it."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled")
 
     async def tell_after_cancelling():
-        async with PrefectClient(prefect_on_sqlite.api_url) as client:
+        async with PrefectClient(server.api_url) as client:
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
             publisher = Publisher(client, pool.name, "AwaitingConcurrencySlot")

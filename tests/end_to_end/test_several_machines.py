@@ -1,15 +1,10 @@
 """Workers of two machines on one pool."""
 
-import pytest
-
 from gpu_core.adapters.ledger import Ledger
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 
 
-# On PostgreSQL: two workers at once make Prefect's SQLite server stall for up to a minute.
-@pytest.mark.postgresql
-@pytest.mark.parametrize("server", ["prefect_on_postgresql"], indirect=True, ids=["on PostgreSQL"])
 def test_workers_of_two_machines_start_no_run_twice(pool, journal):
     """Both see every run and plan it; Prefect gives it to one of them, and the other lets it be."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=1))

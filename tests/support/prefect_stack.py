@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +16,7 @@ import psutil
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.services import Service, Services, free_port
 from gpu_core.decisions.accounting import Attempt
+from tests.support.postgresql import new_database
 
 _UP_S = 120.0
 
@@ -99,6 +101,21 @@ def start_server(
     return PrefectServer(api_url, environment, services, folder, command, server)
 
 
+@contextmanager
+def prefect_server(folder: Path, postgresql: str | None = None) -> Iterator[PrefectServer]:
+    """A Prefect server while the context lasts.
+
+    Args:
+        folder: Where it keeps its logs, its home and, without PostgreSQL, its database.
+        postgresql: The address of a PostgreSQL server, on which it gets a database of its own.
+    """
+    url = None
+    if postgresql is not None:
+        url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
+    with Services(folder / "logs", clean_environment(folder)) as services:
+        yield start_server(services, folder, url)
+
+
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Look until the condition holds.
 
@@ -110,6 +127,9 @@ def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
         time.sleep(0.1)
+
+
+_LOG_LINES = 80
 
 
 class Pool:
@@ -315,6 +335,10 @@ class Pool:
             process.kill()
         psutil.wait_procs(mine, timeout=5)
         self._http.close()
+        # pytest shows it where the test failed.
+        for worker in self._workers:
+            print(f"-- the end of {worker.log.name}")
+            print("\n".join(worker.log.read_text().splitlines()[-_LOG_LINES:]))
 
     def _owns(self, process: psutil.Process) -> bool:
         try:
