@@ -33,10 +33,8 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench bench-policies bench-spot bench-servers lock system-deps dev clean \
-	local-cluster local-cluster-down
-.PHONY: help quickstart test lint chaos bench bench-cluster bench-policies bench-servers lock \
-	system-deps dev clean local-cluster local-cluster-down
+.PHONY: help quickstart test lint chaos bench bench-cluster bench-policies bench-servers bench-spot \
+	lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -78,13 +76,6 @@ bench-policies: dev ## Replay published traces (DATA=folder), and compare with t
 	$(BIN)/python -m tests.bench.scheduling --data $(DATA) --out bench-results/scheduling.json
 	$(BIN)/python -m tests.bench.check_ranges bench-results/scheduling.json
 
-local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built the first time. ARGS="--gpus 8"
-	binaries=$$(infra/local-cluster/build.sh) && \
-		$(SUDO) $(PYTHON) infra/local-cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
-
-local-cluster-down: ## Stop it and remove its folder
-	$(SUDO) $(PYTHON) infra/local-cluster/down.py $(LOCAL_CLUSTER)
-
 bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	@mkdir -p bench-results
@@ -92,6 +83,13 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
 	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
 	$(BIN)/python -m tests.bench.checkpoint_upload --json > bench-results/checkpoint_upload.json
+
+local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built the first time. ARGS="--gpus 8"
+	binaries=$$(infra/local-cluster/build.sh) && \
+		$(SUDO) $(PYTHON) infra/local-cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
+
+local-cluster-down: ## Stop it and remove its folder
+	$(SUDO) $(PYTHON) infra/local-cluster/down.py $(LOCAL_CLUSTER)
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)

@@ -32,7 +32,7 @@ def kubernetes_pool(
 ) -> Pool:
     """A pool whose Jobs run in this namespace with this machine's Python and this code."""
     shared = folder / "shared"
-    shared.mkdir(parents=True)
+    shared.mkdir(parents=True, exist_ok=True)
     return Pool(
         server,
         folder,

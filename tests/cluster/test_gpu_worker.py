@@ -1,7 +1,5 @@
 """The gpu-kubernetes worker on a real cluster: its runs' lives, as Prefect and the cluster see."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.cluster.pools import FLOWS
@@ -86,38 +84,6 @@ def test_runs_share_the_gpus_and_the_rest_wait_with_a_reason(pool, namespace):
         (attempt.admitted_at, attempt.released_at) for run in runs for attempt in pool.attempts(run)
     )
     assert max(sum(a <= at < b for a, b in held) for at, _ in held) <= 2
-
-
-def test_a_flow_is_preempted_saves_and_goes_on_where_it_was(pool):
-    folder = pool.folder / "shared"
-    victim = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released", queue="low"),
-        "victim",
-        {"folder": str(folder)},
-        gpu_count=8,
-    )
-    wait_for(lambda: (folder / "began-1").exists(), "the first attempt works", timeout_s=240)
-    wait_for(
-        lambda: pool.run(victim)["labels"].get("prefect-gpu.checkpoint.checkpoint"),
-        "it has told of a checkpoint",
-    )
-
-    urgent = pool.submit(
-        pool.deploy(f"{FLOWS}:do_nothing", queue="critical"), "urgent", **shell("sleep 1")
-    )
-    pool.wait_until(urgent, "Completed", timeout_s=120)
-    wait_for(lambda: (folder / "began-2").exists(), "the second attempt works", timeout_s=120)
-    Path(folder, "release").touch()
-    pool.wait_until(victim, "Completed", timeout_s=120)
-    settled(pool, victim)
-
-    first, second = pool.attempts(victim)
-    assert first.end_reason == "Preempted"
-    assert first.preempted_by == urgent
-    assert first.checkpoint is not None
-    assert int((folder / "began-2").read_text()) > 0
-    assert second.restored_from == first.checkpoint
-    assert second.admitted_at >= first.released_at
 
 
 def test_a_run_that_fits_on_no_node_waits_for_one_and_says_so(pool):
