@@ -7,6 +7,9 @@ VENV ?= .venv
 DATA ?= $(PREFECT_GPU_DATA)
 DATA ?= ../shared/data
 
+# Stories mostly wait, for a server, a pod, a grace period: two at once take half the time.
+JOBS ?= 2
+
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES = python3-venv git gcc libc6-dev postgresql chromium $(CLUSTER_PACKAGES)
 # For the local Kubernetes. What another source has installed stays: Docker's packages hold
@@ -42,8 +45,8 @@ help: ## Show this list
 quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
 	$(BIN)/prefect-gpu quickstart $(ARGS)
 
-test: dev ## Run the tests; ARGS="-k queue" goes to pytest
-	$(BIN)/python -m pytest $(ARGS)
+test: dev ## Run the tests, JOBS=2 at a time; ARGS="-k queue" goes to pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: dev ## Check style, types and who imports whom
 	$(BIN)/ruff check .

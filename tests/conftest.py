@@ -62,9 +62,9 @@ def prefect_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Pre
     It may stand still for a minute after a client's death, and then refuse for another: only for
     tests that are about SQLite.
     """
-    from tests.support.prefect_stack import prefect_server
+    from tests.support.prefect_stack import new_server
 
-    with prefect_server(tmp_path_factory.mktemp("prefect-on-sqlite")) as running:
+    with new_server(tmp_path_factory.mktemp("prefect-on-sqlite")) as running:
         yield running
 
 
@@ -73,15 +73,18 @@ def prefect_on_postgresql(
     tmp_path_factory: pytest.TempPathFactory, postgresql: str
 ) -> Iterator["PrefectServer"]:
     """A Prefect server on a PostgreSQL database, as a process of its own."""
-    from tests.support.prefect_stack import prefect_server
+    from tests.support.prefect_stack import new_server
 
-    with prefect_server(tmp_path_factory.mktemp("prefect-on-postgresql"), postgresql) as running:
+    with new_server(tmp_path_factory.mktemp("prefect-on-postgresql"), postgresql) as running:
         yield running
 
 
 # Fast ones first; and properties before anything that starts a Prefect client in this process,
 # whose threads draw random numbers that Hypothesis would take for the test's.
 _ORDER = ("gpu_core/decisions", "gpu_core", "support", "layout", "bench", "blocks", "flows")
+
+# What shares a server or a cluster runs in one process, where tests run in several.
+_TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,3 +97,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(places, len(_ORDER))
 
     items.sort(key=place)
+    for item in items:
+        folder = item.path.relative_to(root).parts[0]
+        shares_a_server = "prefect_server" in getattr(item, "fixturenames", ())
+        group = "prefect" if shares_a_server else _TOGETHER.get(folder)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))

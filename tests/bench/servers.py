@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support import prefect_stack
 from tests.support.postgresql import find_postgresql, postgresql_server
-from tests.support.prefect_stack import PrefectServer
+from tests.support.prefect_stack import PrefectServer, new_server
 
 GPUS = 8
 POLICY = f"""
@@ -31,4 +30,4 @@ def prefect_server(database: str, folder: Path) -> Iterator[PrefectServer]:
     with ExitStack() as stack:
         on_postgresql = database == "PostgreSQL"
         address = stack.enter_context(postgresql_server()) if on_postgresql else None
-        yield stack.enter_context(prefect_stack.prefect_server(folder, address))
+        yield stack.enter_context(new_server(folder, address))

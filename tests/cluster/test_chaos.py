@@ -19,7 +19,7 @@ from tests.support.cluster import GPU, Namespace
 from tests.support.prefect_stack import (
     Pool,
     PrefectServer,
-    prefect_server,
+    new_server,
     wait_for,
 )
 from tests.support.run_journal import faults_of_ledger, faults_of_lives, read_lives
@@ -47,7 +47,7 @@ PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[PrefectServer]:
     """A Prefect server that may be restarted."""
-    with prefect_server(tmp_path_factory.mktemp("prefect-in-chaos"), postgresql) as running:
+    with new_server(tmp_path_factory.mktemp("prefect-in-chaos"), postgresql) as running:
         yield running
 
 

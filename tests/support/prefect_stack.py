@@ -102,7 +102,7 @@ def start_server(
 
 
 @contextmanager
-def prefect_server(folder: Path, postgresql: str | None = None) -> Iterator[PrefectServer]:
+def new_server(folder: Path, postgresql: str | None = None) -> Iterator[PrefectServer]:
     """A Prefect server while the context lasts.
 
     Args:
