@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gpu_core.decisions.budget import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.calendar import CalendarPolicy, calendar_contradictions
@@ -26,7 +26,7 @@ from gpu_core.decisions.scale import ScalePolicy, scale_contradictions
 from gpu_core.decisions.scheduling.backfill import BackfillPolicy
 from gpu_core.decisions.scheduling.ordering import OrderingPolicy
 from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy
-from gpu_core.decisions.validation import input_errors, located, refuse
+from gpu_core.decisions.validation import validated
 
 PREFECT_DEFAULT_QUEUE = "default"
 """The queue that Prefect itself makes in every work pool."""
@@ -124,13 +124,7 @@ def parse_policy(
         InvalidInput: One field cannot be used.
         InvalidInputs: Several cannot; the message has a line for each.
     """
-    try:
-        policy = Policy.model_validate(data)
-        errors = _contradictions(policy)
-    except ValidationError as error:
-        errors = input_errors(error, Policy)
-    refuse([located(error, source, lines or {}) for error in errors])
-    return policy
+    return validated(Policy, data, source, lines, _contradictions)
 
 
 def _contradictions(policy: Policy) -> list[InvalidInput]:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _OUR_ERROR = "gpu_core_invalid_input"
 
@@ -65,6 +67,35 @@ def parsed_by(parse: Callable[[object, str], object]) -> BeforeValidator:
             raise PydanticCustomError(_OUR_ERROR, "invalid", {"error": error}) from None
 
     return BeforeValidator(validate)
+
+
+def validated(
+    model: type[ModelT],
+    data: object,
+    source: str,
+    lines: Mapping[str, int] | None,
+    contradictions: Callable[[ModelT], Sequence[InvalidInput]],
+) -> ModelT:
+    """Which value of this model does a file's data describe?
+
+    Args:
+        model: The model of the whole file.
+        data: Plain Python data, as a YAML or JSON reader gives it.
+        source: Where it comes from, for the errors: a file's path.
+        lines: The line of each dotted field path in that file, for the errors.
+        contradictions: What is wrong with fields that are each valid alone.
+
+    Raises:
+        InvalidInput: One field cannot be used.
+        InvalidInputs: Several cannot; the message has a line for each.
+    """
+    try:
+        value = model.model_validate(data)
+    except ValidationError as error:
+        refuse([located(each, source, lines or {}) for each in input_errors(error, model)])
+        raise
+    refuse([located(each, source, lines or {}) for each in contradictions(value)])
+    return value
 
 
 def input_errors(error: ValidationError, model: type[BaseModel]) -> list[InvalidInput]:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gpu_core.decisions.catalog.offerings import (
     Catalog,
@@ -23,7 +23,7 @@ from gpu_core.decisions.catalog.offerings import (
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy_base import CapacityType, Name, Section
 from gpu_core.decisions.units import MICRO_USD_PER_USD, micro_usd, require_aware
-from gpu_core.decisions.validation import input_errors, located, parsed_by, refuse
+from gpu_core.decisions.validation import parsed_by, validated
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 _MOMENT_HELP = "a date such as 2026-11-21, or a time with its zone such as 2026-11-21T08:00:00Z"
@@ -126,13 +126,7 @@ def parse_sheet(
         InvalidInput: One field cannot be used.
         InvalidInputs: Several cannot; the message has a line for each.
     """
-    try:
-        sheet = PriceSheet.model_validate(data)
-        errors = _contradictions(sheet)
-    except ValidationError as error:
-        errors = input_errors(error, PriceSheet)
-    refuse([located(error, source, lines or {}) for error in errors])
-    return _catalog(sheet)
+    return _catalog(validated(PriceSheet, data, source, lines, _contradictions))
 
 
 def to_sheet(catalog: Catalog, provider: str, as_of: datetime) -> dict[str, Any]:
