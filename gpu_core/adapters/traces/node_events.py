@@ -11,7 +11,6 @@ The lines may be in any order.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -22,10 +21,7 @@ from gpu_core.adapters.traces.json_lines import read_lines
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.policy_base import Name, Section
-from gpu_core.decisions.simulation.trace import NodeEvent
-
-_WITHDRAWN = "interruption-notice"
-"""The taint of a node that its provider has given notice for."""
+from gpu_core.decisions.simulation.trace import NodeEvent, interruption
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -107,6 +103,4 @@ def _going(node: Node, where: str, line: _Line, since_s: float) -> Iterator[Node
                 got=line.notice_s,
                 allowed=f"at most {line.at_s - since_s:g}",
             )
-        withdrawn = replace(node, taints=node.taints | {_WITHDRAWN})
-        yield NodeEvent(at_s=noticed_s, name=node.name, node=withdrawn)
-    yield NodeEvent(at_s=line.at_s, name=node.name, node=None, notice_s=line.notice_s)
+    yield from interruption(node, line.at_s, line.notice_s)

@@ -7,10 +7,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol
 
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
 from gpu_core.decisions.plan import Admit, Plan, Preempt
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.simulation.attempts import recorded
 from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
+from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
 from gpu_core.decisions.workload import RunTime, Workload
@@ -65,6 +70,14 @@ class SimulationOptions:
     with time alone, such as least attained service."""
     usage_half_life_s: float | None = None
     """Half-life of the usage that fair shares are told; None: the policy needs none."""
+    node_start_s: float = 0.0
+    """How long a planned node takes to come once something is placed on it."""
+    node_idle_s: float | None = None
+    """How long a node that came so stays without work; None: it stays."""
+    max_gpus: int | None = None
+    """Planned nodes come as long as there are no more GPUs than these; None: no cap."""
+    capacity_policy: Policy | None = None
+    """What an interrupted job asks for next follows from it; None: the same as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +87,15 @@ class Held:
     start_s: float
     end_s: float
     lost_s: float
-    """What of it was for nothing: restarting, work done again, leaving."""
+    """What of it was for nothing: waiting for nodes, restarting, work done again, leaving."""
     flavor: Flavor | None
     """None: it held no GPU."""
     stalled_s: float = 0.0
     """What of it the job stood still for checkpoints."""
     was_interrupted: bool = False
     """It ended because a node went away under it."""
+    nodes_came_after_s: float = 0.0
+    """What of it was over when the last of its nodes was there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +118,8 @@ class Simulation:
     outcomes: tuple[JobOutcome, ...]
     cycles: int
     """How often the planner was asked."""
+    node_stays: tuple[NodeStay, ...] = ()
+    """When which nodes were there, or on their way."""
 
 
 def simulate(
@@ -142,6 +159,11 @@ class _Life:
     run_time: RunTime | None
     attempt: int = 0
     started_s: float = 0.0
+    begins_s: float = 0.0
+    """When the attempt begins to work: its nodes are there, and it has restarted."""
+    nodes_came_s: float = 0.0
+    zone: str | None = None
+    """Where the attempt's first node is; None: it does not say."""
     spent: _Spent | None = None
     """Of the attempt that is draining; None: it is not."""
     allocation: Allocation | None = None
@@ -149,10 +171,12 @@ class _Life:
     preemptions: int = 0
     interruptions: int = 0
     attempts: list[Held] = field(default_factory=list)
+    recorded: list[Attempt] = field(default_factory=list)
+    """The same as the ledger would have them."""
 
 
 # What happens at one moment, in this order. Arrivals and node events have lists of their own.
-_FINISH, _DRAINED, _WAKE = 0, 1, 2
+_FINISH, _DRAINED, _WAKE, _NODE_COMES, _NODE_GOES = range(5)
 
 
 class _Replay:
@@ -173,7 +197,12 @@ class _Replay:
         self._node_events = sorted(trace.events, key=lambda event: event.at_s)
         self._next_arrival = 0
         self._next_node_event = 0
-        self._nodes = {node.name: node for node in trace.nodes}
+        self._nodes = Nodes(
+            trace.nodes,
+            start_s=options.node_start_s,
+            idle_s=options.node_idle_s,
+            max_gpus=options.max_gpus,
+        )
         self._lives: dict[str, _Life] = {}
         self._running: dict[str, _Life] = {}
         self._waiting: set[str] = set()
@@ -188,7 +217,9 @@ class _Replay:
         )
 
     def run(self) -> Simulation:
+        last_s = 0.0
         while (now_s := self._next_moment_s()) < _NEVER_S:
+            last_s = now_s
             self._fire_timers(now_s)
             self._change_nodes(now_s)
             self._admit_arrivals(now_s)
@@ -197,6 +228,7 @@ class _Replay:
         return Simulation(
             outcomes=tuple(outcomes[job.job_id] for job in self._trace.jobs),
             cycles=self._cycles,
+            node_stays=self._nodes.stays(last_s),
         )
 
     def _next_moment_s(self) -> float:
@@ -207,27 +239,33 @@ class _Replay:
             moment_s = min(moment_s, self._node_events[self._next_node_event].at_s)
         return moment_s
 
-    def _set_timer(self, at_s: float, kind: int, workload_id: str = "", attempt: int = 0) -> None:
-        heappush(self._timers, (at_s, kind, next(self._sequence), workload_id, attempt))
+    def _set_timer(self, at_s: float, kind: int, about: str = "", attempt: int = 0) -> None:
+        heappush(self._timers, (at_s, kind, next(self._sequence), about, attempt))
 
     def _fire_timers(self, now_s: float) -> None:
         timers = self._timers
         while timers and timers[0][0] <= now_s:
-            _, kind, _, workload_id, attempt = heappop(timers)
-            if kind == _WAKE:
-                continue
-            life = self._lives[workload_id]
-            if life.attempt != attempt or life.allocation is None:
-                continue
-            if kind == _DRAINED:
-                self._leave(life, now_s, self._stop(life, now_s))
-                self._wait(life)
-            elif life.spent is None:
-                self._finish(life, now_s)
+            _, kind, _, about, attempt = heappop(timers)
+            if kind == _NODE_COMES:
+                self._nodes.arrive(about, now_s)
+            elif kind == _NODE_GOES:
+                self._nodes.let_go(about, now_s)
+            elif kind != _WAKE:
+                self._end_attempt(self._lives[about], kind, attempt, now_s)
+
+    def _end_attempt(self, life: _Life, kind: int, attempt: int, now_s: float) -> None:
+        if life.attempt != attempt or life.allocation is None:
+            return
+        if kind == _DRAINED:
+            self._leave(life, now_s, self._stop(life, now_s))
+            self._wait(life)
+        elif life.spent is None:
+            self._finish(life, now_s)
 
     def _finish(self, life: _Life, now_s: float) -> None:
         job = life.job
-        self._leave(life, now_s, _Spent(self._restart_s(life), _works_s(life) - life.left_s))
+        stalled_s = _works_s(life) - life.left_s
+        self._leave(life, now_s, _Spent(life.begins_s - life.started_s, stalled_s))
         life.left_s = 0.0
         life.finished_s = now_s
         self._run_times.observe(job, job.duration_s)
@@ -243,11 +281,7 @@ class _Replay:
         if not events:
             return
         gone = {event.name: event.notice_s for event in events if event.node is None}
-        for event in events:
-            if event.node is None:
-                self._nodes.pop(event.name, None)
-            else:
-                self._nodes[event.name] = event.node
+        self._nodes.change(events, now_s)
         interrupted = [
             (life, notice_s)
             for life in self._running.values()
@@ -257,9 +291,22 @@ class _Replay:
             life.interruptions += 1
             spent = self._stop(life, now_s, notice_s)
             self._leave(life, now_s, spent, was_interrupted=True)
-        self._scheduler.set_nodes(tuple(self._nodes.values()))
+        self._ask_for_other_capacity([life for life, _ in interrupted], now_s)
         for life, _ in interrupted:
             self._wait(life)
+
+    def _ask_for_other_capacity(self, interrupted: Sequence[_Life], now_s: float) -> None:
+        policy = self._options.capacity_policy
+        if policy is None or not interrupted:
+            return
+        next_attempts = NextAttempts(self._nodes.all(), policy, _moment(now_s))
+        for life in interrupted:
+            plain = replace(
+                life.workload,
+                avoided_nodes=frozenset(),
+                capacity_type=life.job.capacity_type,
+            )
+            life.workload = next_attempts.of(plain, life.recorded)
 
     def _admit_arrivals(self, now_s: float) -> None:
         arrivals = self._arrivals
@@ -283,6 +330,8 @@ class _Replay:
     def _plan(self, now_s: float) -> None:
         now = _moment(now_s)
         while self._waiting:
+            if self._nodes.take_changed():
+                self._scheduler.set_nodes(self._nodes.to_plan_with())
             usage = None
             if self._meter is not None:
                 usage = Usage(gpu_s_by_user=self._meter.usage(now_s))
@@ -298,7 +347,8 @@ class _Replay:
                     self._preemptors.add(command.for_workload_id)
                     self._preempt(command.workload_id, command.for_workload_id, now_s, now)
                     freed = freed or self._options.grace_s == 0
-            if not freed:
+            # Where nodes were asked for, some more may be.
+            if not freed and not self._nodes.has_changed:
                 break
         self._keep_ticking(now_s)
 
@@ -314,10 +364,16 @@ class _Replay:
     def _start(self, workload_id: str, placement: Placement, now_s: float, now: datetime) -> None:
         life = self._lives[workload_id]
         job = life.job
+        ready_s = self._nodes.hold(placement, now_s)
+        if ready_s is None:
+            return
         self._waiting.remove(workload_id)
         self._preemptors.discard(workload_id)
         life.attempt += 1
         life.started_s = now_s
+        life.begins_s = ready_s + (self._options.restart_s if life.attempt > 1 else 0.0)
+        life.nodes_came_s = ready_s
+        life.zone = self._nodes.zone(placement)
         life.allocation = Allocation(
             workload=life.workload, attempt=life.attempt, placement=placement, admitted_at=now
         )
@@ -326,8 +382,10 @@ class _Replay:
         self._scheduler.allocate(life.allocation)
         if self._meter is not None:
             self._meter.start((job.team, job.user), job.total_gpus, now_s)
-        ends_s = now_s + self._restart_s(life) + _works_s(life)
-        self._set_timer(ends_s, _FINISH, workload_id, life.attempt)
+        self._set_timer(life.begins_s + _works_s(life), _FINISH, workload_id, life.attempt)
+        if ready_s > now_s:
+            for share in placement.shares:
+                self._set_timer(ready_s, _NODE_COMES, share.node)
         if self._options.min_runtime_s and job.is_preemptible:
             self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
 
@@ -351,21 +409,17 @@ class _Replay:
         self._scheduler.allocate(life.allocation)
         self._set_timer(now_s + grace_s, _DRAINED, workload_id, life.attempt)
 
-    def _restart_s(self, life: _Life) -> float:
-        return self._options.restart_s if life.attempt > 1 else 0.0
-
     def _stop(self, life: _Life, now_s: float, notice_s: float = 0.0) -> _Spent:
         """End an attempt's work: what is saved counts."""
         if life.spent is not None:
             return life.spent
         job = life.job
-        elapsed_s = now_s - life.started_s
-        restart_s = self._restart_s(life)
         reached = progress(
-            elapsed_s - restart_s, job.checkpoint_interval_s, job.checkpoint_stall_s, notice_s
+            now_s - life.begins_s, job.checkpoint_interval_s, job.checkpoint_stall_s, notice_s
         )
         life.left_s -= reached.saved_s
-        return _Spent(min(elapsed_s, restart_s) + reached.lost_s, reached.stalled_s)
+        begun_s = min(now_s, life.begins_s) - life.started_s
+        return _Spent(begun_s + reached.lost_s, reached.stalled_s)
 
     def _leave(
         self, life: _Life, now_s: float, spent: _Spent, *, was_interrupted: bool = False
@@ -373,10 +427,24 @@ class _Replay:
         """Give an attempt's GPUs back."""
         job = life.job
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs leaves
-        flavor = life.allocation.placement.flavor
+        placement = life.allocation.placement
         life.attempts.append(
-            Held(life.started_s, now_s, spent.lost_s, flavor, spent.stalled_s, was_interrupted)
+            Held(
+                life.started_s,
+                now_s,
+                spent.lost_s,
+                placement.flavor,
+                spent.stalled_s,
+                was_interrupted,
+                min(now_s, life.nodes_came_s) - life.started_s,
+            )
         )
+        if self._options.capacity_policy is not None:
+            reason = EndReason.INTERRUPTED if was_interrupted else EndReason.PREEMPTED
+            attempt = recorded(life.allocation, life.zone, _moment(now_s), reason)
+            life.recorded.append(attempt)
+        for name, goes_s in self._nodes.release(placement, now_s):
+            self._set_timer(goes_s, _NODE_GOES, name)
         del self._running[life.workload.workload_id]
         life.allocation = None
         life.spent = None

@@ -1,11 +1,14 @@
 """What is replayed: jobs, the nodes they run on, and what becomes of the nodes."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+_WITHDRAWN = "interruption-notice"
+"""The taint of a node that its provider has given notice for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,23 @@ class NodeEvent:
     """How long before it was gone its jobs were told of it."""
 
 
+def interruption(node: Node, at_s: float, notice_s: float) -> tuple[NodeEvent, ...]:
+    """What happens when a provider takes this node back?
+
+    From the notice on nothing starts there any more; then it is gone.
+
+    Args:
+        node: As it is.
+        at_s: When it is gone.
+        notice_s: How long before that its jobs are told; 0: not at all.
+    """
+    gone = NodeEvent(at_s=at_s, name=node.name, node=None, notice_s=notice_s)
+    if not notice_s:
+        return (gone,)
+    withdrawn = replace(node, taints=node.taints | {_WITHDRAWN})
+    return (NodeEvent(at_s=at_s - notice_s, name=node.name, node=withdrawn), gone)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """A history that can be replayed.
@@ -82,6 +102,7 @@ class Trace:
     jobs: tuple[TraceJob, ...]
     """In the order of the file; it decides between jobs of one moment."""
     nodes: tuple[Node, ...]
+    """As it begins. A planned node (`is_planned`) comes when something is placed on it."""
     events: tuple[NodeEvent, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,0 +1,40 @@
+"""Attempts of a replay as the ledger would have them, for rules that look at the ledger."""
+
+from datetime import datetime
+
+from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.cluster import Allocation
+
+_POOL = "replay"
+
+
+def recorded(
+    allocation: Allocation, zone: str | None, ended_at: datetime, end_reason: EndReason
+) -> Attempt:
+    """What would the ledger say of this attempt?
+
+    Args:
+        allocation: What it held.
+        zone: Where its first node was; None: nobody said.
+        ended_at: When it gave its GPUs back.
+        end_reason: Why.
+    """
+    placement = allocation.placement
+    workload_id = allocation.workload.workload_id
+    return Attempt(
+        attempt_id=f"{workload_id}/{allocation.attempt}",
+        flow_run_id=workload_id,
+        number=allocation.attempt,
+        pool=_POOL,
+        host=_POOL,
+        node=placement.shares[0].node if placement.shares else _POOL,
+        gpu_type=placement.gpu_type,
+        gpu_ids=placement.gpu_ids,
+        capacity_type=placement.capacity_type,
+        price_micro_usd_per_gpu_hour=None,
+        admitted_at=allocation.admitted_at,
+        released_at=ended_at,
+        end_reason=end_reason,
+        shares=placement.shares,
+        zone=zone,
+    )

@@ -1,0 +1,178 @@
+"""The nodes of a replay: those that are there, on their way, or could still come."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gpu_core.decisions.capacity.elsewhere import zone_of
+from gpu_core.decisions.cluster import Node, Placement
+from gpu_core.decisions.planned_names import planned_kind
+from gpu_core.decisions.simulation.trace import NodeEvent
+
+_AT_ONCE = 10
+"""So many nodes of a kind are planned with beside those that are there or on their way; when some
+were asked for, more are. As the worker does it with a NodePool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStay:
+    """One node from when it was asked for until it was gone: what a provider bills."""
+
+    node: Node
+    from_s: float
+    until_s: float
+
+
+class Nodes:
+    """The nodes at one moment of a replay.
+
+    A planned node (`Node.is_planned`) comes some time after something was placed on it, and once
+    nothing has run on it for long enough it is only planned again. Others stay.
+
+    Args:
+        nodes: As the replay begins.
+        start_s: How long a planned node takes to come.
+        idle_s: How long a node that came so stays without work; None: it stays.
+        max_gpus: GPUs that may be there or on their way at once; None: no cap.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        *,
+        start_s: float = 0.0,
+        idle_s: float | None = None,
+        max_gpus: int | None = None,
+    ) -> None:
+        self._start_s = start_s
+        self._idle_s = idle_s
+        self._max_gpus = max_gpus
+        self._nodes = {node.name: node for node in nodes}
+        self._asked_s = {node.name: 0.0 for node in self._nodes.values() if not node.is_planned}
+        """Since when the nodes that are there or on their way are paid for."""
+        self._ready_s: dict[str, float] = {}
+        """When the nodes on their way will be there."""
+        self._holders: Counter[str] = Counter()
+        self._idle_since_s: dict[str, float] = {}
+        """Of the nodes that came because something was placed on them."""
+        self._stays: list[NodeStay] = []
+        self.has_changed = any(node.is_planned for node in self._nodes.values())
+        """Are the nodes to plan with others than when that was last asked?"""
+
+    def take_changed(self) -> bool:
+        """`has_changed`, and from now on it means: than now."""
+        has_changed, self.has_changed = self.has_changed, False
+        return has_changed
+
+    def all(self) -> Sequence[Node]:
+        """All that are there or could come."""
+        return tuple(self._nodes.values())
+
+    def zone(self, placement: Placement) -> str | None:
+        """In which zone is the first node of a placement? None: it does not say."""
+        return zone_of(self._nodes[placement.shares[0].node]) if placement.shares else None
+
+    def to_plan_with(self) -> tuple[Node, ...]:
+        """What is there or on its way, and of each kind a few that may still come."""
+        gpus_left = self._gpus_left()
+        planned: Counter[str | None] = Counter()
+        found: list[Node] = []
+        for node in self._nodes.values():
+            if node.name not in self._asked_s:
+                kind = planned_kind(node.name)
+                planned[kind] += 1
+                most = _AT_ONCE if gpus_left is None else min(_AT_ONCE, gpus_left // _gpus(node))
+                if planned[kind] > most:
+                    continue
+            found.append(node)
+        return tuple(found)
+
+    def change(self, events: Iterable[NodeEvent], now_s: float) -> None:
+        """Nodes come, change or go, whatever runs on them."""
+        for event in events:
+            self.has_changed = True
+            name = event.name
+            if event.node is None:
+                self._end_stay(name, now_s)
+                self._nodes.pop(name, None)
+                continue
+            is_there = name in self._asked_s and name not in self._ready_s
+            self._nodes[name] = replace(event.node, is_planned=False) if is_there else event.node
+            if not event.node.is_planned:
+                self._asked_s.setdefault(name, now_s)
+
+    def hold(self, placement: Placement, now_s: float) -> float | None:
+        """Somebody gets these GPUs: when are all of their nodes there?
+
+        Returns:
+            None: not at all, because the nodes that would have to come are over the cap. Nothing
+            was changed.
+        """
+        names = [share.node for share in placement.shares]
+        missing = [name for name in names if name not in self._asked_s]
+        gpus_left = self._gpus_left()
+        if gpus_left is not None and sum(_gpus(self._nodes[name]) for name in missing) > gpus_left:
+            return None
+        for name in missing:
+            self._asked_s[name] = now_s
+            self._ready_s[name] = now_s + self._start_s
+            self.has_changed = True
+        for name in names:
+            self._holders[name] += 1
+            self._idle_since_s.pop(name, None)
+        return max([self._ready_s.get(name, now_s) for name in names], default=now_s)
+
+    def release(self, placement: Placement, now_s: float) -> list[tuple[str, float]]:
+        """Somebody gave these GPUs back.
+
+        Returns:
+            The nodes that nobody uses any more, each with when it goes if that stays so.
+        """
+        idle = []
+        for name in [share.node for share in placement.shares]:
+            self._holders[name] -= 1
+            if self._holders[name] or self._idle_s is None or name not in self._asked_s:
+                continue
+            if planned_kind(name) is not None:
+                self._idle_since_s[name] = now_s
+                idle.append((name, now_s + self._idle_s))
+        return idle
+
+    def arrive(self, name: str, now_s: float) -> None:
+        """The moment has come at which this node should be there. It may have gone meanwhile."""
+        if self._ready_s.get(name, now_s + 1) <= now_s:
+            del self._ready_s[name]
+            self._nodes[name] = replace(self._nodes[name], is_planned=False)
+            self.has_changed = True
+
+    def let_go(self, name: str, now_s: float) -> None:
+        """The moment has come at which this node goes if it has been idle for long enough."""
+        since_s = self._idle_since_s.get(name)
+        if self._idle_s is None or since_s is None or since_s + self._idle_s > now_s:
+            return
+        self._end_stay(name, now_s)
+        self._nodes[name] = replace(self._nodes[name], is_planned=True)
+        self.has_changed = True
+
+    def stays(self, end_s: float) -> tuple[NodeStay, ...]:
+        """All stays, by their beginning; those that last end with the replay."""
+        for name in list(self._asked_s):
+            self._end_stay(name, end_s)
+        return tuple(sorted(self._stays, key=lambda stay: (stay.from_s, stay.node.name)))
+
+    def _end_stay(self, name: str, now_s: float) -> None:
+        asked_s = self._asked_s.pop(name, None)
+        if asked_s is not None:
+            node = self._nodes[name]
+            self._stays.append(NodeStay(node=node, from_s=asked_s, until_s=now_s))
+        self._ready_s.pop(name, None)
+        self._idle_since_s.pop(name, None)
+
+    def _gpus_left(self) -> int | None:
+        if self._max_gpus is None:
+            return None
+        return self._max_gpus - sum(_gpus(self._nodes[name]) for name in self._asked_s)
+
+
+def _gpus(node: Node) -> int:
+    return len(node.gpu_ids)

@@ -1,0 +1,166 @@
+"""Nodes that come when something is placed on them: timelines worked out by hand."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.planned_names import planned_name
+from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.scheduling.planner import Planner
+from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
+from gpu_core.decisions.simulation.knowledge import NoRunTimes
+from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
+from tests.strategies import make_node
+
+POLICY = parse_policy({"version": 1})
+
+
+def planned(kind: str, number: int = 0, gpus: int = 2, **changes: Any) -> Node:
+    return make_node(planned_name(kind, number), gpus, is_planned=True, **changes)
+
+
+def job(job_id: str, submit_s: float, duration_s: float, gpus: int = 1) -> TraceJob:
+    return TraceJob(job_id=job_id, submit_s=submit_s, duration_s=duration_s, gpu_count=gpus)
+
+
+def replay(
+    *jobs: TraceJob,
+    nodes: tuple[Node, ...],
+    events: tuple[NodeEvent, ...] = (),
+    **options: Any,
+) -> Simulation:
+    trace = Trace(jobs=jobs, nodes=nodes, events=events)
+    options = {"node_start_s": 100.0, "node_idle_s": 50.0} | options
+    planner = Planner(named_policy("greedy"), nodes)
+    return simulate(trace, planner, NoRunTimes(), SimulationOptions(**options))
+
+
+def stays(simulation: Simulation) -> list[tuple[str, float, float]]:
+    return [(stay.node.name, stay.from_s, stay.until_s) for stay in simulation.node_stays]
+
+
+def test_a_planned_node_comes_for_a_job_and_goes_when_it_is_idle() -> None:
+    found = replay(job("a", 10, 300), nodes=(planned("big"),))
+    (outcome,) = found.outcomes
+    (held,) = outcome.attempts
+    assert (held.start_s, held.end_s) == (10, 410)
+    assert (held.nodes_came_after_s, held.lost_s) == (100, 100)
+    assert stays(found) == [("new/big/0", 10, 460)]
+
+
+def test_a_second_job_shares_a_node_on_its_way_and_one_that_is_there() -> None:
+    found = replay(job("a", 0, 300), job("b", 40, 100), job("c", 250, 10), nodes=(planned("big"),))
+    ends = {o.job.job_id: o.finished_s for o in found.outcomes}
+    assert ends == {"a": 400, "b": 200, "c": 260}
+    assert stays(found) == [("new/big/0", 0, 450)]
+
+
+def test_a_node_that_gets_work_before_its_time_is_up_stays() -> None:
+    found = replay(job("a", 0, 100), job("b", 240, 10), nodes=(planned("big"),))
+    assert [o.finished_s for o in found.outcomes] == [200, 250]
+    assert stays(found) == [("new/big/0", 0, 300)]
+
+
+def test_a_node_that_has_gone_comes_again() -> None:
+    found = replay(job("a", 0, 100), job("b", 251, 10), nodes=(planned("big"),))
+    assert [o.finished_s for o in found.outcomes] == [200, 361]
+    assert stays(found) == [("new/big/0", 0, 250), ("new/big/0", 251, 411)]
+
+
+def test_nodes_that_are_there_come_before_planned_ones_and_never_go() -> None:
+    found = replay(job("a", 0, 10, 2), job("b", 5, 10), nodes=(make_node("n1", 2), planned("big")))
+    assert stays(found) == [("n1", 0, 165), ("new/big/0", 5, 165)]
+
+
+def test_no_more_nodes_come_than_the_cap_allows() -> None:
+    nodes = tuple(planned(kind, number) for kind in ("a", "b") for number in range(2))
+    found = replay(*(job(str(number), 0, 100, 2) for number in range(4)), nodes=nodes, max_gpus=4)
+    ends = sorted(o.finished_s or 0.0 for o in found.outcomes)
+    # The second two are on the nodes of the first two, which are there by then.
+    assert ends == [200, 200, 300, 300]
+    assert stays(found) == [("new/a/0", 0, 350), ("new/a/1", 0, 350)]
+
+
+def test_a_node_taken_back_on_its_way_is_paid_until_then() -> None:
+    spot = planned("a-spot", capacity_type="spot")
+    events = (*interruption(spot, 60, 20), NodeEvent(at_s=500, name=spot.name, node=spot))
+    found = replay(job("a", 0, 100), nodes=(spot, planned("b")), events=events)
+    (outcome,) = found.outcomes
+    assert [held.was_interrupted for held in outcome.attempts] == [True, False]
+    assert outcome.finished_s == 60 + 100 + 100
+    assert stays(found) == [("new/a-spot/0", 0, 60), ("new/b/0", 60, 310)]
+
+
+def test_nothing_is_placed_on_a_planned_node_that_will_be_taken_back() -> None:
+    spot = planned("a-spot", capacity_type="spot")
+    found = replay(job("a", 45, 100), nodes=(spot, planned("b")), events=interruption(spot, 60, 20))
+    assert stays(found) == [("new/b/0", 45, 295)]
+
+
+@pytest.mark.parametrize(
+    ("most", "want_kinds"),
+    [
+        pytest.param(2, ["spot-1", "spot-2", "steady"], id="on-demand after two in a row"),
+        pytest.param(None, ["spot-1", "spot-2", "spot-3"], id="spot for ever"),
+    ],
+)
+def test_a_job_that_spot_keeps_failing_goes_on_on_demand(
+    most: int | None, want_kinds: list[str]
+) -> None:
+    spot = [planned(f"spot-{number}", capacity_type="spot") for number in (1, 2, 3)]
+    policy = parse_policy({"version": 1, "capacity": {"max_spot_interruptions": most}})
+    events = (*interruption(spot[0], 200, 0), *interruption(spot[1], 400, 0))
+    found = replay(
+        job("a", 0, 1000), nodes=(*spot, planned("steady")), events=events, capacity_policy=policy
+    )
+    assert [name for name, _, _ in stays(found)] == [f"new/{kind}/0" for kind in want_kinds]
+
+
+def test_an_interrupted_job_leaves_that_zone_alone_though_spot_is_back_at_once() -> None:
+    spot = planned("spot", capacity_type="spot")
+    events = (*interruption(spot, 200, 0), NodeEvent(at_s=200, name=spot.name, node=spot))
+    nodes = (spot, planned("steady"))
+    plain = replay(job("a", 0, 1000), nodes=nodes, events=events)
+    by_policy = replay(job("a", 0, 1000), nodes=nodes, events=events, capacity_policy=POLICY)
+    assert [name for name, _, _ in stays(plain)] == ["new/spot/0", "new/spot/0"]
+    assert [name for name, _, _ in stays(by_policy)] == ["new/spot/0", "new/steady/0"]
+
+
+@settings(max_examples=50)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(0, 500), st.integers(1, 300), st.integers(1, 2)),
+        min_size=1,
+        max_size=12,
+    ),
+    cap=st.sampled_from([2, 4, 100]),
+    gone_s=st.integers(1, 600),
+)
+def test_all_jobs_end_within_the_cap_and_on_nodes_that_are_paid_for(
+    jobs: list[tuple[int, int, int]], cap: int, gone_s: int
+) -> None:
+    spot = tuple(planned("a-spot", number, capacity_type="spot") for number in range(3))
+    nodes = (*spot, *(planned("b", number) for number in range(3)))
+    events = tuple(event for node in spot for event in interruption(node, gone_s, 1))
+    found = replay(
+        *(job(str(n), *values) for n, values in enumerate(jobs)),
+        nodes=nodes,
+        events=events,
+        max_gpus=cap,
+        capacity_policy=POLICY,
+    )
+    assert all(outcome.finished_s is not None for outcome in found.outcomes)
+    for stay in found.node_stays:
+        at_once = [s for s in found.node_stays if s.from_s <= stay.from_s < s.until_s]
+        assert sum(len(s.node.gpu_ids) for s in at_once) <= cap
+    held_gpu_s = sum(
+        (held.end_s - held.start_s) * o.job.total_gpus
+        for o in found.outcomes
+        for held in o.attempts
+    )
+    paid_gpu_s = sum(len(s.node.gpu_ids) * (s.until_s - s.from_s) for s in found.node_stays)
+    assert held_gpu_s <= paid_gpu_s
