@@ -190,14 +190,20 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         help="replay a job with a deadline on recorded spot availability",
         description=(
             "Replay a job with a deadline on recorded spot availability, from random moments on, "
-            "and print what each strategy for spot and on-demand costs beside the best possible."
+            "and print what each strategy for spot and on-demand costs beside the best possible. "
+            "Or, with a ledger and no task, what the best possible would have cost its finished "
+            "spot runs."
         ),
     )
     command.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="JSON with metadata.gap_seconds, data"
+        "files", type=Path, nargs="*", metavar="FILE", help="JSON with metadata.gap_seconds, data"
     )
-    command.add_argument("--task-hours", type=float, required=True, help="the job's work")
-    command.add_argument("--deadline-hours", type=float, required=True, help="from its start on")
+    command.add_argument(
+        "--ledger",
+        help="instead of files, spot as one's own attempts found it: the ledger's file or address",
+    )
+    command.add_argument("--task-hours", type=float, help="the job's work")
+    command.add_argument("--deadline-hours", type=float, help="from its start on")
     command.add_argument(
         "--changeover-hours",
         type=float,
@@ -205,7 +211,9 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         help="what each start on other capacity loses (default: 0.2)",
     )
     command.add_argument(
-        "--price-ratio", type=float, required=True, help="on-demand price by spot price"
+        "--price-ratio",
+        type=float,
+        help="on-demand price by spot price; for a ledger's runs only where it has none",
     )
     command.add_argument(
         "--starts", type=int, default=100, help="replays of each file (default: 100)"
@@ -301,6 +309,7 @@ def _spot_replay(options: argparse.Namespace) -> int:
     return run_spot_replay(
         SpotReplayOptions(
             files=tuple(options.files),
+            ledger=options.ledger,
             task_hours=options.task_hours,
             deadline_hours=options.deadline_hours,
             changeover_hours=options.changeover_hours,

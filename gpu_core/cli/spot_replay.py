@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.capacity.comparison import Comparison, StrategyResult, compare
 from gpu_core.decisions.capacity.policy import StrategyName
+from gpu_core.decisions.capacity.recorded import spot_traces
 from gpu_core.decisions.capacity.replay import Task
 from gpu_core.decisions.capacity.strategies import STRATEGIES
 from gpu_core.decisions.capacity.trace import SpotTrace
@@ -23,11 +25,14 @@ from gpu_core.decisions.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 class SpotReplayOptions:
     """What was asked for on the command line."""
 
-    files: tuple[Path, ...]
-    task_hours: float
-    deadline_hours: float
+    files: tuple[Path, ...] = ()
+    ledger: str | None = None
+    """Its file or address, instead of files."""
+    task_hours: float | None = None
+    """None, with a ledger: its finished runs are looked at, and nothing is replayed."""
+    deadline_hours: float | None = None
     changeover_hours: float
-    price_ratio: float
+    price_ratio: float | None = None
     starts: int
     seed: int = 1
     ticks: int | None = None
@@ -42,12 +47,19 @@ def run_spot_replay(options: SpotReplayOptions) -> int:
     Raises:
         InvalidInput: Something that was asked for cannot be used.
     """
+    if (options.ledger is None) is not bool(options.files):
+        raise InvalidInput("FILE", "and ledger are alternatives", remedy="name one of them")
+    if options.ledger is not None and options.task_hours is None:
+        # SQLAlchemy takes longer to load than a small replay takes.
+        from gpu_core.cli.spot_hindsight import run_spot_hindsight
+
+        return run_spot_hindsight(options.ledger, options.price_ratio, as_json=options.as_json)
     task = _task(options)
     names = tuple(_strategy(name) for name in options.policies) or tuple(STRATEGIES)
     for field, number in (("starts", options.starts), ("nodes", options.nodes)):
         if number < 1:
             raise InvalidInput(field, "is too small", got=number, allowed="1 or more")
-    traces = [_trace(path, options.ticks) for path in options.files]
+    traces = [_cut(trace, options.ticks) for trace in _traces(options)]
     comparison = compare(
         traces, task, names, starts=options.starts, seed=options.seed, nodes=options.nodes
     )
@@ -87,25 +99,28 @@ _ROWS: tuple[tuple[str, Callable[[StrategyResult], str]], ...] = (
 
 
 def _task(options: SpotReplayOptions) -> Task:
-    values = {
-        "task-hours": options.task_hours,
-        "deadline-hours": options.deadline_hours,
-        "price-ratio": options.price_ratio,
-    }
-    for field, value in values.items():
-        if not 0 < value < 1e6:
-            raise InvalidInput(field, "is out of range", got=value, allowed="over 0, under 1e6")
+    task_hours = _in_range("task-hours", options.task_hours)
+    deadline_hours = _in_range("deadline-hours", options.deadline_hours)
+    price_ratio = _in_range("price-ratio", options.price_ratio)
     if not 0 <= options.changeover_hours < 1e6:
         raise InvalidInput(
             "changeover-hours", "is negative or too large", got=options.changeover_hours
         )
     return Task(
-        work_s=options.task_hours * SECONDS_PER_HOUR,
-        deadline_s=options.deadline_hours * SECONDS_PER_HOUR,
+        work_s=task_hours * SECONDS_PER_HOUR,
+        deadline_s=deadline_hours * SECONDS_PER_HOUR,
         changeover_s=options.changeover_hours * SECONDS_PER_HOUR,
         spot_micro_usd_per_hour=MICRO_USD_PER_USD,
-        on_demand_micro_usd_per_hour=round(options.price_ratio * MICRO_USD_PER_USD),
+        on_demand_micro_usd_per_hour=round(price_ratio * MICRO_USD_PER_USD),
     )
+
+
+def _in_range(field: str, value: float | None) -> float:
+    if value is None:
+        raise InvalidInput(field, "is missing", allowed="over 0, under 1e6")
+    if not 0 < value < 1e6:
+        raise InvalidInput(field, "is out of range", got=value, allowed="over 0, under 1e6")
+    return value
 
 
 def _strategy(name: str) -> StrategyName:
@@ -120,8 +135,19 @@ def _strategy(name: str) -> StrategyName:
     return cast("StrategyName", name)
 
 
-def _trace(path: Path, ticks: int | None) -> SpotTrace:
-    trace = read_spot_trace(path)
+def _traces(options: SpotReplayOptions) -> Sequence[SpotTrace]:
+    if options.ledger is None:
+        return [read_spot_trace(path) for path in options.files]
+    from gpu_core.adapters.traces.ledger import read_records
+
+    attempts = [attempt for _, of_run in read_records(options.ledger) for attempt in of_run]
+    traces = spot_traces(attempts, datetime.now(UTC))
+    if not traces:
+        raise InvalidInput("ledger", "has no attempt on spot", got=options.ledger)
+    return traces
+
+
+def _cut(trace: SpotTrace, ticks: int | None) -> SpotTrace:
     return trace if ticks is None else replace(trace, nodes_up=_first(trace.nodes_up, ticks))
 
 

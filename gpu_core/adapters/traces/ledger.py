@@ -26,13 +26,26 @@ def read_ledger(source: str) -> tuple[TraceJob, ...]:
         InvalidInput: There is no such file, or no finished run in it.
         LedgerError: The database cannot be read.
     """
-    with Ledger.open(_url(source)) as ledger:
-        records = ledger.usage(*_ALWAYS)
+    records = read_records(source)
     ended = [(run, attempts) for run, attempts in records if _has_ended(attempts)]
     if not ended:
         raise InvalidInput("workload", "has no finished run", got=source)
     began_at = min(run.submitted_at for run, _ in ended)
     return tuple(_job(run, attempts, began_at) for run, attempts in ended)
+
+
+def read_records(source: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+    """All runs of a ledger that held GPUs, in the order of submission, with their attempts.
+
+    Args:
+        source: As `read_ledger`.
+
+    Raises:
+        InvalidInput: There is no such file.
+        LedgerError: The database cannot be read.
+    """
+    with Ledger.open(_url(source)) as ledger:
+        return ledger.usage(*_ALWAYS)
 
 
 def work_s(attempts: Sequence[Attempt]) -> float:

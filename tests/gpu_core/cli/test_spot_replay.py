@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
+from gpu_core.decisions.accounting import EndReason
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 
 
 @pytest.fixture
@@ -89,3 +92,69 @@ def test_wrong_input_is_one_line_and_exits_with_2(
     error = capsys.readouterr().err
     assert want_message in error
     assert error.count("\n") == 1
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """Two hours on spot, interrupted, then four on on-demand while zone b had spot for three."""
+    path = tmp_path / "ledger.db"
+    a, b = {"capacity_type": "spot", "zone": "a"}, {"capacity_type": "spot", "zone": "b"}
+    interrupted = {"end_reason": EndReason.INTERRUPTED}
+    dear = {"price_micro_usd_per_gpu_hour": 3_000_000, "end_reason": EndReason.COMPLETED}
+    runs = {
+        "mixed": [(0, 2, {**a, **interrupted, "checkpointed_at": at(2)}), (2, 6, dear)],
+        "other": [(3, 6, {**b, **interrupted})],
+        "steady": [(0, 1, dear)],
+    }
+    with Ledger.open(f"sqlite:///{path}") as opened:
+        for run_id, attempts in runs.items():
+            opened.record_run(make_run(run_id))
+            for number, (start_h, end_h, fields) in enumerate(attempts, start=1):
+                moments = {"admitted_at": at(start_h), "released_at": at(end_h)}
+                opened.open_attempt(make_attempt(run_id, number, **moments, **fields))
+            if run_id != "other":
+                opened.finish_run(run_id, "Completed")
+    return path
+
+
+def test_the_best_possible_for_a_ledgers_runs(
+    ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spot for 2 and 3 hours and on-demand for one would have cost 8 USD instead of 14."""
+    assert main(["spot-replay", "--ledger", str(ledger), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (run,) = found["runs"]
+    assert (run["flow_run_id"], run["paid_usd"]) == ("mixed", 14)
+    assert run["best_usd"] == found["best_usd"] == pytest.approx(8, rel=0.01)
+    assert run["by_best"] == pytest.approx(14 / 8, rel=0.01)
+    assert found["left_out"] == {"NOT_ENDED": 1, "NO_SPOT": 1}
+    assert main(["spot-replay", "--ledger", str(ledger)]) == 0
+    out = capsys.readouterr().out
+    assert "1.75" in out
+    assert "1 left out: it has not ended" in out
+
+
+def test_a_task_on_a_ledgers_own_spot(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each zone that was tried is a trace."""
+    task = ["--task-hours", "2", "--deadline-hours", "3", "--price-ratio", "3", "--starts", "4"]
+    assert main(["spot-replay", "--ledger", str(ledger), *task, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {result["replays"] for result in found["results"]} == {8}
+    assert {result["misses"] for result in found["results"]} == {0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want_message"),
+    [
+        pytest.param([], "FILE and ledger are alternatives", id="neither"),
+        pytest.param(["trace.json"], "task-hours is missing", id="no task"),
+        pytest.param(["trace.json", "--ledger", "ledger.db"], "are alternatives", id="both"),
+        pytest.param(["--ledger", "none.db"], "is no file", id="no ledger"),
+    ],
+)
+def test_what_is_replayed_must_be_said(
+    arguments: list[str], want_message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, and exit code 2."""
+    assert main(["spot-replay", *arguments]) == 2
+    assert want_message in capsys.readouterr().err
