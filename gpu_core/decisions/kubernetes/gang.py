@@ -64,7 +64,9 @@ def gang_command(container: Manifest, launch: Launch) -> Manifest:
         )
     # The image's entry point stays in front, as long as it is what starts the flow.
     part = "args" if "args" in container or "command" not in container else "command"
-    of_flow = shlex.join(container.get(part, _FLOW_COMMAND))
+    told = tuple(container.get(part, _FLOW_COMMAND))
+    # Prefect's template has the run's command where otherwise that of the flow is.
+    of_flow = shlex.join(_FLOW_COMMAND if told == launch.pod.command else told)
     of_others = shlex.join(launch.pod.command)
     script = f'if [ "$NODE_RANK" = 0 ]; then exec {of_flow}; fi; exec {of_others}'
     return {**container, part: ["/bin/sh", "-c", script]}

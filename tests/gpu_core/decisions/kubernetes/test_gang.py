@@ -21,6 +21,7 @@ from tests.gpu_core.decisions.kubernetes.builders import (
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 COMMAND = {"command": "torchrun train.py --name 'a b'"}
 RANKS = ("NODE_RANK", "PET_NODE_RANK")
+INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def gang(gpus=8, nodes=3, **changes):
@@ -60,8 +61,46 @@ def test_both_forms_tell_the_run_the_same():
     assert env["MASTER_PORT"] == env["PET_MASTER_PORT"] == "29500"
     assert (env["NNODES"], env["PET_NNODES"], env["WORLD_SIZE"]) == ("3", "3", "24")
     assert env["PET_NPROC_PER_NODE"] == "8"
-    index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    assert [env[name] for name in RANKS] == [{"fieldRef": {"fieldPath": index}}] * 2
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
+    assert [env[name] for name in RANKS] == [index] * 2
+
+
+def pods_of(manifests):
+    """A gang's pods as the cluster makes them, by rank: host name, pod template, variables.
+
+    Those of an Indexed Job get their host name, and an annotation with their index, from it.
+    """
+    index = {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}
+    found = []
+    for job in manifests.jobs:
+        spec, is_indexed = job["spec"], job["spec"].get("completionMode") == "Indexed"
+        for number in range(spec["completions"]):
+            name = f"{job['metadata']['name']}-{number}"
+            env = {k: str(number) if v == index else v for k, v in env_of(job).items()}
+            host_name = name if is_indexed else pod_of(job)["hostname"]
+            found.append((host_name, spec["template"], env))
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.20", "1.36"])
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_every_rank_finds_the_first_by_its_address(version, gpus):
+    manifests = build(gang(gpus), version=version)
+    service = manifests.service
+    pods = pods_of(manifests)
+    first = f"{pods[0][0]}.{service['metadata']['name']}"
+    for rank, (host_name, template, env) in enumerate(pods):
+        assert len(host_name) <= 63  # of a DNS label (RFC 1123)
+        assert template["spec"]["subdomain"] == service["metadata"]["name"]
+        assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+        assert (env["MASTER_ADDR"], env["NODE_RANK"]) == (first, str(rank))
+    assert len(pods) == 3
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_rank_is_told_the_same_by_an_indexed_job_as_by_its_own(gpus):
+    indexed, own = (pods_of(build(gang(gpus), version=version)) for version in ("1.36", "1.20"))
+    assert [(name, env) for name, _, env in indexed] == [(name, env) for name, _, env in own]
 
 
 def test_the_pods_have_names_before_they_are_ready():
@@ -124,6 +163,15 @@ def test_one_node_reports_to_prefect(rank, want, container):
         words, env={"NODE_RANK": rank, "PATH": "/usr/bin:/bin"}, capture_output=True, check=True
     )
     assert result.stdout.decode().strip() == want
+
+
+def test_the_first_node_runs_the_flow_where_prefect_rendered_the_command_of_the_others():
+    """Its template has `{{ command }}` where it puts the flow's command itself if there is none."""
+    launch = make_launch(nodes=2, variables={"command": "torchrun train.py"})
+    template = template_container(args=["torchrun", "train.py"])
+    script = container_of(build(launch, template).jobs[0])["args"][-1]
+    assert "then exec prefect flow-run execute; fi" in script
+    assert script.endswith("exec torchrun train.py")
 
 
 def test_a_gang_of_a_flow_needs_a_command_for_the_others():
