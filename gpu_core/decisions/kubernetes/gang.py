@@ -15,7 +15,8 @@ def gang_env(launch: Launch, policy: KubernetesPolicy, rank: int | None) -> list
     """What torchrun and `torch.distributed` read, on each node of a gang.
 
     `WORLD_SIZE` counts processes, one for each GPU. torchrun takes its options from `PET_`
-    variables, so that `torchrun train.py` is enough on every node.
+    variables, so that `torchrun train.py` is enough on every node. Where a node has one process,
+    its `RANK` is the node's, so that there `python train.py` is enough too.
 
     Args:
         launch: The attempt.
@@ -34,8 +35,12 @@ def gang_env(launch: Launch, policy: KubernetesPolicy, rank: int | None) -> list
         "PET_NNODES": nodes,
         "PET_NPROC_PER_NODE": str(processes),
     }
+    ranks = ["NODE_RANK", "PET_NODE_RANK"]
+    if processes == 1:
+        values["LOCAL_RANK"] = "0"
+        ranks.append("RANK")
     found: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
-    return [*found, *({"name": name, **_rank(rank)} for name in ("NODE_RANK", "PET_NODE_RANK"))]
+    return [*found, *({"name": name, **_rank(rank)} for name in ranks)]
 
 
 def _rank(rank: int | None) -> Manifest:

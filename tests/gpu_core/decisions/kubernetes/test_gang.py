@@ -103,6 +103,14 @@ def test_a_rank_is_told_the_same_by_an_indexed_job_as_by_its_own(gpus):
     assert [(name, env) for name, _, env in indexed] == [(name, env) for name, _, env in own]
 
 
+def test_one_process_on_each_node_needs_no_launcher():
+    ranks = [env for _, _, env in pods_of(build(gang(1)))]
+    assert [(env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]) for env in ranks] == [
+        (str(rank), "0", "3") for rank in range(3)
+    ]
+    assert {"RANK", "LOCAL_RANK"}.isdisjoint(env_of(build(gang(8)).jobs[0]))
+
+
 def test_the_pods_have_names_before_they_are_ready():
     service = build(gang()).service
     assert service["metadata"]["name"] == JOB_NAME
