@@ -1,11 +1,13 @@
 """Several nodes at once: who each of them is, and how they find the first."""
 
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, label_value
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL, label_value
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 
 _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
@@ -49,6 +51,13 @@ def _rank(rank: int | None) -> Manifest:
     # The annotation is there since 1.21, the label of that name only since 1.28.
     field = {"fieldPath": f"metadata.annotations['{_INDEX_ANNOTATION}']"}
     return {"valueFrom": {"fieldRef": field}}
+
+
+def is_first(pod: Mapping[str, Any]) -> bool:
+    """Is this pod the first node of its gang?"""
+    metadata = pod["metadata"]
+    told = (metadata.get("labels") or {}).get(RANK_LABEL)
+    return (told or (metadata.get("annotations") or {}).get(_INDEX_ANNOTATION)) == "0"
 
 
 def gang_command(container: Manifest, launch: Launch) -> Manifest:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.kubernetes.gang import is_first
 from gpu_core.decisions.kubernetes.node_health import interruption_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
 from gpu_core.decisions.kubernetes.pods import observe
@@ -16,21 +17,32 @@ from gpu_core.worker.kubernetes.view import has_ended
 _OF_OTHERS = frozenset({Charge.INTERRUPTION, Charge.PREEMPTION})
 
 
-def is_alive(jobs: Sequence[Json], pods: Sequence[Json], fenced: Iterable[str]) -> bool:
+def is_alive(
+    jobs: Sequence[Json], pods: Sequence[Json], fenced: Iterable[str], *, is_flow: bool = False
+) -> bool:
     """Is the attempt on its way, with all the pods that it needs?
 
-    The end of one pod is the end of a gang: the others wait for it in vain.
+    Where one pod of a gang failed the others wait for it in vain. One that has done its part leaves
+    them to do theirs, such as writing the model; but a flow is over when its first node is.
 
     Args:
         jobs: Its Jobs.
         pods: Its pods.
         fenced: The nodes whose pods count as gone.
+        is_flow: Whether Prefect runs inside.
     """
-    if any(has_ended(pod) for pod in pods):
+    if any(_has_failed(pod) or (is_flow and is_first(pod) and has_ended(pod)) for pod in pods):
         return False
-    if pods:
-        return any(runs(pod, fenced) for pod in pods)
-    return any(not _is_finished(job) for job in jobs)
+    if any(runs(pod, fenced) for pod in pods):
+        return True
+    if any(not has_ended(pod) for pod in pods):
+        return False  # the last ones are on nodes that nobody waits for any more
+    wanted = sum(job["spec"].get("completions") or 1 for job in jobs)
+    return len(pods) < wanted and any(not _is_finished(job) for job in jobs)
+
+
+def _has_failed(pod: Json) -> bool:
+    return has_ended(pod) and pod["status"]["phase"] != "Succeeded"
 
 
 def runs(pod: Json, fenced: Iterable[str]) -> bool:

@@ -231,7 +231,7 @@ class KubernetesInfrastructure:
             return is_custom_alive(custom_job, pods, self._fenced)
         if jobs or pods:
             self._created_at_s.pop(attempt_id, None)
-            return is_alive(jobs, pods, self._fenced)
+            return is_alive(jobs, pods, self._fenced, is_flow=not is_container_job(running))
         created_at_s = self._created_at_s.get(attempt_id)
         return created_at_s is not None and anyio.current_time() - created_at_s < _UNSEEN_S
 

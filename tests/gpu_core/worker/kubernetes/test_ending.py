@@ -3,11 +3,19 @@
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.kubernetes.names import RANK_LABEL
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.worker.kubernetes.ending import exit_of, is_alive, is_losing_pods, trouble_of
 from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod, moment
 
 POLICY = KubernetesPolicy()
+
+
+def make_gang_job():
+    """The Job of two nodes."""
+    job = make_job()
+    job["spec"]["completions"] = 2
+    return job
 
 
 @pytest.mark.parametrize(
@@ -26,6 +34,30 @@ POLICY = KubernetesPolicy()
             False,
             id="one of a gang failed: the others wait in vain",
         ),
+        pytest.param(
+            [make_gang_job()],
+            [make_pod(), make_pod("Succeeded", uid="p2")],
+            (),
+            True,
+            id="one of a gang has done its part: the other goes on",
+        ),
+        pytest.param(
+            [make_gang_job()], [make_pod("Succeeded")], (), True, id="the other is still to come"
+        ),
+        pytest.param(
+            [make_gang_job()],
+            [make_pod("Succeeded"), make_pod("Succeeded", uid="p2")],
+            (),
+            False,
+            id="both have done their part",
+        ),
+        pytest.param(
+            [make_gang_job()],
+            [make_pod("Succeeded"), make_pod(node="n2", uid="p2")],
+            ("n2",),
+            False,
+            id="one has done its part, the other is on a node that is fenced off",
+        ),
         pytest.param([make_job()], [make_pod()], ("n1",), False, id="on a node that is fenced off"),
         pytest.param(
             [make_job()],
@@ -39,6 +71,19 @@ POLICY = KubernetesPolicy()
 )
 def test_an_attempt_lives_as_long_as_it_may_work(jobs, pods, fenced, want):
     assert is_alive(jobs, pods, fenced) is want
+
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.mark.parametrize("kind", [("labels", RANK_LABEL), ("annotations", INDEX)])
+@pytest.mark.parametrize(("ended_rank", "want"), [("0", False), ("1", True)])
+def test_a_gang_of_a_flow_is_over_when_the_first_node_is(kind, ended_rank, want):
+    field, key = kind
+    ended = make_pod("Succeeded", uid="p1", **{field: {key: ended_rank}})
+    other = make_pod(uid="p2", **{field: {key: "1" if ended_rank == "0" else "0"}})
+    assert is_alive([make_gang_job()], [ended, other], (), is_flow=True) is want
+    assert is_alive([make_gang_job()], [ended, other], ())
 
 
 DELETED_JOB = make_job()
