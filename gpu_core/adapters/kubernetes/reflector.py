@@ -151,7 +151,8 @@ class Reflector(Generic[Kept]):
             self._objects.pop(uid, None)
             if last is not None and last != before:
                 self._on_change(before, last)
-            self._on_change(last or before, None)
+            if last is not None or before is not None:
+                self._on_change(last or before, None)
             return version
         kept = self._keep(item)
         if kept is None:

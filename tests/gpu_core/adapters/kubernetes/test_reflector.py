@@ -98,6 +98,21 @@ def test_an_object_that_changed_as_it_went_is_told_with_its_last_words():
     run(scenario)
 
 
+def test_the_end_of_an_object_that_was_passed_over_is_not_told():
+    async def scenario():
+        server = ScriptedServer()
+        server.add("a", colour="red")
+        server.add("of others")
+        async with following(server) as copy:
+            await copy.has("red")
+            server.tell("DELETED", server.remove("of others"))
+            server.tell("DELETED", server.remove("a"))
+            await copy.has()
+            assert copy.changes == [(None, "red"), ("red", None)]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     "forget",
     [
