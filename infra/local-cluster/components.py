@@ -15,8 +15,9 @@ NAMES = BASE + CLIENTS
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _KUBELET_FOLDER = "/var/lib/kubelet"
-# Pods use the host's network, so that the loopback plugin is all that containerd asks for.
-_CNI_PLUGINS = "/usr/lib/cni"
+# Pods use the host's network or none, so that loopback is all that is needed of the machine's.
+_LOOPBACK_PLUGIN = Path("/usr/lib/cni/loopback")
+_NO_NETWORK_PLUGIN = Path(__file__).with_name("cni-none").resolve()
 # Where the kubelet looks for drivers; it makes the folder, by default on the machine itself.
 _VOLUME_PLUGINS = f"{_KUBELET_FOLDER}/volume-plugins"
 # The defaults, 5 to 50 requests a second, make a thousand nodes a matter of minutes.
@@ -26,12 +27,14 @@ _ALPHA_FEATURES = "--feature-gates=TTLAfterFinished=true"
 
 def write_files(settings: Settings) -> None:
     """Write the keys and configurations that the programs read."""
-    for folder in ("logs", "etcd", "containerd", "cni", "tls", "kubernetes"):
+    for folder in ("logs", "etcd", "containerd", "cni", "cni-bin", "tls", "kubernetes"):
         (settings.state / folder).mkdir(parents=True)
     _write_keys(settings)
-    _write_json(settings.state / "cni" / "loopback.conf", {
-        "cniVersion": "0.3.1", "name": "loopback", "type": "loopback",
+    _write_json(settings.state / "cni" / "none.conf", {
+        "cniVersion": "0.3.1", "name": "none", "type": _NO_NETWORK_PLUGIN.name,
     })  # fmt: skip
+    for plugin in (_LOOPBACK_PLUGIN, _NO_NETWORK_PLUGIN):
+        (settings.state / "cni-bin" / plugin.name).symlink_to(plugin)
     (settings.state / "containerd.toml").write_text(_containerd_config(settings))
     _write_json(settings.state / "kubelet.json", _kubelet_config(settings))
 
@@ -140,7 +143,7 @@ state = "/run/containerd"
   restrict_oom_score_adj = true
   stream_server_address = "{HOST}"
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{_CNI_PLUGINS}"
+    bin_dir = "{settings.state / "cni-bin"}"
     conf_dir = "{settings.state / "cni"}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"

@@ -38,6 +38,13 @@ def test_python_of_this_machine_runs_in_a_pod(namespace: Namespace):
     assert namespace.kubectl("logs", "job/python") == "InvalidInput\n"
 
 
+def test_a_pod_without_the_machines_network_starts_and_is_alone(namespace: Namespace):
+    namespace.create(job_manifest("alone", ["ip", "-o", "address"], hostNetwork=False))
+    namespace.kubectl("wait", "--for=condition=complete", "job/alone", "--timeout=90s")
+    interfaces = {line.split()[1] for line in namespace.kubectl("logs", "job/alone").splitlines()}
+    assert interfaces == {"lo"}
+
+
 def test_sigterm_reaches_the_program_when_its_pod_is_evicted(namespace: Namespace):
     pod = _start(namespace, "train", UNTIL_SIGTERM)
     with subprocess.Popen(
