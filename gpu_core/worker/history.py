@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, Provenance
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
+from gpu_core.decisions.capacity.observed import SPOT, learned_spot_lives
+from gpu_core.decisions.capacity_life import SPOT_PRIOR, CapacityLife
 from gpu_core.decisions.cluster import Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
-from gpu_core.decisions.ledger_news import LedgerFollower, Record, merged
+from gpu_core.decisions.ledger_news import LedgerFollower, News, Record, merged
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_times import RunKind, RunTimeHistory
 from gpu_core.decisions.usage_book import UsageBook
@@ -20,6 +22,9 @@ from gpu_core.worker.threads import in_thread
 
 # Run times from before this time say little about today's code.
 _LEARNED_FROM = timedelta(days=30)
+
+# Lives are of hours: what ended since does not change them much.
+_LIVES_AGE = timedelta(minutes=10)
 
 # How late another machine's worker may write down what it did, or how far its clock may be off.
 _OVERLAP = timedelta(minutes=10)
@@ -40,6 +45,9 @@ class History:
         self._run_times = RunTimeHistory()
         self._book: UsageBook | None = None
         self._looked_at: datetime | None = None
+        self._on_spot: dict[str, Attempt] = {}
+        self._spot_lives: Mapping[str, CapacityLife] = {}
+        self._lives_at: datetime | None = None
 
     async def look(self, policy: Policy, now: datetime) -> None:
         """Learn what was started and what ended since the last look, on any machine."""
@@ -62,6 +70,7 @@ class History:
             _fill(book, records)
         for record in news.touched:
             self._learn(record)
+        self._learn_lives(news, now)
         self._book, self._looked_at = book, now
 
     def moved(self, running: RunningAttempt) -> None:
@@ -70,6 +79,12 @@ class History:
         if book is not None and attempt.attempt_id in self._follower.open_attempts:
             book.withdraw(attempt.attempt_id)
             book.start(running.record, attempt)
+
+    def capacity_life(self, gpu_type: str | None, capacity_type: str) -> CapacityLife | None:
+        """How long does such capacity live? None: nobody takes it away."""
+        if gpu_type is None or capacity_type != SPOT:
+            return None
+        return self._spot_lives.get(gpu_type, SPOT_PRIOR)
 
     def usage(self, now: datetime) -> Usage:
         """What shares and budgets count, up to this moment."""
@@ -123,6 +138,22 @@ class History:
         )
         missing = self._follower.open_runs.difference(run.flow_run_id for run, _ in found)
         return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
+
+    def _learn_lives(self, news: News, now: datetime) -> None:
+        for _, attempt in (*news.started, *news.ended):
+            if attempt.capacity_type == SPOT:
+                self._on_spot[attempt.attempt_id] = attempt
+        for attempt_id in news.withdrawn:
+            self._on_spot.pop(attempt_id, None)
+        if self._lives_at is not None and now - self._lives_at < _LIVES_AGE:
+            return
+        self._on_spot = {
+            key: attempt
+            for key, attempt in self._on_spot.items()
+            if attempt.released_at is None or attempt.released_at > now - _LEARNED_FROM
+        }
+        self._spot_lives = learned_spot_lives(self._on_spot.values(), now)
+        self._lives_at = now
 
     def _learn(self, record: Record) -> None:
         run, attempts = record

@@ -12,6 +12,7 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.attempts import OpenAttempts, with_start, write_start
 from gpu_core.worker.connections import Connections, read_checkpoint_uri
+from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
@@ -33,6 +34,7 @@ class Launching:
         ledger: Ledger,
         attempts: OpenAttempts,
         infrastructure: Infrastructure,
+        history: History,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -40,6 +42,7 @@ class Launching:
         self._ledger = ledger
         self._attempts = attempts
         self._infrastructure = infrastructure
+        self._history = history
         self._store_uri: str | None = None
         self._store_read_at_s = 0.0
 
@@ -83,6 +86,7 @@ class Launching:
             checkpoint_interval_s=request.checkpoint_interval_s or policy.checkpoints.interval_s,
             checkpoint_interval_adapts=request.checkpoint_interval_s is None,
             checkpoints_kept=policy.checkpoints.keep,
+            capacity_life=self._history.capacity_life(attempt.gpu_type, attempt.capacity_type),
             team=record.team,
             project=record.project,
             deployment=record.deployment,

@@ -85,7 +85,7 @@ class GpuScheduler:
             pool, infrastructure.host, settings.resolved_state_dir(), ledger
         )
         self._launching = Launching(
-            client, settings, connections, ledger, self._attempts, infrastructure
+            client, settings, connections, ledger, self._attempts, infrastructure, self._history
         )
         self._strays = Strays(client)
         self.endings = Endings(

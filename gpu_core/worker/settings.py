@@ -15,6 +15,8 @@ from prefect.settings.base import (
 )
 from pydantic import Field
 
+from gpu_core.decisions.policy_base import CapacityType
+
 
 class GpuWorkerSettings(PrefectBaseSettings):
     """The settings of the GPU workers of this machine."""
@@ -42,6 +44,17 @@ class GpuWorkerSettings(PrefectBaseSettings):
     checkpoint_uri: str | None = Field(
         default=None,
         description="Where runs save; the block gpu-checkpoint-store/default by default.",
+    )
+    capacity_type: CapacityType = Field(
+        default="on-demand",
+        description="What this machine is, for a gpu-process worker: on-demand, spot or reserved.",
+    )
+    instance_metadata_url: str | None = Field(
+        default=None,
+        description=(
+            "Where the runs of a gpu-process worker ask EC2's metadata service for interruptions "
+            "(http://169.254.169.254); by default nowhere."
+        ),
     )
     kubernetes_namespace: str | None = Field(
         default=None,

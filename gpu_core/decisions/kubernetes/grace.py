@@ -1,4 +1,8 @@
-"""How long a pod has between SIGTERM and the kill."""
+"""How long a pod has between SIGTERM and the kill, and what its run is told of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from gpu_core.decisions.kubernetes.clouds import SPOT, termination_warning_s
 from gpu_core.decisions.kubernetes.launch import Launch
@@ -21,3 +25,17 @@ def termination_grace_s(launch: Launch, policy: KubernetesPolicy) -> int:
     if warning_s is None:
         return policy.termination_grace_s
     return max(warning_s - _WARNING_IS_LATE_S, LEAST_TERMINATION_GRACE_S)
+
+
+def pod_grace_s(pod_spec: Mapping[str, Any], launch: Launch, policy: KubernetesPolicy) -> int:
+    """The same for a pod whose template may say another: that counts, if Prefect can end in it."""
+    stated_s = pod_spec.get("terminationGracePeriodSeconds")
+    wanted_s = termination_grace_s(launch, policy) if stated_s is None else int(stated_s)
+    return max(wanted_s, LEAST_TERMINATION_GRACE_S)
+
+
+def told_of_its_end(launch: Launch, policy: KubernetesPolicy, grace_s: int) -> Launch:
+    """The launch whose run knows its grace, and on spot where to ask for the provider's notice."""
+    url = policy.instance_metadata_url if launch.may_be_spot else None
+    context = replace(launch.context, grace_s=grace_s, instance_metadata_url=url)
+    return replace(launch, context=context)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.clouds import Provisioner
 from gpu_core.decisions.kubernetes.container import main_container, run_container
-from gpu_core.decisions.kubernetes.grace import termination_grace_s
+from gpu_core.decisions.kubernetes.grace import pod_grace_s, told_of_its_end
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, filled, overlaid
 from gpu_core.decisions.kubernetes.names import (
@@ -23,7 +23,7 @@ from gpu_core.decisions.kubernetes.names import (
     USER_LABEL,
     label_value,
 )
-from gpu_core.decisions.kubernetes.policy import LEAST_TERMINATION_GRACE_S, KubernetesPolicy
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.priority import priority_class_name
 from gpu_core.decisions.kubernetes.security import with_pod_security
 from gpu_core.decisions.kubernetes.selection import affinity, combined_affinity, tolerations
@@ -92,11 +92,16 @@ def pod_template(
     size = pod_size(launch.shape, launch.pod, policy, launch.gpu_type)
     metadata = overlaid(dict(template.get("metadata", {})), _metadata(launch, policy))
     spec = _without_misplaced(template.get("spec", {}))
-    spec = _with_container(spec, launch, policy, size, extra_env)
+    grace_s = pod_grace_s(spec, launch, policy)
+    spec = _with_container(spec, told_of_its_end(launch, policy, grace_s), policy, size, extra_env)
     spec = filled(spec, _defaults(spec, launch, policy))
-    spec = overlaid(spec, {"restartPolicy": "Never", "tolerations": tolerations(launch)})
-    spec["terminationGracePeriodSeconds"] = max(
-        spec["terminationGracePeriodSeconds"], LEAST_TERMINATION_GRACE_S
+    spec = overlaid(
+        spec,
+        {
+            "restartPolicy": "Never",
+            "tolerations": tolerations(launch),
+            "terminationGracePeriodSeconds": grace_s,
+        },
     )
     ours = None if node_names is None else affinity(launch, policy, node_names)
     if ours:
@@ -132,7 +137,6 @@ _KEEP_ANNOTATIONS = {
 
 def _defaults(spec: Manifest, launch: Launch, policy: KubernetesPolicy) -> Manifest:
     found: Manifest = {
-        "terminationGracePeriodSeconds": termination_grace_s(launch, policy),
         "enableServiceLinks": False,
     }
     if "serviceAccountName" not in spec:

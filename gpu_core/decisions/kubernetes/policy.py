@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -139,6 +140,13 @@ def _command(value: object, field: str) -> str:
     return str(value)
 
 
+def _metadata_url(value: object, field: str) -> str:
+    address = urlsplit(value) if isinstance(value, str) else None
+    if address is None or address.scheme != "http" or not address.hostname:
+        raise InvalidInput(field, "is no address", got=value, allowed="http://host[:port]")
+    return str(value)
+
+
 class Preflight(Section):
     """A test that a GPU node has to pass before it gets work. Nodes with divided GPUs are left
     alone: a pod cannot have all parts of them."""
@@ -182,6 +190,9 @@ class KubernetesPolicy(Section):
         default=120, alias="termination_grace"
     )
     """From SIGTERM until the kill, on nodes that do not go by themselves."""
+    instance_metadata_url: Annotated[str, parsed_by(_metadata_url)] | None = None
+    """Where runs on spot ask EC2's metadata service for interruptions (`http://169.254.169.254`,
+    which pods reach with a hop limit of 2); None: only the node's taints tell."""
     kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
     """Jobs that ended stay so long, for whoever was away to learn how they ended."""
 

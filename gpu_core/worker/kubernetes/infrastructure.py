@@ -40,6 +40,7 @@ from gpu_core.worker.kubernetes.ending import (
     exit_of,
     is_alive,
     is_losing_pods,
+    moment,
     runs,
     silent_for_s,
     trouble_of,
@@ -160,7 +161,11 @@ class KubernetesInfrastructure:
 
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; what is safe has to be told through Prefect."""
-        return replace(context, reports_to_prefect=not is_container_job(running))
+        return replace(
+            context,
+            reports_to_prefect=not is_container_job(running),
+            capacity_since=self._up_since(running),
+        )
 
     async def start(
         self,
@@ -371,6 +376,15 @@ class KubernetesInfrastructure:
 
     async def close(self) -> None:
         """Nothing of its own: the watches end with the group of tasks that they run in."""
+
+    def _up_since(self, running: RunningAttempt) -> datetime | None:
+        """Since when have its nodes been there, the last one? None: one is still to come."""
+        nodes = [self._view.nodes.get(share.node) for share in running.attempt.held]
+        known = [
+            moment(node["metadata"].get("creationTimestamp")) for node in nodes if node is not None
+        ]
+        moments = [since for since in known if since is not None]
+        return max(moments) if moments and len(moments) == len(nodes) else None
 
     def _launch(
         self, running: RunningAttempt, context: RunContext, environment: Mapping[str, str]

@@ -2,22 +2,28 @@
 
 import socket
 from collections import defaultdict
+from dataclasses import replace
 
 from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.gpu_types import gpu_type_from_product_name, nominal_memory_gib
 from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.policy_base import CapacityType
 
 VIRTUAL_PREFIX = "virtual-"
 
 
-def local_nodes(policy: Policy) -> tuple[Node, ...]:
-    """The machine as the scheduler sees it: one node for each GPU type that it holds."""
+def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tuple[Node, ...]:
+    """The machine as the scheduler sees it: one node for each GPU type that it holds.
+
+    Args:
+        policy: Which virtual GPUs it has, where it has no real ones.
+        capacity_type: What the machine is.
+    """
     # A GPU that is cut into MIG devices cannot be used whole; its parts are not offered yet.
     discovered = tuple(gpu for gpu in discover_gpus() if not gpu.is_mig_enabled)
-    if discovered:
-        return _real_nodes(discovered)
-    return _virtual_nodes(policy)
+    nodes = _real_nodes(discovered) if discovered else _virtual_nodes(policy)
+    return tuple(replace(node, capacity_type=capacity_type) for node in nodes)
 
 
 def visible_devices(gpu_ids: tuple[str, ...]) -> str:

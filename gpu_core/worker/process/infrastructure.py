@@ -27,6 +27,7 @@ from gpu_core.worker.process.devices import local_nodes, visible_devices
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
 
 # The worker's own settings hold the addresses and passwords of databases: no run needs them.
@@ -39,10 +40,14 @@ class ProcessInfrastructure:
     Args:
         policy: Which virtual GPUs it has, where it has no real ones.
         wake: Called when a process ended.
+        settings: What the machine is, and where it hears of its end.
     """
 
-    def __init__(self, policy: Policy, wake: Callable[[], None]) -> None:
-        self._nodes = local_nodes(policy)
+    def __init__(
+        self, policy: Policy, wake: Callable[[], None], settings: GpuWorkerSettings
+    ) -> None:
+        self._nodes = local_nodes(policy, settings.capacity_type)
+        self._settings = settings
         self._wake = wake
         self._processes = LocalProcesses()
 
@@ -70,8 +75,14 @@ class ProcessInfrastructure:
         """Never: a machine plans with itself only."""
 
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
-        """With the run's folder and its own devices."""
-        return replace(context, run_dir=str(running.run_dir), devices=running.attempt.gpu_ids)
+        """With the run's folder, its own devices, and what is known of the machine's end."""
+        return replace(
+            context,
+            run_dir=str(running.run_dir),
+            devices=running.attempt.gpu_ids,
+            capacity_since=datetime.fromtimestamp(psutil.boot_time(), UTC),
+            instance_metadata_url=self._settings.instance_metadata_url,
+        )
 
     async def start(
         self,

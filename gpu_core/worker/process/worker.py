@@ -42,7 +42,7 @@ class GpuProcessWorker(
     async def _new_infrastructure(
         self, policies: PolicySource, _tasks: anyio.abc.TaskGroup
     ) -> Infrastructure:
-        return ProcessInfrastructure(policies.current(), self._wake)
+        return ProcessInfrastructure(policies.current(), self._wake, self._gpu_settings)
 
 
 class MachineLeadership:

@@ -21,6 +21,7 @@ from gpu_core.worker.endings import Endings
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.strays import Strays
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
@@ -87,7 +88,9 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 client=client,
                 ledger=ledger,
                 attempts=attempts,
-                infrastructure=ProcessInfrastructure(Policy(version=1), woken.set),
+                infrastructure=ProcessInfrastructure(
+                    Policy(version=1), woken.set, GpuWorkerSettings()
+                ),
                 publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot"),
                 tasks=tasks,
                 wake=woken.set,

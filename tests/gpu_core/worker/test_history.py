@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import EndReason, Provenance
+from gpu_core.decisions.capacity_life import SPOT_PRIOR
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import RunTimeSource
 from gpu_core.worker.demand import Demand
@@ -200,3 +201,32 @@ def test_what_is_older_than_ten_half_lives_has_no_share(ledger, history):
     late = at(1) + timedelta(days=11)
     anyio.run(history.look, BUDGETED, late)
     assert history.usage(late).gpu_s_by_user == {}
+
+
+def test_how_long_spot_lives_is_learned_from_all_runs_of_the_pool(ledger, history):
+    """Anew every ten minutes; without any attempt it is the library's prior, on-demand has none."""
+    assert history.capacity_life("a10g", "spot") == SPOT_PRIOR
+    attempt_id = opened(ledger, make_run(), capacity_type="spot")
+    look(history, 0.01)
+    close(ledger, attempt_id, 0.1, EndReason.INTERRUPTED)
+    look(history, 0.15)
+    before = history.capacity_life("a10g", "spot")
+    look(history, 0.2)
+    after = history.capacity_life("a10g", "spot")
+    # One more interruption, after 360 s, on a prior of four at 1,940 s each.
+    assert before.stages[0].mean_life_s > SPOT_PRIOR.stages[0].mean_life_s
+    assert after.stages[0].mean_life_s == pytest.approx((4 * 1_940 + 360) / 5)
+    assert history.capacity_life("t4", "spot") == SPOT_PRIOR
+    assert history.capacity_life("a10g", "on-demand") is None
+    assert history.capacity_life(None, "spot") is None
+
+
+def test_an_attempt_that_never_was_tells_nothing_of_spot(ledger, history):
+    """Nor does one from before the last thirty days."""
+    withdrawn = opened(ledger, make_run("withdrawn"), capacity_type="spot")
+    close(ledger, opened(ledger, make_run("old"), capacity_type="spot"), 1, EndReason.INTERRUPTED)
+    look(history, 0.1)
+    assert history.capacity_life("a10g", "spot") != SPOT_PRIOR
+    ledger.withdraw_attempt(withdrawn)
+    look(history, 31 * 24)
+    assert history.capacity_life("a10g", "spot") == SPOT_PRIOR

@@ -348,3 +348,24 @@ def test_everything_of_a_job_is_deleted_with_it():
 def test_a_template_that_is_no_job_is_refused(manifest, want):
     with pytest.raises(InvalidInput, match=want):
         build(manifest=manifest)
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "stated_s", "want_grace_s", "want_url"),
+    [
+        pytest.param("on-demand", None, "120", None, id="the policy's"),
+        pytest.param("spot", None, "110", "http://169.254.169.254", id="the provider's warning"),
+        pytest.param("on-demand", 600, "600", None, id="the template's"),
+        pytest.param("on-demand", 5, "35", None, id="what Prefect needs"),
+    ],
+)
+def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, want_url):
+    """The same number as the pod has; the provider is asked on spot only."""
+    launch = make_launch(place=on_nodes("n1", capacity_type=capacity_type))
+    manifest = TEMPLATE if stated_s is None else template(terminationGracePeriodSeconds=stated_s)
+    policy = {"provisioner": "karpenter", "instance_metadata_url": "http://169.254.169.254"}
+    (job,) = build(launch, manifest, **policy).jobs
+    env = env_of(job)
+    assert env["PREFECT_GPU_GRACE_S"] == want_grace_s
+    assert str(pod_of(job)["terminationGracePeriodSeconds"]) == want_grace_s
+    assert env.get("PREFECT_GPU_INSTANCE_METADATA_URL") == want_url

@@ -29,6 +29,11 @@ from tests.gpu_core.decisions.kubernetes.builders import (
         ),
         pytest.param({"version": "new"}, "kubernetes.version is not a version", id="no version"),
         pytest.param(
+            {"instance_metadata_url": "169.254.169.254"},
+            "instance_metadata_url is no address",
+            id="an address without http",
+        ),
+        pytest.param(
             {"pod_securty": "restricted"}, "did you mean 'pod_security'", id="a misspelt key"
         ),
         pytest.param(

@@ -1,5 +1,6 @@
 """What the worker does about an attempt that its watches have not told of."""
 
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,13 +8,15 @@ import anyio
 import pytest
 from aiohttp import web
 
+from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
-from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
+from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
 
 LIMITS = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
 
@@ -34,10 +37,22 @@ class Api:
         return web.json_response({"items": self.lists[request.path]})
 
 
-def running():
+def of_cluster(api):
+    """The infrastructure of a pool in this cluster, before any watch told of anything."""
+    return KubernetesInfrastructure(
+        api,
+        pool="gpu",
+        namespace="ml",
+        client=SimpleNamespace(),
+        wake=lambda: None,
+        may_act=lambda: True,
+    )
+
+
+def running(**attempt):
     """An attempt whose Job was asked for; there was no answer."""
     return RunningAttempt(
-        attempt=make_attempt(),
+        attempt=make_attempt(**attempt),
         record=make_run(),
         workload=Workload(workload_id="run-1", name="run", priority=1, submitted_at=NOON),
         request=GpuRequest(),
@@ -65,16 +80,33 @@ def test_a_run_does_not_start_again_beside_what_no_watch_has_told_of(
     async def scenario():
         api = Api(list(jobs), list(pods))
         async with serving(api) as client:
-            infrastructure = KubernetesInfrastructure(
-                client,
-                pool="gpu",
-                namespace="ml",
-                client=SimpleNamespace(),
-                wake=lambda: None,
-                may_act=lambda: True,
-            )
+            infrastructure = of_cluster(client)
             assert await infrastructure.kill(running()) is want_gone
             assert api.deleted == want_deleted
             assert await infrastructure.kill(running()) is True
 
     anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "awaited", "want_age_s"),
+    [
+        pytest.param([3600], (), 3600, id="its node's age"),
+        pytest.param([3600, 60], (), 60, id="of a gang the youngest node's"),
+        pytest.param([3600], ("new/big/0",), None, id="a node is still to come"),
+    ],
+)
+def test_a_run_is_told_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
+    """Young spot capacity dies sooner: its runs save more often."""
+    names = [f"n{number}" for number in range(len(ages_s))]
+    shares = tuple(NodeShare(node=name, gpu_ids=("0",)) for name in (*names, *awaited))
+    infrastructure = of_cluster(SimpleNamespace())
+    for name, age_s in zip(names, ages_s, strict=True):
+        node = make_node(name)
+        node["metadata"]["creationTimestamp"] = moment(age_s)
+        infrastructure._view.nodes[name] = node
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+    found = anyio.run(infrastructure.context, running(shares=shares), context)
+    want = None if want_age_s is None else datetime.fromisoformat(moment(want_age_s))
+    assert found.capacity_since == want
+    assert found.reports_to_prefect

@@ -1,0 +1,45 @@
+"""What a process worker tells of its machine."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.run_context import RunContext
+from gpu_core.worker.process.infrastructure import ProcessInfrastructure
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.settings import GpuWorkerSettings
+from tests.gpu_core.accounting_builders import make_attempt, make_run
+from tests.strategies import make_policy, make_workload
+
+VIRTUAL = make_policy(virtual_gpus={"gpu_type": "t4", "count": 2})
+
+
+def machine(**settings):
+    return ProcessInfrastructure(VIRTUAL, lambda: None, GpuWorkerSettings(**settings))
+
+
+@pytest.mark.parametrize("capacity_type", ["on-demand", "spot", "reserved"])
+def test_the_machine_is_what_its_operator_says(capacity_type):
+    nodes = anyio.run(machine(capacity_type=capacity_type).observe, VIRTUAL, ())
+    assert [node.capacity_type for node in nodes] == [capacity_type]
+
+
+def test_a_run_is_told_since_when_the_machine_is_up_and_where_to_hear_of_its_end():
+    running = RunningAttempt(
+        attempt=make_attempt(gpu_ids=("virtual-0",)),
+        record=make_run(),
+        workload=make_workload(),
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+        run_dir=Path("runs"),
+    )
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+    url = "http://169.254.169.254"
+    found = anyio.run(machine(instance_metadata_url=url).context, running, context)
+    assert (found.run_dir, found.devices) == ("runs", ("virtual-0",))
+    assert found.capacity_since is not None
+    assert found.capacity_since < datetime.now(UTC)
+    assert found.instance_metadata_url == url
