@@ -83,7 +83,7 @@ def make_policy(**sections: Any) -> Policy:
         "a100-80gb": {"on-demand": 3.6, "spot": 1.5},
         "t4": {"on-demand": 0.36, "spot": 0.1},
     }
-    return parse_policy({"version": 1, "prices": prices, **sections})
+    return parse_policy({"version": 1, "prices": prices} | sections)
 
 
 def apply(snapshot: Snapshot, plan: Plan, now: datetime) -> Snapshot:

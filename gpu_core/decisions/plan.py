@@ -26,6 +26,8 @@ class Reason(StrEnum):
     """A person holds it back."""
     BUDGET_EXCEEDED = "BudgetExceeded"
     """It would cost more than is left of a budget."""
+    WAITING_FOR_SPOT = "WaitingForSpot"
+    """Spot is away, its deadline leaves time to wait, and waiting costs less than on-demand."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""

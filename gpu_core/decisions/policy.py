@@ -37,6 +37,8 @@ class VirtualGpus(Section):
 
     gpu_type: Name
     count: Annotated[int, Field(ge=1, le=64)]
+    spot: Annotated[int, Field(ge=0, le=64)] = 0
+    """So many more play spot, to try what the policy does with it."""
 
 
 class CheckpointPolicy(Section):

@@ -92,6 +92,8 @@ class Workload:
     """Nominal memory that each GPU must have at least; None: any."""
     capacity_type: str | None = None
     """`on-demand`, `spot` or `reserved`; None: any."""
+    capacity_reason: str | None = None
+    """Why that was chosen for a run that left it open; None: it was not."""
     gpu_share_milli: int = WHOLE_GPU_MILLI
     """Thousandths of each GPU, 1 to 1000; less than 1000 shares it by time-slicing or MPS."""
     mig_profile: str | None = None

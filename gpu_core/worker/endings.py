@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.state import CapacityDecision
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.units import count, format_duration
 from gpu_core.decisions.workload import Workload
@@ -102,6 +103,18 @@ class Endings:
             f"{count(preemptor.total_gpus, 'GPU')}.",
             now=now,
             preempted_by=preemptor.workload_id,
+        )
+
+    async def change_capacity(
+        self, running: RunningAttempt, decision: CapacityDecision, policy: Policy, now: datetime
+    ) -> None:
+        """Let this attempt give way, so that its run goes on on other capacity."""
+        await self._begin(
+            running,
+            EndReason.PREEMPTED,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"It goes on on other capacity; {decision.reason}.",
+            now=now,
         )
 
     async def end_cancelled(self, now: datetime) -> None:

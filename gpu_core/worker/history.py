@@ -7,9 +7,16 @@ from datetime import datetime, timedelta
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, Provenance
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
-from gpu_core.decisions.capacity.observed import SPOT, learned_spot_lives
+from gpu_core.decisions.capacity.observed import (
+    SPOT,
+    SpotPast,
+    learned_spot_lives,
+    spot_pasts,
+)
+from gpu_core.decisions.capacity.sights import SpotSights
+from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, CapacityLife
-from gpu_core.decisions.cluster import Node, Usage
+from gpu_core.decisions.cluster import Allocation, Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
 from gpu_core.decisions.ledger_news import LedgerFollower, News, Record, merged
 from gpu_core.decisions.policy import Policy
@@ -47,6 +54,8 @@ class History:
         self._looked_at: datetime | None = None
         self._on_spot: dict[str, Attempt] = {}
         self._spot_lives: Mapping[str, CapacityLife] = {}
+        self._spot_pasts: Mapping[str, SpotPast] = {}
+        self._sights = SpotSights()
         self._lives_at: datetime | None = None
 
     async def look(self, policy: Policy, now: datetime) -> None:
@@ -91,20 +100,43 @@ class History:
         return Usage() if self._book is None else self._book.usage(now)
 
     async def of_pending(
-        self, demands: Mapping[str, Demand], nodes: Sequence[Node], policy: Policy, now: datetime
+        self,
+        demands: Mapping[str, Demand],
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
     ) -> dict[str, Demand]:
         """The same demands, with what their run times and earlier attempts say about the next."""
         # Prefect counts the starts of a run: one without any has no attempt to ask for.
         resumed = [key for key, demand in demands.items() if demand.flow_run.run_count > 0]
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
+        self._sights.keep(demands.keys() | {held.workload.workload_id for held in allocations})
         known = {}
-        asking = NextAttempts(nodes, policy, now)
-        for key, demand in demands.items():
-            attempts = earlier.get(key, ())
+        asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
+        for key in sorted(demands, key=lambda key: _place_in_line(demands[key].workload)):
+            demand, attempts = demands[key], earlier.get(key, ())
             workload = self._known(demand, attempts, policy)
             workload = asking.of(workload, attempts)
             known[key] = replace(demand, workload=workload)
-        return known
+        return {key: known[key] for key in demands}
+
+    def capacity_view(
+        self,
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> CapacityView:
+        """What there is of spot and on-demand, with what the ledger and earlier looks know."""
+        return CapacityView(
+            nodes,
+            policy,
+            now,
+            allocations=allocations,
+            pasts=self._spot_pasts,
+            sights=self._sights,
+        )
 
     async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
@@ -153,6 +185,7 @@ class History:
             if attempt.released_at is None or attempt.released_at > now - _LEARNED_FROM
         }
         self._spot_lives = learned_spot_lives(self._on_spot.values(), now)
+        self._spot_pasts = spot_pasts(self._on_spot.values(), now)
         self._lives_at = now
 
     def _learn(self, record: Record) -> None:
@@ -161,6 +194,11 @@ class History:
         if duration_s is not None:
             kind = RunKind(deployment=run.deployment, team=run.team, gpus=attempts[-1].gpu_count)
             self._run_times.observe(kind, duration_s)
+
+
+def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
+    """Who chooses spot or on-demand first: priority and age, whatever else the policy orders by."""
+    return -workload.priority, workload.submitted_at, workload.workload_id
 
 
 def _fill(book: UsageBook, records: Iterable[Record]) -> None:

@@ -70,6 +70,8 @@ class Launching:
             await self._infrastructure.kill(running)
             raise
         run_log(running.record).info("Attempt %d %s", running.attempt.number, told(running))
+        if running.workload.capacity_reason is not None:
+            run_log(running.record).info("Capacity: %s", running.workload.capacity_reason)
         self._infrastructure.watch(running)
         return started.identity
 

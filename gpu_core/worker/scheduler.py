@@ -15,11 +15,13 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.capacity.elsewhere import zone_of
+from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.capacity_changes import CapacityChanges
 from gpu_core.worker.connections import Connections
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.demand import Demand, DemandReader, Line
@@ -87,6 +89,7 @@ class GpuScheduler:
         self._launching = Launching(
             client, settings, connections, ledger, self._attempts, infrastructure, self._history
         )
+        self._changes = CapacityChanges(ledger, self._attempts)
         self._strays = Strays(client)
         self.endings = Endings(
             client=client,
@@ -161,7 +164,8 @@ class GpuScheduler:
             if self._attempts.of_run(demand.workload.workload_id) is None
         }
         allocations = await self._observe(policy)
-        demands = await self._history.of_pending(competing, self._nodes, policy, now)
+        await self._change_capacity(allocations, policy, now)
+        demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         plan = plan_cycle(self._snapshot(demands, allocations, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
@@ -238,6 +242,17 @@ class GpuScheduler:
             preemptors=frozenset(self._preemptors),
             idle_since=self._scale_hints.look(self._nodes, allocations, now),
         )
+
+    async def _change_capacity(
+        self, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
+    ) -> None:
+        """Let runs give way that should go on on other capacity."""
+
+        def view() -> CapacityView:
+            return self._history.capacity_view(self._nodes, allocations, policy, now)
+
+        for running, decision in await self._changes.look(view, now):
+            await self.endings.change_capacity(running, decision, policy, now)
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
         """Look at the nodes and at what is held on them, and note whose nodes have come."""

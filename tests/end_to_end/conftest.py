@@ -56,9 +56,13 @@ class Journal:
 
     path: Path
 
-    def variables(self, seconds: float = 0.3, **more: object) -> dict[str, object]:
-        """The job variables that make a run one of the tiny ones."""
+    def variables(
+        self, seconds: float = 0.3, release: Path | None = None, **more: object
+    ) -> dict[str, object]:
+        """The job variables that make a run one of the tiny ones; it ends early with `release`."""
         environment = {"TINY_JOURNAL": str(self.path), "TINY_SECONDS": str(seconds)}
+        if release is not None:
+            environment["TINY_RELEASE"] = str(release)
         return {"command": TINY_COMMAND, "env": environment, **more}
 
     def entries(self, what: str | None = None) -> list[dict]:

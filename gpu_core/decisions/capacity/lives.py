@@ -39,6 +39,10 @@ class Lives:
         """These and one more."""
         return Lives(self.ends + 1, self.exposure + _exposure(life_s))
 
+    def lasted(self, life_s: float) -> "Lives":
+        """These, and one that was left before it ended."""
+        return Lives(self.ends, self.exposure + _exposure(life_s))
+
     def shape(self, prior: float, going_on_s: float | None = None) -> float:
         """How fast do such lives end? More is faster.
 

@@ -2,121 +2,134 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from typing import NamedTuple
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import avoided_nodes
-from gpu_core.decisions.capacity.lives import SpotRecord
-from gpu_core.decisions.capacity.state import Capacity, CapacityState
-from gpu_core.decisions.cluster import Flavor, Node
-from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.workload import RunTimeSource, Shape, Workload
+from gpu_core.decisions.capacity.mix import choose_for_mix
+from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.state import SENTENCES, Capacity, Rule
+from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Hold, Workload
 
-# The worker looks every second or so; a minute covers one that is slow or starts anew.
-_LOOK_S = 60.0
 
-_CRITICAL = "critical"
+class _Choice(NamedTuple):
+    capacity: Capacity
+    reason: str
 
 
 class NextAttempts:
     """What the next attempts of runs ask for, at one moment.
 
+    Ask for them in the order in which they are to get what there is: who is to have spot that is
+    free takes it from those after it.
+
     Args:
-        nodes: Where they could go.
-        policy: Of the pool.
-        now: Aware.
+        view: What there is.
     """
 
-    def __init__(self, nodes: Sequence[Node], policy: Policy, now: datetime) -> None:
-        self._nodes = nodes
-        self._policy = policy
-        self._now = now
-        self._flavors = frozenset(node.flavor for node in nodes)
-        self._never: dict[Shape, bool] = {}
+    def __init__(self, view: CapacityView) -> None:
+        self._view = view
+        self._policy = view.policy.capacity
+        self._spot_gpus, self._steady_gpus = _gpus_without_deadline(view)
 
     def of(self, workload: Workload, attempts: Sequence[Attempt]) -> Workload:
-        """Which nodes does the workload leave alone, and must it be on-demand?
+        """Which nodes does the workload leave alone, and on which capacity is it to be?
 
-        On-demand only where the run itself left its capacity open and there are such nodes for it:
-        a run is never kept waiting for capacity that does not exist.
+        That is chosen only where the run itself left its capacity open and there are both kinds for
+        it: a run is never kept waiting for capacity that does not exist.
 
         Args:
             workload: With its run time and what is left of it, as far as they are known.
             attempts: All attempts of the run so far, by number.
         """
+        view = self._view
         if attempts:
-            avoided = avoided_nodes(attempts, self._nodes, self._policy.capacity, self._now)
+            avoided = avoided_nodes(attempts, view.nodes, self._policy, view.now)
             if avoided:
                 workload = replace(workload, avoided_nodes=avoided)
-        if workload.capacity_type is not None or not workload.gpu_count:
+        if workload.capacity_type is not None or not workload.gpu_count or not view.is_mixed:
             return workload
-        if not (self._spot_keeps_failing(attempts) or self._deadline_asks(workload)):
+        if not (view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)):
             return workload
-        steady = replace(workload, capacity_type="on-demand")
-        return workload if self._never_fits(steady.shape) else steady
+        choice = self._choice(workload, attempts)
+        if choice is None:
+            return workload
+        if choice.capacity is Capacity.IDLE:
+            return replace(workload, hold=workload.hold or _wait(choice.reason))
+        chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
+        if workload.hold is None:
+            view.take(workload, chosen)
+        return replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
 
-    def _spot_keeps_failing(self, attempts: Sequence[Attempt]) -> bool:
-        most = self._policy.capacity.max_spot_interruptions
-        return most is not None and spot_interruptions(attempts) >= most
+    def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
+        """None: it may go where there is room."""
+        interruptions, most = spot_interruptions(attempts), self._policy.max_spot_interruptions
+        if most is not None and interruptions >= most:
+            times = f"interrupted on spot {interruptions} times in a row, {most} are allowed"
+            return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: it was {times}")
+        if self._policy.critical_on_demand and self._view.is_critical(workload):
+            return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")
+        if workload.deadline_at is not None:
+            return self._for_deadline(workload)
+        return self._for_mix(workload)
 
-    def _deadline_asks(self, workload: Workload) -> bool:
-        """Does the rule for deadlines say that it should not be on spot now?"""
-        state = self._state(workload)
+    def _for_deadline(self, workload: Workload) -> _Choice | None:
+        state = self._view.state(workload)
         if state is None:
-            return False
-        return decide(state, self._policy.capacity).capacity is Capacity.ON_DEMAND
-
-    def _state(self, workload: Workload) -> CapacityState | None:
-        """None: it has no deadline, or nobody knows how long it takes."""
-        due, estimate = workload.deadline_at, workload.run_time
-        if due is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
             return None
-        # With a deadline that is to hold, the time that it stays under counts, not the usual one.
-        left_s = estimate.upper_s if workload.remaining_s is None else workload.remaining_s
-        flavors = self._usable(workload)
-        spot_price, steady_price = self._prices(workload, flavors)
-        return CapacityState(
-            work_s=max(estimate.upper_s, left_s),
-            remaining_work_s=left_s,
-            elapsed_s=(self._now - workload.submitted_at).total_seconds(),
-            time_left_s=(due - self._now).total_seconds(),
-            changeover_s=self._policy.capacity.changeover_s,
-            look_s=_LOOK_S,
-            current=Capacity.IDLE,
-            spot=SpotRecord(is_up=any(kind.capacity_type == "spot" for kind in flavors)),
-            spot_micro_usd_per_hour=spot_price,
-            on_demand_micro_usd_per_hour=steady_price,
-            is_critical=workload.queue == _CRITICAL,
-        )
+        decision = decide(state, self._policy)
+        if decision.rule is Rule.DONE:
+            return None
+        return _Choice(decision.capacity, decision.reason)
 
-    def _usable(self, workload: Workload) -> frozenset[Flavor]:
-        """The kinds of GPUs that it may use and that are there."""
-        flavors, avoided = self._flavors, workload.avoided_nodes
-        if avoided:
-            flavors = frozenset(node.flavor for node in self._nodes if node.name not in avoided)
-        if not workload.gpu_types:
-            return flavors
-        return frozenset(kind for kind in flavors if kind.gpu_type in workload.gpu_types)
+    def _for_mix(self, workload: Workload) -> _Choice | None:
+        """Spot where it is free and cheaper, as far as the policy wants so much of it."""
+        view = self._view
+        spot_price, steady_price = view.prices(workload)
+        if spot_price is None or steady_price is None or spot_price >= steady_price:
+            return None
+        target = self._policy.target_spot_share
+        if target is None:
+            if not view.fits(workload, SPOT):
+                return None
+            saving = 1 - spot_price / steady_price
+            return _Choice(
+                Capacity.SPOT, f"{SPOT}: it is free, saves {saving:.0%}, and there is no deadline"
+            )
+        gpus = workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
+        mix = choose_for_mix(self._spot_gpus, self._steady_gpus, gpus, target)
+        if workload.hold is not None or not view.fits(workload, mix.capacity_type):
+            return None
+        if mix.capacity_type == SPOT:
+            self._spot_gpus += gpus
+            return _Choice(Capacity.SPOT, mix.reason)
+        self._steady_gpus += gpus
+        return _Choice(Capacity.ON_DEMAND, mix.reason)
 
-    def _prices(
-        self, workload: Workload, flavors: Iterable[Flavor]
-    ) -> tuple[int | None, int | None]:
-        """What all of it costs an hour on the cheapest spot, and on-demand on the same GPUs."""
-        price_of = self._policy.price_micro_usd_per_gpu_hour
-        spot = {kind.gpu_type: price_of(*kind) for kind in flavors if kind.capacity_type == "spot"}
-        known = [(price, gpu_type) for gpu_type, price in spot.items() if price is not None]
-        if not known:
-            return None, None
-        price, gpu_type = min(known)
-        steady, gpus = price_of(gpu_type, "on-demand"), workload.total_gpus
-        return price * gpus, None if steady is None else steady * gpus
 
-    def _never_fits(self, shape: Shape) -> bool:
-        if shape not in self._never:
-            self._never[shape] = never_fits(shape, self._nodes) is not None
-        return self._never[shape]
+def _wait(reason: str) -> Hold:
+    return Hold(
+        reason=Reason.WAITING_FOR_SPOT,
+        summary=f"Waiting for spot; {reason}.",
+        resolution="It starts when spot is free, or on on-demand when it cannot wait longer.",
+    )
+
+
+def _gpus_without_deadline(view: CapacityView) -> tuple[float, float]:
+    """GPUs that workloads without a deadline hold on spot, and on on-demand."""
+    spot = steady = 0.0
+    for allocation in view.allocations:
+        if allocation.workload.deadline_at is not None:
+            continue
+        gpus = allocation.workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
+        if allocation.placement.capacity_type == SPOT:
+            spot += gpus
+        elif allocation.placement.capacity_type == ON_DEMAND:
+            steady += gpus
+    return spot, steady
 
 
 def spot_interruptions(attempts: Iterable[Attempt]) -> int:
@@ -126,6 +139,6 @@ def spot_interruptions(attempts: Iterable[Attempt]) -> int:
     """
     count = 0
     for attempt in attempts:
-        if attempt.capacity_type == "spot" and attempt.released_at is not None:
+        if attempt.capacity_type == SPOT and attempt.released_at is not None:
             count = count + 1 if attempt.end_reason is EndReason.INTERRUPTED else 0
     return count

@@ -6,10 +6,12 @@ of the last, and was interrupted if an attempt on it was. What has its name afte
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 
 from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.lives import Lives
 from gpu_core.decisions.capacity_life import (
     SPOT_PRIOR,
     CapacityLife,
@@ -19,6 +21,43 @@ from gpu_core.decisions.capacity_life import (
 from gpu_core.decisions.planned_names import planned_kind
 
 SPOT = "spot"
+
+_NONE = Lives()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotPast:
+    """How spot came and went."""
+
+    up: Lives = _NONE
+    away: Lives = _NONE
+    """From an interruption of a run until it was on spot again."""
+    observed_s: float = 0.0
+
+    @classmethod
+    def of(cls, pasts: Iterable["SpotPast"]) -> "SpotPast":
+        """All of these as one."""
+        found = cls()
+        for past in pasts:
+            found = cls(
+                up=_both(found.up, past.up),
+                away=_both(found.away, past.away),
+                observed_s=found.observed_s + past.observed_s,
+            )
+        return found
+
+    def with_up(self, life: ObservedLife) -> "SpotPast":
+        """This and one more life."""
+        lives = self.up.ended if life.was_interrupted else self.up.lasted
+        return replace(self, up=lives(life.life_s), observed_s=self.observed_s + life.life_s)
+
+    def with_away(self, away_s: float) -> "SpotPast":
+        """This and one more time without spot, after which it came back."""
+        return replace(self, away=self.away.ended(away_s), observed_s=self.observed_s + away_s)
+
+
+def _both(one: Lives, other: Lives) -> Lives:
+    return Lives(one.ends + other.ends, one.exposure + other.exposure)
 
 
 @dataclass(slots=True)
@@ -85,3 +124,30 @@ def learned_spot_lives(attempts: Iterable[Attempt], now: datetime) -> Mapping[st
         gpu_type: learned_life(lives, SPOT_PRIOR)
         for gpu_type, lives in spot_lives(attempts, now).items()
     }
+
+
+def spot_pasts(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, SpotPast]:
+    """How did spot of each GPU type come and go, for the runs of these attempts?
+
+    Args:
+        attempts: Of any runs, in any order. Of a run that went on on other capacity nobody knows
+            when spot would have come back for it.
+        now: Aware.
+    """
+    found: dict[str, SpotPast] = defaultdict(SpotPast)
+    attempts = tuple(attempts)
+    for gpu_type, lives in spot_lives(attempts, now).items():
+        for life in lives:
+            found[gpu_type] = found[gpu_type].with_up(life)
+    by_run: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        if attempt.capacity_type == SPOT:
+            by_run[attempt.flow_run_id].append(attempt)
+    for run in by_run.values():
+        for attempt, later in pairwise(sorted(run, key=lambda attempt: attempt.number)):
+            if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
+                continue
+            if attempt.gpu_type is not None and later.number == attempt.number + 1:
+                away_s = max(0.0, (later.admitted_at - attempt.released_at).total_seconds())
+                found[attempt.gpu_type] = found[attempt.gpu_type].with_away(away_s)
+    return dict(found)

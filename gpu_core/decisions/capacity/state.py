@@ -117,7 +117,7 @@ class CapacityDecision(NamedTuple):
     @property
     def reason(self) -> str:
         """The decision and its numbers as one sentence."""
-        parts = [f"{self.capacity}: {_SENTENCES[self.rule]}"]
+        parts = [f"{self.capacity}: {SENTENCES[self.rule]}"]
         if self.patience_s is not None:
             age, patience = format_duration(self.spot_age_s), format_duration(self.patience_s)
             parts.append(f"{age} of {patience}")
@@ -135,7 +135,7 @@ class CapacityDecision(NamedTuple):
         return "; ".join(parts)
 
 
-_SENTENCES = {
+SENTENCES = {
     Rule.DONE: "no work is left",
     Rule.BUDGET_SPENT: "its budget does not reach to the next look",
     Rule.CRITICAL: "critical work runs on on-demand",
@@ -152,3 +152,4 @@ _SENTENCES = {
     Rule.SPOT_PROVEN: "spot has proved itself",
     Rule.STAY_ON_DEMAND: "it stays on on-demand",
 }
+"""What each rule says, as the second half of a sentence."""

@@ -122,7 +122,8 @@ class _Line:
 
     def explanation(self) -> Explanation:
         if self._explanation is None:
-            self._explanation = self._tell(self._workload, position=self._position)
+            told = self._tell(self._workload, position=self._position)
+            self._explanation = explain.with_capacity(told, self._workload)
         return self._explanation
 
 

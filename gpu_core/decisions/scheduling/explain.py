@@ -1,6 +1,7 @@
 """Why a workload waits, in words and numbers that its owner can act on."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpu_core.decisions.budget import BudgetCheck
@@ -36,6 +37,18 @@ def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
         summary=hold.summary,
         resolution=hold.resolution,
         position=position,
+    )
+
+
+def with_capacity(explanation: Explanation, workload: Workload) -> Explanation:
+    """The same, with why the workload is for this kind of capacity, if it left that open."""
+    why = workload.capacity_reason
+    if why is None:
+        return explanation
+    return replace(
+        explanation,
+        summary=f"{explanation.summary} Capacity: {why}.",
+        numbers={**explanation.numbers, "capacity": why},
     )
 
 

@@ -15,6 +15,7 @@ _NOT_FOR_GPUS = frozenset(
         Reason.EXCEEDS_QUOTA,
         Reason.HELD,
         Reason.BUDGET_EXCEEDED,
+        Reason.WAITING_FOR_SPOT,
         Reason.PREVIOUS_ATTEMPT_ENDING,
         Reason.WAITING_FOR_VICTIMS,
         Reason.USER_LIMIT,

@@ -23,7 +23,8 @@ def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tu
     # A GPU that is cut into MIG devices cannot be used whole; its parts are not offered yet.
     discovered = tuple(gpu for gpu in discover_gpus() if not gpu.is_mig_enabled)
     nodes = _real_nodes(discovered) if discovered else _virtual_nodes(policy)
-    return tuple(replace(node, capacity_type=capacity_type) for node in nodes)
+    there = tuple(replace(node, capacity_type=capacity_type) for node in nodes)
+    return there if discovered else (*there, *_virtual_spot(policy))
 
 
 def visible_devices(gpu_ids: tuple[str, ...]) -> str:
@@ -55,10 +56,21 @@ def _virtual_nodes(policy: Policy) -> tuple[Node, ...]:
     virtual = policy.virtual_gpus
     if virtual is None:
         return ()
-    node = Node(
+    return (_virtual_node(virtual.gpu_type, range(virtual.count)),)
+
+
+def _virtual_spot(policy: Policy) -> tuple[Node, ...]:
+    virtual = policy.virtual_gpus
+    if virtual is None or not virtual.spot:
+        return ()
+    node = _virtual_node(virtual.gpu_type, range(virtual.count, virtual.count + virtual.spot))
+    return (replace(node, name=f"{node.name}/spot", capacity_type="spot"),)
+
+
+def _virtual_node(gpu_type: str, numbers: range) -> Node:
+    return Node(
         name=socket.gethostname(),
-        gpu_type=virtual.gpu_type,
-        gpu_ids=tuple(f"{VIRTUAL_PREFIX}{index}" for index in range(virtual.count)),
-        gpu_memory_gib=nominal_memory_gib(virtual.gpu_type),
+        gpu_type=gpu_type,
+        gpu_ids=tuple(f"{VIRTUAL_PREFIX}{number}" for number in numbers),
+        gpu_memory_gib=nominal_memory_gib(gpu_type),
     )
-    return (node,)

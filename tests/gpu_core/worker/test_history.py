@@ -76,7 +76,9 @@ def demand(run_id, run_count=0, **workload):
 
 
 def known(history, run_id, **more):
-    found = anyio.run(history.of_pending, {run_id: demand(run_id, **more)}, (), BUDGETED, at(12))
+    found = anyio.run(
+        history.of_pending, {run_id: demand(run_id, **more)}, (), (), BUDGETED, at(12)
+    )
     return found[run_id].workload
 
 

@@ -5,7 +5,13 @@ from itertools import permutations
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.capacity.observed import learned_spot_lives, spot_lives
+from gpu_core.decisions.capacity.lives import Lives
+from gpu_core.decisions.capacity.observed import (
+    SpotPast,
+    learned_spot_lives,
+    spot_lives,
+    spot_pasts,
+)
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, ObservedLife
 from tests.gpu_core.accounting_builders import at, make_attempt
 
@@ -15,13 +21,14 @@ H = 3600
 def stay(begin_h, end_h, reason=EndReason.COMPLETED, **fields):
     """One attempt on the spot machine s1, unless it says otherwise."""
     values = {
+        "flow_run_id": f"{fields.get('node')}-{begin_h}",
         "node": "s1",
         "capacity_type": "spot",
         "admitted_at": at(begin_h),
         "released_at": None if end_h is None else at(end_h),
         "end_reason": None if end_h is None else reason,
     } | fields
-    return make_attempt(f"{values['node']}-{begin_h}", **values)
+    return make_attempt(**values)
 
 
 CUT = EndReason.INTERRUPTED
@@ -65,3 +72,33 @@ def test_each_gpu_type_has_its_own_lives():
     assert found["a10g"].stages[0].mean_life_s == pytest.approx((4 * 500 + 4 * 1_940) / 8)
     for stage, prior in zip(found["t4"].stages, SPOT_PRIOR.stages, strict=True):
         assert stage.mean_life_s > prior.mean_life_s
+
+
+def test_how_spot_comes_and_goes_for_the_runs_of_a_pool():
+    """Two machines' lives, one ended; one gap, of the run that came back to spot."""
+    cut = stay(0, 2, CUT, flow_run_id="run", number=1)
+    back = stay(3, 4, flow_run_id="run", number=2, node="s2")
+    past = spot_pasts([back, cut], at(10))["a10g"]
+    assert (past.up.ends, past.away.ends) == (1, 1)
+    assert past.observed_s == (2 + 1 + 1) * H
+    assert past.up.exposure == Lives().ended(2 * H).lasted(1 * H).exposure
+    assert past.away == Lives().ended(1 * H)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param({"capacity_type": "on-demand", "number": 2}, id="it went on elsewhere"),
+        pytest.param({"number": 3}, id="what it did in between is not known"),
+    ],
+)
+def test_whose_gap_nobody_knows_tells_nothing(later):
+    cut = stay(0, 2, CUT, flow_run_id="run", number=1)
+    after = stay(3, 4, node="s2", **({"flow_run_id": "run"} | later))
+    assert spot_pasts([cut, after], at(10))["a10g"].away.ends == 0
+
+
+def test_several_types_are_one_past():
+    one = SpotPast().with_away(60).with_up(ObservedLife(120, was_interrupted=True))
+    both = SpotPast.of([one, SpotPast(), one])
+    assert (both.up.ends, both.away.ends, both.observed_s) == (2, 2, 360)

@@ -422,6 +422,15 @@ class TestExplanations:
             "avoided_free_gpus": 0,
         }
 
+    def test_why_a_run_is_for_this_kind_of_capacity_follows(self):
+        """Whether it waits or starts; a run whose owner chose reads nothing of it."""
+        why = "on-demand: critical work runs on on-demand"
+        chosen = make_workload("w", capacity_type="on-demand", capacity_reason=why)
+        for running in ([], [low("l", {"n1": "0"}, priority=HIGH)]):
+            explanation = told(plan([make_node(gpus=1)], running, [chosen]), "w")
+            assert explanation.summary.endswith(f". Capacity: {why}.")
+            assert explanation.numbers["capacity"] == why
+
     def test_scattered_and_unhealthy_gpus_are_named(self):
         """Enough are free, but not together."""
         nodes = [

@@ -121,6 +121,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.UNKNOWN_QUEUE: _released,
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.HELD: _released,
+    Reason.WAITING_FOR_SPOT: _released,
     Reason.EXCEEDS_CLUSTER: _with_more_gpus,
     Reason.EXCEEDS_QUOTA: _with_more_quota,
     Reason.BUDGET_EXCEEDED: _without_budgets,
@@ -253,7 +254,12 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
                 Reason.STARTING,
                 id=f"{reason}: the hold is lifted",
             )
-            for reason in (Reason.UNKNOWN_QUEUE, Reason.DEPLOYMENT_LIMIT, Reason.HELD)
+            for reason in (
+                Reason.UNKNOWN_QUEUE,
+                Reason.DEPLOYMENT_LIMIT,
+                Reason.HELD,
+                Reason.WAITING_FOR_SPOT,
+            )
         ),
         pytest.param(
             make_snapshot((ONE_NODE,), (), (make_workload("w", 3),)),

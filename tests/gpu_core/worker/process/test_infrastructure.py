@@ -43,3 +43,12 @@ def test_a_run_is_told_since_when_the_machine_is_up_and_where_to_hear_of_its_end
     assert found.capacity_since is not None
     assert found.capacity_since < datetime.now(UTC)
     assert found.instance_metadata_url == url
+
+
+def test_virtual_gpus_may_play_spot():
+    policy = make_policy(virtual_gpus={"gpu_type": "t4", "count": 2, "spot": 1})
+    infrastructure = ProcessInfrastructure(policy, lambda: None, GpuWorkerSettings())
+    steady, spot = anyio.run(infrastructure.observe, policy, ())
+    assert (steady.capacity_type, steady.gpu_ids) == ("on-demand", ("virtual-0", "virtual-1"))
+    assert (spot.capacity_type, spot.gpu_ids) == ("spot", ("virtual-2",))
+    assert spot.name == f"{steady.name}/spot"

@@ -1,0 +1,59 @@
+"""Should a workload that runs leave its capacity for the other kind?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.capacity.decide import decide
+from gpu_core.decisions.capacity.elsewhere import avoided_nodes
+from gpu_core.decisions.capacity.next_attempt import spot_interruptions
+from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.state import Capacity, CapacityDecision
+from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
+from gpu_core.decisions.cluster import Allocation
+
+_CURRENT = {SPOT: Capacity.SPOT, ON_DEMAND: Capacity.ON_DEMAND}
+_OTHER = {Capacity.SPOT: SPOT, Capacity.ON_DEMAND: ON_DEMAND}
+
+
+def capacity_change(
+    allocation: Allocation, earlier: Sequence[Attempt], view: CapacityView
+) -> CapacityDecision | None:
+    """On which capacity should it go on, if not where it is?
+
+    Only where it has a deadline and a run time, keeps checkpoints, may be preempted, has had its
+    minimum run time, and could begin there at once.
+
+    Args:
+        allocation: What it holds; its owner left the capacity open.
+        earlier: Its attempts before this one, by number.
+        view: What there is, with all that is held.
+
+    Returns:
+        None: it stays.
+    """
+    workload, saved_at = allocation.workload, allocation.checkpointed_at
+    current = _CURRENT.get(allocation.placement.capacity_type)
+    held_s = (view.now - allocation.admitted_at).total_seconds()
+    is_bound = not workload.is_preemptible or held_s < workload.min_runtime_s
+    if current is None or saved_at is None or allocation.is_draining or is_bound:
+        return None
+    policy = view.policy.capacity
+    workload = replace(
+        workload,
+        capacity_type=None,
+        avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now),
+    )
+    done_s = max(0.0, (saved_at - allocation.admitted_at).total_seconds())
+    state = view.state(workload, current, done_s)
+    if state is None:
+        return None
+    decision = decide(state, policy)
+    other = _OTHER.get(decision.capacity)
+    if other is None or decision.capacity is current or not view.fits(workload, other):
+        return None
+    most = policy.max_spot_interruptions
+    if other == SPOT and most is not None and spot_interruptions(earlier) >= most:
+        return None
+    view.take(workload, other)
+    return decision

@@ -1,0 +1,179 @@
+"""What there is of spot and on-demand in one cycle, and how a workload stands towards it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from gpu_core.decisions.capacity.lives import SpotRecord
+from gpu_core.decisions.capacity.observed import SPOT, SpotPast
+from gpu_core.decisions.capacity.sights import SpotSights
+from gpu_core.decisions.capacity.state import Capacity, CapacityState
+from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement
+from gpu_core.decisions.placement.feasibility import never_fits
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.workload import RunTimeSource, Shape, Workload
+
+ON_DEMAND = "on-demand"
+
+# The worker looks every second or so; a minute covers one that is slow or starts anew.
+LOOK_S = 60.0
+
+_CRITICAL = "critical"
+
+
+class CapacityView:
+    """The nodes of one cycle, by kind of capacity.
+
+    What `take` gives away is gone for those who ask afterwards.
+
+    Args:
+        nodes: All of the pool, those that may still come included.
+        allocations: Who holds what on them.
+        policy: Of the pool.
+        now: Aware.
+        pasts: What the ledger shows of spot, by GPU type.
+        sights: Since when each workload could have spot, or not; None: since now.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        policy: Policy,
+        now: datetime,
+        *,
+        allocations: Sequence[Allocation] = (),
+        pasts: Mapping[str, SpotPast] | None = None,
+        sights: SpotSights | None = None,
+    ) -> None:
+        self.nodes = nodes
+        self.allocations = allocations
+        self.policy = policy
+        self.now = now
+        self._pasts = pasts or {}
+        self._sights = sights or SpotSights()
+        self._flavors = frozenset(node.flavor for node in nodes)
+        kinds = {flavor.capacity_type for flavor in self._flavors}
+        self.is_mixed = {SPOT, ON_DEMAND} <= kinds
+        """Is there a choice at all?"""
+        self._room: Room | None = None
+        self._full: set[Shape] = set()
+        self._never: dict[Shape, bool] = {}
+        self._prices: dict[
+            tuple[tuple[str, ...], frozenset[str]], tuple[int | None, int | None]
+        ] = {}
+
+    def can_ever(self, workload: Workload, capacity_type: str) -> bool:
+        """Is there such capacity for it, taken or free?"""
+        shape = workload.shape._replace(capacity_type=capacity_type)
+        if shape not in self._never:
+            self._never[shape] = never_fits(shape, self.nodes) is not None
+        return not self._never[shape]
+
+    def fits(self, workload: Workload, capacity_type: str) -> bool:
+        """Could it begin now on such capacity, where it has not failed lately?"""
+        return self._find(workload, capacity_type) is not None
+
+    def take(self, workload: Workload, capacity_type: str) -> None:
+        """It is to have such capacity: what it takes is not there for others."""
+        placement = self._find(workload, capacity_type)
+        if placement is not None:
+            shape = workload.shape._replace(capacity_type=capacity_type)
+            self._all_room().take(shape, placement)
+
+    def state(
+        self, workload: Workload, current: Capacity = Capacity.IDLE, done_s: float = 0.0
+    ) -> CapacityState | None:
+        """What the choice of its capacity looks at.
+
+        Args:
+            workload: With its run time and what is left of it, as far as they are known.
+            current: What it uses now.
+            done_s: What it has made safe since `remaining_s` was worked out.
+
+        Returns:
+            None: it has no deadline, or nobody knows how long it takes.
+        """
+        due, estimate = workload.deadline_at, workload.run_time
+        if due is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
+            return None
+        # With a deadline that is to hold, the time that it stays under counts, not the usual one.
+        left_s = estimate.upper_s if workload.remaining_s is None else workload.remaining_s
+        spot_price, steady_price = self.prices(workload)
+        return CapacityState(
+            work_s=max(estimate.upper_s, left_s),
+            remaining_work_s=max(0.0, left_s - done_s),
+            elapsed_s=(self.now - workload.submitted_at).total_seconds(),
+            time_left_s=(due - self.now).total_seconds(),
+            changeover_s=self.policy.capacity.changeover_s,
+            look_s=LOOK_S,
+            current=current,
+            spot=self._record(workload),
+            spot_micro_usd_per_hour=spot_price,
+            on_demand_micro_usd_per_hour=steady_price,
+            is_critical=self.is_critical(workload),
+        )
+
+    def is_critical(self, workload: Workload) -> bool:
+        """Has it the points of critical work, from its queue or its own wish?"""
+        points = self.policy.priorities.get(_CRITICAL)
+        return points is not None and workload.priority >= points
+
+    def prices(self, workload: Workload) -> tuple[int | None, int | None]:
+        """What all of it costs an hour on the cheapest spot, and on-demand on the same GPUs."""
+        like = (workload.gpu_types, workload.avoided_nodes)
+        if like not in self._prices:
+            self._prices[like] = self._prices_per_gpu(workload)
+        spot, steady = self._prices[like]
+        gpus = workload.total_gpus
+        return None if spot is None else spot * gpus, None if steady is None else steady * gpus
+
+    def _prices_per_gpu(self, workload: Workload) -> tuple[int | None, int | None]:
+        price_of = self.policy.price_micro_usd_per_gpu_hour
+        spot = {
+            kind.gpu_type: price_of(*kind)
+            for kind in self._usable(workload)
+            if kind.capacity_type == SPOT
+        }
+        known = [(price, gpu_type) for gpu_type, price in spot.items() if price is not None]
+        if not known:
+            return None, None
+        price, gpu_type = min(known)
+        return price, price_of(gpu_type, ON_DEMAND)
+
+    def _record(self, workload: Workload) -> SpotRecord:
+        is_up = self.fits(workload, SPOT)
+        types = sorted({k.gpu_type for k in self._usable(workload) if k.capacity_type == SPOT})
+        past = SpotPast.of(self._pasts[t] for t in types if t in self._pasts)
+        return SpotRecord(
+            is_up=is_up,
+            age_s=self._sights.age_s(workload.workload_id, is_up=is_up, now=self.now),
+            observed_s=past.observed_s,
+            up=past.up,
+            away=past.away,
+        )
+
+    def _usable(self, workload: Workload) -> Iterable[Flavor]:
+        """The kinds of GPUs that it may use and that are there."""
+        flavors, avoided = self._flavors, workload.avoided_nodes
+        if avoided:
+            flavors = frozenset(node.flavor for node in self.nodes if node.name not in avoided)
+        if not workload.gpu_types:
+            return flavors
+        return frozenset(kind for kind in flavors if kind.gpu_type in workload.gpu_types)
+
+    def _find(self, workload: Workload, capacity_type: str) -> Placement | None:
+        shape = workload.shape._replace(capacity_type=capacity_type)
+        if shape in self._full:
+            return None
+        avoided = workload.avoided_nodes
+        placement = self._all_room().find(shape, allows=lambda name: name not in avoided)
+        if placement is None:
+            self._full.add(shape)  # taking makes no room
+        return placement
+
+    def _all_room(self) -> Room:
+        if self._room is None:
+            self._room = Room(self.nodes)
+            for allocation in self.allocations:
+                self._room.hold(allocation.workload.shape, allocation.placement)
+        return self._room

@@ -1,0 +1,47 @@
+"""Spot or on-demand under a deadline, on a machine where some virtual GPUs play spot."""
+
+from functools import partial
+
+from tests.end_to_end.conftest import FLOWS
+from tests.support.prefect_stack import wait_for
+
+POLICY = """
+version: 1
+prices: {a100-80gb: {on-demand: 3.6, spot: 1.5}}
+virtual_gpus: {gpu_type: a100-80gb, count: 2, spot: 2}
+preemption: {grace_period: 20s, min_runtime: 0s}
+checkpoints: {interval: 1s}
+"""
+
+
+def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, journal, tmp_path):
+    """Both read why, with the numbers."""
+    pool, release = new_pool(POLICY), tmp_path / "release"
+    holding = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(600, release))
+    holder = pool.submit(holding, "holder", gpu_count=2)
+    pool.start_worker()
+    wait_for(lambda: journal.entries("begin"), "the holder has all of spot")
+    assert [attempt.capacity_type for attempt in pool.attempts(holder)] == ["spot"]
+
+    working = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables())
+    patient = pool.submit(working, "patient", deadline="20h", expected_duration="1h")
+    pressed = pool.submit(working, "pressed", deadline="80m", expected_duration="1h")
+    pool.wait_until(pressed, "Completed")
+    wait_for(lambda: "WaitingForSpot" in (pool.message(patient) or ""), "why the patient waits")
+    assert "spot is away and worth waiting for" in pool.message(patient)
+    assert "on-demand costs 2.40 times spot" in pool.message(patient)
+
+    release.touch()
+    pool.wait_until(patient, "Completed")
+    assert [attempt.capacity_type for attempt in pool.attempts(pressed)] == ["on-demand"]
+    assert [attempt.capacity_type for attempt in pool.attempts(patient)] == ["spot"]
+    for run, rule in (
+        (pressed, "Capacity: on-demand: more waiting or another change could miss the deadline"),
+        (patient, "Capacity: spot: spot is up; slack 18h"),
+    ):
+        wait_for(partial(logged, pool, run, rule), f"in the run's log: {rule}")
+
+
+def logged(pool, run, text):
+    """Is this in the run's log on its page?"""
+    return any(text in line for line in pool.logs(run))

@@ -1,0 +1,126 @@
+"""When a run that works leaves its capacity for the other kind."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.capacity.change import capacity_change
+from gpu_core.decisions.capacity.sights import SpotSights
+from gpu_core.decisions.capacity.state import Capacity, Rule
+from gpu_core.decisions.capacity.view import CapacityView
+from gpu_core.decisions.workload import RunTime, RunTimeSource
+from tests.gpu_core.accounting_builders import make_attempt
+from tests.strategies import (
+    CRITICAL,
+    NOW,
+    ago,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
+
+H = 3600
+NODES = (make_node("s1", capacity_type="spot"), make_node("o1"))
+DEARER_SPOT = {"prices": {"a100-80gb": {"spot": 4.0, "on-demand": 3.6}}}
+
+
+def running(capacity_type="on-demand", due_h=30, saved_s=600, allocation=None, **fields):
+    """A run of 20 h on all of a node since an hour, saved ten minutes ago."""
+    workload = make_workload(
+        gpus=8,
+        deadline_at=None if due_h is None else NOW + timedelta(hours=due_h),
+        run_time=RunTime(median_s=20 * H, upper_s=20 * H, source=RunTimeSource.STATED),
+        # As the scheduler itself had chosen it.
+        capacity_type=capacity_type,
+        **fields,
+    )
+    return make_allocation(
+        workload,
+        {"o1" if capacity_type == "on-demand" else "s1": "0 1 2 3 4 5 6 7"},
+        capacity_type=capacity_type,
+        **({"checkpointed_at": None if saved_s is None else ago(saved_s)} | (allocation or {})),
+    )
+
+
+def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, **policy):
+    """What is decided once spot could have been had for so long."""
+    sights = SpotSights()
+    for moment in (NOW - timedelta(hours=spot_for_h), NOW):
+        view = CapacityView(
+            NODES,
+            make_policy(**policy),
+            moment,
+            allocations=[allocation, *others],
+            sights=sights,
+        )
+        found = capacity_change(allocation, earlier, view)
+    return found
+
+
+def test_on_demand_is_left_for_spot_that_has_proved_itself():
+    found = decide(running())
+    assert (found.capacity, found.rule) == (Capacity.SPOT, Rule.SPOT_PROVEN)
+    # 20 h of work less the 50 minutes that are saved; 30 h are left.
+    assert found.slack_s == 30 * H - (20 * H - 50 * 60)
+    assert "on-demand costs 2.40 times spot" in found.reason
+
+
+def test_spot_is_left_when_it_costs_more_than_on_demand():
+    found = decide(running("spot"), **DEARER_SPOT)
+    assert (found.capacity, found.rule) == (Capacity.ON_DEMAND, Rule.SPOT_NOT_CHEAPER)
+
+
+CUT = [
+    make_attempt(
+        number=number,
+        node="gone",
+        gpu_type="t4",
+        capacity_type="spot",
+        admitted_at=ago(number * 24 * H),
+        released_at=ago((number * 24 - 1) * H),
+        end_reason=EndReason.INTERRUPTED,
+    )
+    for number in (1, 2, 3)
+]
+OTHER = make_allocation(make_workload("other", gpus=1), {"s1": "0"}, capacity_type="spot")
+
+
+@pytest.mark.parametrize(
+    ("allocation", "world"),
+    [
+        pytest.param(running(), {"spot_for_h": 0}, id="spot has just come back"),
+        pytest.param(running(), {"others": [OTHER]}, id="spot is not free"),
+        pytest.param(running(), {"earlier": CUT}, id="spot has failed it three times"),
+        pytest.param(running(due_h=19.5), {}, id="no time for two changeovers"),
+        pytest.param(running(due_h=None), {}, id="no deadline"),
+        pytest.param(running(saved_s=None), {}, id="it has saved nothing"),
+        pytest.param(running(is_preemptible=False), {}, id="its owner forbids it"),
+        pytest.param(running(min_runtime_s=2 * H), {}, id="its minimum run time"),
+        pytest.param(running(remaining_s=20 * 60), {}, id="its work is done"),
+        pytest.param(running(allocation={"is_draining": True}), {}, id="it gives way already"),
+        pytest.param(running(priority=CRITICAL), {}, id="critical work stays on on-demand"),
+        pytest.param(running("spot"), {}, id="spot is used until it is taken away"),
+        pytest.param(running("reserved"), {}, id="reserved capacity is paid for"),
+    ],
+)
+def test_it_stays(allocation, world):
+    assert decide(allocation, **world) is None
+
+
+def test_who_leaves_takes_what_it_goes_to():
+    """Of two that would go to the same spot one goes."""
+    nodes = (*NODES, make_node("o2"))
+    first = running()
+    share = replace(first.placement.shares[0], node="o2")
+    second = replace(first, placement=replace(first.placement, shares=(share,)))
+    sights = SpotSights()
+    for moment in (ago(45 * 60), NOW):
+        view = CapacityView(
+            nodes, make_policy(), moment, allocations=[first, second], sights=sights
+        )
+        found = [capacity_change(allocation, (), view) for allocation in (first, second)]
+    assert found[0] is not None
+    assert found[1] is None
