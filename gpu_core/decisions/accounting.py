@@ -25,6 +25,8 @@ class EndReason(StrEnum):
     """The provider or the machine took the GPUs: a signal from outside, a reboot, a lost node."""
     TIMED_OUT = "TimedOut"
     """The run's longest duration was over."""
+    BUDGET_SPENT = "BudgetSpent"
+    """The run's own budget was used up, and the policy stops such runs."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
 
@@ -90,7 +92,7 @@ class Attempt:
     """The operating system's start time of `pid`: a reused number is not mistaken for it."""
     drain_requested_at: datetime | None = None
     drain_reason: EndReason | None = None
-    """What the drain is for: `PREEMPTED`, `CANCELLED` or `TIMED_OUT`."""
+    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT` or `INTERRUPTED`."""
     drain_deadline_at: datetime | None = None
     """The end of the grace period: processes alive after it are killed."""
     drain_message: str | None = None

@@ -25,7 +25,13 @@ PREFECT_STATE_TYPES = frozenset(
 
 # What may end an attempt from outside while its flow does not know why.
 _DRAINS = frozenset(
-    {EndReason.PREEMPTED, EndReason.TIMED_OUT, EndReason.CANCELLED, EndReason.INTERRUPTED}
+    {
+        EndReason.PREEMPTED,
+        EndReason.TIMED_OUT,
+        EndReason.BUDGET_SPENT,
+        EndReason.CANCELLED,
+        EndReason.INTERRUPTED,
+    }
 )
 
 
@@ -96,12 +102,10 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
             return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}; it waits in line again")
         case EndReason.TIMED_OUT:
             why = facts.drain_message or "its longest duration was over"
-            return Settlement(
-                end_reason=EndReason.TIMED_OUT,
-                is_charged_failure=False,
-                next_state="Failed",
-                message=f"Timed out: {_clause(why)}.",
-            )
+            return _stopped(EndReason.TIMED_OUT, f"Timed out: {_clause(why)}.")
+        case EndReason.BUDGET_SPENT:
+            why = facts.drain_message or "its budget was used up"
+            return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
         case EndReason.INTERRUPTED:
             return _interrupted(facts, max_interruptions)
         case EndReason.FAILED if not facts.is_flow:
@@ -249,6 +253,13 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _stopped(reason: EndReason, message: str) -> Settlement:
+    """It is ended for good, and that is no failure of its own."""
+    return Settlement(
+        end_reason=reason, is_charged_failure=False, next_state="Failed", message=message
+    )
 
 
 def _leave(reason: EndReason, message: str) -> Settlement:

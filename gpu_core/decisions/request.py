@@ -19,7 +19,7 @@ from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
-from gpu_core.decisions.units import format_duration, parse_duration_s, require_aware
+from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_aware
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
 from gpu_core.decisions.workload import Hold, Workload
 
@@ -68,6 +68,18 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
 
 
 _DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
+
+
+def _budget(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not an amount", got=value, allowed=_BUDGET_HELP)
+    budget = micro_usd(value, field)
+    if not budget:
+        raise InvalidInput(field, "pays for nothing", got=value, allowed=_BUDGET_HELP)
+    return budget
+
+
+_BUDGET_HELP = "USD, over 0, such as 12.50"
 
 _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
@@ -146,6 +158,15 @@ class GpuRequest(BaseModel):
         description="When the run has to be done, as a moment such as '2026-09-01T18:00Z' or a "
         "duration from its submission such as '6h', by default never; it counts where the policy "
         "orders by deadline-slack.",
+    )
+    budget_micro_usd: (
+        Annotated[int, parsed_by(_budget), WithJsonSchema({"type": "number"})] | None
+    ) = Field(
+        default=None,
+        alias="budget_usd",
+        title="Budget (USD)",
+        description="What all attempts of the run may cost together in USD, by default anything; "
+        "the run is warned and then stopped, or goes on, as the policy says.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,
@@ -325,6 +346,7 @@ def workload_from_request(
         ),
         expected_duration_s=request.expected_duration_s,
         deadline_at=_deadline_at(request, submitted_at),
+        budget_micro_usd=request.budget_micro_usd,
         team=request.team,
         user=request.user or user,
         project=request.project,

@@ -123,6 +123,8 @@ class Workload:
     attained_gpu_s: float = 0.0
     """GPU-seconds that its earlier attempts have had."""
     deadline_at: datetime | None = None
+    budget_micro_usd: int | None = None
+    """What all its attempts may cost together; None: it has no budget of its own."""
 
     team: str | None = None
     user: str | None = None

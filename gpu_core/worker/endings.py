@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.run_budget import Spending
 from gpu_core.decisions.capacity.state import CapacityDecision
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.units import count, format_duration
@@ -114,6 +115,19 @@ class Endings:
             EndReason.PREEMPTED,
             grace_s=policy.preemption.grace_period_s,
             message=f"It goes on on other capacity; {decision.reason}.",
+            now=now,
+        )
+
+    async def stop_spent(
+        self, running: RunningAttempt, spending: Spending, policy: Policy, now: datetime
+    ) -> None:
+        """End for good what has used up its budget, after it has saved."""
+        await self._begin(
+            running,
+            EndReason.BUDGET_SPENT,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"{spending.reason}; with a higher budget_usd it goes on from its newest "
+            "checkpoint.",
             now=now,
         )
 

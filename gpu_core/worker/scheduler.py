@@ -15,12 +15,14 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.capacity.elsewhere import zone_of
+from gpu_core.decisions.capacity.run_budget import refusal
 from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.budget_watch import BudgetWatch
 from gpu_core.worker.capacity_changes import CapacityChanges
 from gpu_core.worker.connections import Connections
 from gpu_core.worker.cost_log import CostLog
@@ -90,6 +92,7 @@ class GpuScheduler:
             client, settings, connections, ledger, self._attempts, infrastructure, self._history
         )
         self._changes = CapacityChanges(ledger, self._attempts)
+        self._budgets = BudgetWatch(ledger, self._attempts)
         self._strays = Strays(client)
         self.endings = Endings(
             client=client,
@@ -151,6 +154,8 @@ class GpuScheduler:
         await self._attempts.beat()
         await self.endings.end_cancelled(now)
         await self.endings.end_overdue(policy, now)
+        for running, spending in await self._budgets.look(policy, now):
+            await self.endings.stop_spent(running, spending, policy, now)
         await self.endings.end_troubled(policy, now)
         await self._infrastructure.tend(list(self._attempts), policy)
         line = await self._reader.line(policy, template, now)
@@ -166,6 +171,7 @@ class GpuScheduler:
         allocations = await self._observe(policy)
         await self._change_capacity(allocations, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
+        demands = await self._refuse_unpayable(demands, allocations, policy, now)
         plan = plan_cycle(self._snapshot(demands, allocations, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
@@ -293,14 +299,33 @@ class GpuScheduler:
 
     async def _refuse(self, line: Line, plan: Plan, demands: Mapping[str, Demand]) -> None:
         """End the runs that could never start, with the one reason that their owner can mend."""
-        for refusal in line.refusals:
-            await self._fail(refusal.flow_run, f"Invalid job variable: {refusal.error}.")
+        for refused in line.refusals:
+            await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")
         # Explanations are made when they are read, which takes longer than the plan.
         explanations = plan.explanations if self._infrastructure.is_fixed else ()
         for explanation in explanations:
             if self._is_hopeless(explanation):
                 text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
                 await self._fail(demands[explanation.workload_id].flow_run, text)
+
+    async def _refuse_unpayable(
+        self,
+        demands: Mapping[str, Demand],
+        allocations: tuple[Allocation, ...],
+        policy: Policy,
+        now: datetime,
+    ) -> dict[str, Demand]:
+        """End the new runs whose budget or deadline cannot hold; the others go on."""
+        view = self._history.capacity_view(self._nodes, allocations, policy, now)
+        left = dict(demands)
+        for flow_run_id, demand in demands.items():
+            if demand.flow_run.run_count or demand.workload.hold is not None:
+                continue
+            why = refusal(demand.workload, view)
+            if why is not None:
+                await self._fail(demand.flow_run, why)
+                del left[flow_run_id]
+        return left
 
     def _is_hopeless(self, explanation: Explanation) -> bool:
         """Can it never start? Without any GPU the driver is what is wrong, not the runs."""

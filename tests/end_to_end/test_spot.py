@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.cost import usage_until
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 
@@ -45,3 +47,30 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
 def logged(pool, run, text):
     """Is this in the run's log on its page?"""
     return any(text in line for line in pool.logs(run))
+
+
+DOLLAR_A_SECOND = """
+version: 1
+prices: {a100-80gb: {on-demand: 3600}}
+virtual_gpus: {gpu_type: a100-80gb, count: 2}
+preemption: {grace_period: 20s, min_runtime: 0s}
+"""
+
+
+def test_a_budget_refuses_what_it_cannot_hold_and_stops_what_has_used_it_up(new_pool, journal):
+    """A look of a minute and 20 s of grace cost $80: of $84 a few seconds are left."""
+    pool = new_pool(DOLLAR_A_SECOND)
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(600))
+    spender = pool.submit(deployment, "spender", budget_usd=84)
+    hopeless = pool.submit(deployment, "hopeless", budget_usd=84, expected_duration="10m")
+    pool.start_worker()
+
+    pool.wait_until(hopeless, "Failed")
+    assert "OverBudget: $600.00 at least" in pool.message(hopeless)
+    assert pool.attempts(hopeless) == ()
+    pool.wait_until(spender, "Failed")
+    assert "Budget spent: " in pool.message(spender)
+    wait_for(lambda: pool.attempts(spender)[0].released_at, "its end is written down")
+    (attempt,) = pool.attempts(spender)
+    assert attempt.end_reason is EndReason.BUDGET_SPENT
+    assert usage_until(attempt, attempt.released_at).micro_usd <= 84_000_000

@@ -1,8 +1,10 @@
 """Runs and attempts for tests: say what matters, the rest is ordinary."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, RunRecord
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -50,3 +52,19 @@ def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> 
         "admitted_at": NOON,
     }
     return Attempt(**(ordinary | fields))
+
+
+def record_ended(ledger: Ledger, attempt: Attempt) -> None:
+    """Write down an attempt that is over, with its run."""
+    if attempt.released_at is None or attempt.end_reason is None:
+        raise ValueError("this attempt is not over")
+    ledger.record_run(make_run(attempt.flow_run_id))
+    ledger.open_attempt(replace(attempt, released_at=None, end_reason=None))
+    ledger.close_attempt(
+        attempt.attempt_id,
+        released_at=attempt.released_at,
+        end_reason=attempt.end_reason,
+        end_message=attempt.end_message,
+        exit_code=attempt.exit_code,
+        is_charged_failure=attempt.is_charged_failure,
+    )

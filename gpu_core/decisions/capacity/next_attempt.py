@@ -9,6 +9,7 @@ from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import avoided_nodes
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.run_budget import spent_hold
 from gpu_core.decisions.capacity.state import SENTENCES, Capacity, Rule
 from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
 from gpu_core.decisions.plan import Reason
@@ -50,6 +51,9 @@ class NextAttempts:
             avoided = avoided_nodes(attempts, view.nodes, self._policy, view.now)
             if avoided:
                 workload = replace(workload, avoided_nodes=avoided)
+            hold = spent_hold(workload, attempts, self._policy, view.now)
+            if hold is not None and workload.hold is None:
+                workload = replace(workload, hold=hold)
         if workload.capacity_type is not None or not workload.gpu_count or not view.is_mixed:
             return workload
         if not (view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)):

@@ -118,6 +118,23 @@ class CapacityView:
         points = self.policy.priorities.get(_CRITICAL)
         return points is not None and workload.priority >= points
 
+    def lowest_prices(self, workload: Workload) -> dict[str, int | None]:
+        """What all of it costs an hour at least, by kind of capacity that it could ever have.
+
+        None: GPUs of that kind that it may use have no price.
+        """
+        price_of = self.policy.price_micro_usd_per_gpu_hour
+        found: dict[str, int | None] = {}
+        for kind in {flavor.capacity_type for flavor in self._flavors}:
+            asked = workload.capacity_type in (None, kind)
+            if not asked or not self.can_ever(workload, kind):
+                continue
+            usable = (f for f in self._usable(workload) if f.capacity_type == kind)
+            prices = [price_of(*flavor) for flavor in usable]
+            known = [price * workload.total_gpus for price in prices if price is not None]
+            found[kind] = min(known) if known and len(known) == len(prices) else None
+        return found
+
     def prices(self, workload: Workload) -> tuple[int | None, int | None]:
         """What all of it costs an hour on the cheapest spot, and on-demand on the same GPUs."""
         like = (workload.gpu_types, workload.avoided_nodes)

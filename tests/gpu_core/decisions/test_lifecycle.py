@@ -26,6 +26,7 @@ def settled(state, max_interruptions=None, **changes):
 
 PREEMPTED = {"drain_reason": EndReason.PREEMPTED, "drain_message": "for 'urgent'"}
 TIMED_OUT = {"drain_reason": EndReason.TIMED_OUT, "drain_message": "12h 00m were over."}
+SPENT = {"drain_reason": EndReason.BUDGET_SPENT, "drain_message": "$4.98 of $5.00 are spent"}
 CANCELLED = {"drain_reason": EndReason.CANCELLED}
 INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node goes down"}
 UNSEEN = {"exit_is_known": False, "exit_code": None}
@@ -253,6 +254,14 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Failed",
             "Timed out: 12h 00m were over.",
             id="longest duration over, and Prefect would try again",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            SPENT,
+            "BudgetSpent",
+            "Failed",
+            "Budget spent: $4.98 of $5.00 are spent.",
+            id="its budget is used up",
         ),
         pytest.param(
             "CRASHED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled hard"

@@ -61,6 +61,7 @@ def test_everything_given():
         min_runtime=0,
         checkpoint_uri="s3://bucket/x",
         checkpoint_interval="auto",
+        budget_usd=12.5,
         max_failures=5,
         max_interruptions=7,
         preemptible=False,
@@ -82,6 +83,7 @@ def test_everything_given():
         is_preemptible=False,
         min_runtime_s=0,
         expected_duration_s=5_400,
+        budget_micro_usd=12_500_000,
         team="vision",
         queue="medium",
     )
@@ -92,7 +94,7 @@ def test_everything_given():
     [
         pytest.param(
             {"gpu_cuont": 4},
-            "gpu_cuont is not a known name; did you mean 'gpu_count'?; allowed: capacity_type, ",
+            "gpu_cuont is not a known name; did you mean 'gpu_count'?; allowed: budget_usd, ",
             id="a misspelt variable",
         ),
         pytest.param(
@@ -157,6 +159,16 @@ def test_everything_given():
             {"preemptible": "no"},
             "preemptible is not true or false (got 'no'); allowed: true or false",
             id="text for a switch",
+        ),
+        pytest.param(
+            {"budget_usd": 0},
+            "budget_usd pays for nothing (got 0); allowed: USD, over 0, such as 12.50",
+            id="a budget of nothing",
+        ),
+        pytest.param(
+            {"budget_usd": "12"},
+            "budget_usd is not an amount (got '12'); allowed: USD, over 0, such as 12.50",
+            id="a budget as text",
         ),
         pytest.param({"team": ""}, "team is empty", id="an empty name"),
     ],

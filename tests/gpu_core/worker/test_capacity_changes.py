@@ -16,7 +16,7 @@ from gpu_core.decisions.workload import RunTime, RunTimeSource
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.capacity_changes import CapacityChanges
 from gpu_core.worker.running import RunningAttempt
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 from tests.strategies import make_node, make_policy, make_workload
 
 NODES = (
@@ -88,16 +88,13 @@ def test_who_is_left_alone(ledger, taken):
 
 def test_what_became_of_its_earlier_attempts_counts(ledger):
     """One interruption, with a policy of one: spot is not tried again."""
-    cut = make_attempt(capacity_type="spot", admitted_at=at(-3))
-    ledger.open_attempt(cut)
-    ledger.close_attempt(
-        cut.attempt_id,
+    cut = make_attempt(
+        capacity_type="spot",
+        admitted_at=at(-3),
         released_at=at(-1),
         end_reason=EndReason.INTERRUPTED,
-        end_message=None,
-        exit_code=None,
-        is_charged_failure=False,
     )
+    record_ended(ledger, cut)
     assert looks(ledger, running(), [1, 5]) == [[], ["spot"]]
     once = make_policy(
         prices={"a10g": {"spot": 0.4, "on-demand": 1.0}}, capacity={"max_spot_interruptions": 1}
