@@ -12,9 +12,22 @@ from gpu_core.cli.plan_document import plan_document
 from gpu_core.cli.plan_table import print_choice, print_reading
 from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.choosing.choose import choose
+from gpu_core.decisions.choosing.history import History, shown_by
 from gpu_core.decisions.choosing.wishes import Conditions, Wishes
 from gpu_core.decisions.requirements.duration import Observed
+from gpu_core.decisions.requirements.job import Job
 from gpu_core.decisions.requirements.stated import Stated, job_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRuns:
+    """Where a job's throughput is learned from."""
+
+    ledger: str
+    """Its file or address."""
+    deployment: str
+    amount_each: float | None
+    """What each of its runs did; None: as much as the job that is planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +39,8 @@ class PlanOptions:
     wishes: Wishes
     conditions: Conditions
     observed: Observed | None
+    past: PastRuns | None
+    """Instead of `observed`."""
     catalog_path: Path
     own_sheets: tuple[Path, ...]
     selection: Selection
@@ -46,6 +61,7 @@ def plan(options: PlanOptions, now: datetime) -> int:
         else:
             print_reading(Console(), reading)
         return 0
+    history = None if options.past is None else _history(options.past, reading.job)
     catalog = load_catalog(options.catalog_path, options.own_sheets)
     choice = choose(
         reading.job,
@@ -54,12 +70,20 @@ def plan(options: PlanOptions, now: datetime) -> int:
         options.wishes,
         now,
         conditions=options.conditions,
-        observed=options.observed,
+        observed=options.observed if history is None else history.observed,
     )
     if options.as_json:
-        print(json.dumps(plan_document(reading, choice, options.wishes, now), indent=2))
+        print(json.dumps(plan_document(reading, choice, options.wishes, now, history), indent=2))
     else:
         console = Console()
-        print_reading(console, reading)
+        print_reading(console, reading, history)
         print_choice(console, choice, options.wishes, now, options.top)
     return 0 if choice.is_feasible else 1
+
+
+def _history(past: PastRuns, job: Job) -> History:
+    # SQLAlchemy takes longer to load than a plan takes.
+    from gpu_core.adapters.traces.ledger import read_records
+
+    amount_each = job.amount if past.amount_each is None else past.amount_each
+    return shown_by(read_records(past.ledger), past.deployment, amount_each)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpu_core.cli.catalog_arguments import add_catalog_options, selection_of
 
 if TYPE_CHECKING:
+    from gpu_core.cli.plan import PastRuns
     from gpu_core.decisions.choosing.wishes import Conditions, Place, Wishes
     from gpu_core.decisions.requirements.duration import Observed
     from gpu_core.decisions.requirements.stated import Stated
@@ -68,6 +69,15 @@ def _add_conditions(command: argparse.ArgumentParser) -> None:
         metavar="TYPE:GPUS:SPEED[,SPEED]",
         help="tokens, prompts or images per second of earlier runs, such as a100-80gb:8:21000",
     )
+    conditions.add_argument(
+        "--deployment",
+        metavar="FLOW/DEPLOYMENT",
+        help="learn the speed from its completed runs; needs --ledger",
+    )
+    conditions.add_argument("--ledger", help="with these runs: its file or address")
+    conditions.add_argument(
+        "--amount-each", help="what each of these runs did (default: as much as this job)"
+    )
     conditions.add_argument("--startup", help="until work begins on a new node (default: 5m)")
     conditions.add_argument("--spot-life", help="of a spot instance, on average (default: 7600s)")
     conditions.add_argument(
@@ -89,6 +99,7 @@ def _plan(options: argparse.Namespace) -> int:
             wishes=_wishes(options, now),
             conditions=_conditions(options),
             observed=_observed(options.observed),
+            past=_past_runs(options),
             catalog_path=options.catalog,
             own_sheets=tuple(options.prices),
             selection=selection_of(options),
@@ -165,6 +176,27 @@ def _conditions(options: argparse.Namespace) -> "Conditions":
         spot_mean_life_s=(
             usual.spot_mean_life_s if life is None else parse_duration_s(life, "spot-life")
         ),
+    )
+
+
+def _past_runs(options: argparse.Namespace) -> "PastRuns | None":
+    from gpu_core.cli.plan import PastRuns
+    from gpu_core.decisions.errors import InvalidInput
+    from gpu_core.decisions.requirements.counts import parse_count
+
+    ledger, deployment, each = options.ledger, options.deployment, options.amount_each
+    if deployment is None or ledger is None:
+        for field, value in (("ledger", ledger), ("deployment", deployment), ("amount-each", each)):
+            if value is not None:
+                remedy = "name both ledger and deployment"
+                raise InvalidInput(field, "has no effect alone", got=value, remedy=remedy)
+        return None
+    if options.observed is not None:
+        raise InvalidInput("observed", "and deployment are alternatives", got=options.observed)
+    return PastRuns(
+        ledger=ledger,
+        deployment=deployment,
+        amount_each=None if each is None else parse_count(each, "amount-each"),
     )
 
 

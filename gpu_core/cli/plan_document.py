@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from gpu_core.decisions.choosing.choose import Candidate, Choice, verdict
+from gpu_core.decisions.choosing.history import History
 from gpu_core.decisions.choosing.options import Option
 from gpu_core.decisions.choosing.wishes import Wishes
 from gpu_core.decisions.requirements.cpu import cpu_answer
@@ -13,7 +14,11 @@ from gpu_core.decisions.units import MICRO_USD_PER_USD
 
 
 def plan_document(
-    reading: Reading, choice: Choice | None, wishes: Wishes, now: datetime
+    reading: Reading,
+    choice: Choice | None,
+    wishes: Wishes,
+    now: datetime,
+    history: History | None = None,
 ) -> dict[str, Any]:
     """The whole plan.
 
@@ -22,6 +27,7 @@ def plan_document(
         choice: None: the work needs no GPU.
         wishes: What was wished.
         now: When the plan was made.
+        history: What the time was learned from; None: no history.
     """
     document: dict[str, Any] = {
         "planned_at": now.isoformat(),
@@ -33,6 +39,7 @@ def plan_document(
         return document
     return document | {
         "job": _job(reading.job),
+        "learned_from": None if history is None else _history(history),
         "feasible": choice.is_feasible,
         "verdict": verdict(choice, wishes, now),
         "candidates": [_candidate(candidate, now) for candidate in choice.candidates],
@@ -43,6 +50,17 @@ def plan_document(
         "cheapest_in_time": _or_none(choice.cheapest_in_time, now),
         "cheapest": _or_none(choice.cheapest, now),
         "fastest": _or_none(choice.fastest, now),
+    }
+
+
+def _history(history: History) -> dict[str, Any]:
+    observed = history.observed
+    return {
+        "deployment": history.deployment,
+        "runs": history.runs,
+        "gpu_type": observed.hardware.gpu.name,
+        "gpus": observed.hardware.gpus,
+        "units_per_s": list(observed.units_per_s),
     }
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_core.decisions.choosing.choose import Candidate, Choice, verdict
+from gpu_core.decisions.choosing.history import History
 from gpu_core.decisions.choosing.options import Option, Refusal
 from gpu_core.decisions.choosing.wishes import Wishes
 from gpu_core.decisions.requirements.cpu import cpu_answer
@@ -20,7 +21,7 @@ from gpu_core.decisions.units import count, format_duration, format_usd
 _GIB = 1024**3
 
 
-def print_reading(console: Console, reading: Reading) -> None:
+def print_reading(console: Console, reading: Reading, history: History | None = None) -> None:
     """What was understood and assumed, and whether a GPU is needed at all."""
     _line(console, "Understood", "; ".join(reading.understood) or "nothing")
     if reading.assumed:
@@ -29,6 +30,8 @@ def print_reading(console: Console, reading: Reading) -> None:
         _line(console, "GPU", "none is needed")
         return
     _line(console, "GPU", cpu_answer(reading.job).why)
+    if history is not None:
+        _line(console, "Learned", history.reason(reading.job.unit))
 
 
 def print_choice(console: Console, choice: Choice, wishes: Wishes, now: datetime, top: int) -> None:

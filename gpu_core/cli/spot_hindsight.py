@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gpu_core.adapters.traces.ledger import read_records, work_s
+from gpu_core.adapters.traces.ledger import read_records
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.capacity.hindsight import (
     Hindsight,
@@ -21,6 +21,7 @@ from gpu_core.decisions.capacity.hindsight import (
 )
 from gpu_core.decisions.capacity.recorded import spot_spans
 from gpu_core.decisions.catalog.offerings import SPOT
+from gpu_core.decisions.run_work import work_s
 from gpu_core.decisions.units import MICRO_USD_PER_USD, format_duration, format_usd
 
 _MOST_ROWS = 50

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
+from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.run_work import has_ended, work_s
 from gpu_core.decisions.simulation.trace import TraceJob
 
 _ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
-_RESUMES = frozenset({EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.SUSPENDED})
 
 
 def read_ledger(source: str) -> tuple[TraceJob, ...]:
@@ -27,7 +27,7 @@ def read_ledger(source: str) -> tuple[TraceJob, ...]:
         LedgerError: The database cannot be read.
     """
     records = read_records(source)
-    ended = [(run, attempts) for run, attempts in records if _has_ended(attempts)]
+    ended = [(run, attempts) for run, attempts in records if has_ended(attempts)]
     if not ended:
         raise InvalidInput("workload", "has no finished run", got=source)
     began_at = min(run.submitted_at for run, _ in ended)
@@ -46,29 +46,6 @@ def read_records(source: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ..
     """
     with Ledger.open(_url(source)) as ledger:
         return ledger.usage(*_ALWAYS)
-
-
-def work_s(attempts: Sequence[Attempt]) -> float:
-    """How long would these attempts' work have taken without interruption?
-
-    What an interrupted attempt did after its last checkpoint was done again by the next one, and
-    counts once. With no checkpoint, nothing of the attempt counts.
-
-    Args:
-        attempts: All of one run that has ended, by number.
-    """
-    total_s = 0.0
-    for attempt in attempts:
-        since = attempt.started_at or attempt.admitted_at
-        until = attempt.checkpointed_at if attempt is not attempts[-1] else attempt.released_at
-        if until is not None:
-            total_s += max(0.0, (until - since).total_seconds())
-    return total_s
-
-
-def _has_ended(attempts: Sequence[Attempt]) -> bool:
-    last = attempts[-1]
-    return last.released_at is not None and last.end_reason not in _RESUMES
 
 
 def _job(run: RunRecord, attempts: Sequence[Attempt], began_at: datetime) -> TraceJob:

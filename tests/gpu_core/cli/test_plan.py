@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
+from gpu_core.decisions.accounting import EndReason
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 from tests.gpu_core.catalog_builders import make_row, make_sheet
 
 Plan = Callable[..., int]
@@ -115,6 +118,78 @@ def test_all_options_reach_the_decision(
     assert (candidate["basis"], candidate["storage_usd"]) == ("observed", None)
     # On demand or reserved: 61,000 tokens per second, 10 minutes to start, and the weights.
     assert candidate["wall_s"] == pytest.approx(26e9 / 61_000 + 600 + 1.3, rel=0.001)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """Two runs of `train/gpu` that took 100 and 125 minutes on eight A100s."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as opened:
+        for number, minutes in enumerate((100, 125)):
+            opened.record_run(make_run(str(number)))
+            opened.open_attempt(
+                make_attempt(
+                    str(number),
+                    gpu_type="a100-80gb",
+                    gpu_ids=tuple("01234567"),
+                    released_at=at(minutes / 60),
+                    end_reason=EndReason.COMPLETED,
+                )
+            )
+    return str(path)
+
+
+def test_the_speed_is_learned_from_a_deployments_runs(
+    plan: Plan, ledger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """600M tokens in 100 and 125 min are 100,000 and 80,000 a second; the median is their mean."""
+    past = ["--ledger", ledger, "--deployment", "train/gpu"]
+    job = ["--model", "llama-3-8b", "--method", "lora", "--gpu-type", "a100-80gb"]
+    assert plan(*job, "--amount", "600M", *past, "--json") == 0
+    found = document(capsys)
+    assert found["learned_from"] == {
+        "deployment": "train/gpu",
+        "runs": 2,
+        "gpu_type": "a100-80gb",
+        "gpus": 8,
+        "units_per_s": [100_000, 80_000],
+    }
+    candidate = next(c for c in found["candidates"] if c["capacity_type"] == "on-demand")
+    assert candidate["basis"] == "observed"
+    median_s = candidate["work_s"]
+    assert median_s == pytest.approx(600e6 / 90_000)
+    # Another amount takes longer in proportion, where it is said what each run did.
+    assert plan(*job, "--amount", "1.2B", "--amount-each", "600M", *past, "--json") == 0
+    twice = document(capsys)["candidates"]
+    assert next(c for c in twice if c["capacity_type"] == "on-demand")["work_s"] == pytest.approx(
+        2 * median_s
+    )
+    assert plan(*job, "--amount", "600M", *past) == 0
+    want = "Learned: 2 runs of train/gpu on 8 × a100-80gb: 80k to 100k tokens per second"
+    assert want in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want_message"),
+    [
+        pytest.param(["--deployment", "train/gpu"], "deployment has no effect alone", id="alone"),
+        pytest.param(["--amount-each", "1M"], "amount-each has no effect alone", id="each"),
+        pytest.param(
+            ["--deployment", "train/gpu", "--observed", "t4:1:5"], "alternatives", id="both"
+        ),
+        pytest.param(["--deployment", "train/cpu"], "did you mean 'train/gpu'", id="misspelt"),
+    ],
+)
+def test_a_history_that_cannot_be_used(
+    plan: Plan,
+    ledger: str,
+    arguments: list[str],
+    want_message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    is_alone = "alone" in want_message
+    assert plan("train a 7B model", *arguments, *([] if is_alone else ["--ledger", ledger])) == 2
+    assert want_message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

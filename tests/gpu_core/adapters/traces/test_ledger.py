@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.traces.ledger import read_ledger, work_s
+from gpu_core.adapters.traces.ledger import read_ledger
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.run_work import work_s
 from gpu_core.decisions.simulation.trace import TraceJob
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 
