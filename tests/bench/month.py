@@ -19,9 +19,9 @@ that the worker uses. What is assumed:
   notice, and none comes until the trace has spot again. The traces are of machines with one V100
   (`v100_1`) and with eight (`v100_8`); a machine with four is between them, so both are replayed.
   They last 27 days and then begin again. `none`: no spot, which shows what elasticity alone saves.
-- **Which first**: kinds of machines are planned with in the order of their names: spot in a, spot
-  in b, on-demand. An interrupted job leaves that zone alone for a while, and goes on on-demand
-  after three interruptions in a row: the policy's defaults, as everything that is not named here.
+- **Which first**: spot where it can be had, as the policy says of jobs without a deadline, in zone
+  a before b; otherwise on-demand. An interrupted job leaves that zone alone for a while, and goes on
+  on-demand after three interruptions in a row. All that is not named here is the policy's default.
 - **Machines come** 4 minutes after they are asked for, paid from then on, and go after 10 minutes
   without work. The 4 minutes, and 5 for a restart, are those that Wu et al. measured for launch and
   set-up ("Can't Be Late", NSDI'24, section 6). Images are there.

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
+from gpu_core.decisions.capacity.view import LOOK_S, CapacityView
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
 from gpu_core.decisions.plan import Admit, Plan, Preempt
@@ -77,7 +78,8 @@ class SimulationOptions:
     max_gpus: int | None = None
     """Planned nodes come as long as there are no more GPUs than these; None: no cap."""
     capacity_policy: Policy | None = None
-    """What an interrupted job asks for next follows from it; None: the same as before."""
+    """Which capacity a job asks for follows from it, each time the planner is asked; None: from the
+    trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,22 +293,36 @@ class _Replay:
             life.interruptions += 1
             spent = self._stop(life, now_s, notice_s)
             self._leave(life, now_s, spent, was_interrupted=True)
-        self._ask_for_other_capacity([life for life, _ in interrupted], now_s)
         for life, _ in interrupted:
             self._wait(life)
 
-    def _ask_for_other_capacity(self, interrupted: Sequence[_Life], now_s: float) -> None:
+    def _choose_capacity(self, now_s: float) -> None:
+        """Let each who waits ask for what the policy now says, the first one first."""
         policy = self._options.capacity_policy
-        if policy is None or not interrupted:
+        if policy is None:
             return
-        next_attempts = NextAttempts(self._nodes.all(), policy, _moment(now_s))
-        for life in interrupted:
+        held = (life.allocation for life in self._running.values())
+        view = CapacityView(
+            self._nodes.to_plan_with(),
+            policy,
+            _moment(now_s),
+            allocations=[allocation for allocation in held if allocation is not None],
+        )
+        asking = NextAttempts(view)
+        for workload_id in sorted(self._waiting):
+            life = self._lives[workload_id]
             plain = replace(
                 life.workload,
                 avoided_nodes=frozenset(),
                 capacity_type=life.job.capacity_type,
+                capacity_reason=None,
+                hold=None,
             )
-            life.workload = next_attempts.of(plain, life.recorded)
+            chosen = asking.of(plain, life.recorded)
+            if chosen.shape != life.workload.shape or chosen.hold != life.workload.hold:
+                self._scheduler.withdraw(workload_id)
+                self._scheduler.submit(chosen)
+            life.workload = chosen
 
     def _admit_arrivals(self, now_s: float) -> None:
         arrivals = self._arrivals
@@ -332,6 +348,7 @@ class _Replay:
         while self._waiting:
             if self._nodes.take_changed():
                 self._scheduler.set_nodes(self._nodes.to_plan_with())
+            self._choose_capacity(now_s)
             usage = None
             if self._meter is not None:
                 usage = Usage(gpu_s_by_user=self._meter.usage(now_s))
@@ -353,9 +370,14 @@ class _Replay:
         self._keep_ticking(now_s)
 
     def _keep_ticking(self, now_s: float) -> None:
-        tick_s = self._options.tick_s
-        # Without anybody running or coming, time alone changes nothing more.
-        if tick_s is None or not self._waiting or self._next_moment_s() == _NEVER_S:
+        # Who waits for spot goes on on-demand when its deadline asks for it, which no event tells.
+        waits_for_spot = self._options.capacity_policy is not None and any(
+            self._lives[workload_id].workload.hold for workload_id in self._waiting
+        )
+        tick_s = LOOK_S if waits_for_spot else self._options.tick_s
+        # For all others time alone changes nothing, without anybody running or coming.
+        is_over = not waits_for_spot and self._next_moment_s() == _NEVER_S
+        if tick_s is None or not self._waiting or is_over:
             return
         if self._tick_at_s <= now_s:
             self._tick_at_s = now_s + tick_s

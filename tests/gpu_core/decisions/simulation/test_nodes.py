@@ -1,5 +1,6 @@
 """Nodes that come when something is placed on them: timelines worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from gpu_core.decisions.planned_names import planned_name
 from gpu_core.decisions.policy import parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
-from gpu_core.decisions.simulation.knowledge import NoRunTimes
+from gpu_core.decisions.simulation.knowledge import NoRunTimes, RunTimeKnowledge, TrueRunTimes
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from tests.strategies import make_node
 
 POLICY = parse_policy({"version": 1})
+HOUR_S = 3600.0
 
 
 def planned(kind: str, number: int = 0, gpus: int = 2, **changes: Any) -> Node:
@@ -31,12 +33,13 @@ def replay(
     *jobs: TraceJob,
     nodes: tuple[Node, ...],
     events: tuple[NodeEvent, ...] = (),
+    run_times: RunTimeKnowledge | None = None,
     **options: Any,
 ) -> Simulation:
     trace = Trace(jobs=jobs, nodes=nodes, events=events)
     options = {"node_start_s": 100.0, "node_idle_s": 50.0} | options
     planner = Planner(named_policy("greedy"), nodes)
-    return simulate(trace, planner, NoRunTimes(), SimulationOptions(**options))
+    return simulate(trace, planner, run_times or NoRunTimes(), SimulationOptions(**options))
 
 
 def stays(simulation: Simulation) -> list[tuple[str, float, float]]:
@@ -128,6 +131,29 @@ def test_an_interrupted_job_leaves_that_zone_alone_though_spot_is_back_at_once()
     by_policy = replay(job("a", 0, 1000), nodes=nodes, events=events, capacity_policy=POLICY)
     assert [name for name, _, _ in stays(plain)] == ["new/spot/0", "new/spot/0"]
     assert [name for name, _, _ in stays(by_policy)] == ["new/spot/0", "new/steady/0"]
+
+
+PRICED = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 4.0, "spot": 1.0}}})
+
+
+def test_a_job_without_a_deadline_takes_cheaper_spot_before_nodes_that_come_first_by_name() -> None:
+    nodes = (planned("a-steady"), planned("b-spot", capacity_type="spot"))
+    plain = replay(job("a", 0, 10), nodes=nodes)
+    by_policy = replay(job("a", 0, 10), nodes=nodes, capacity_policy=PRICED)
+    assert [name for name, _, _ in stays(plain)] == ["new/a-steady/0"]
+    assert [name for name, _, _ in stays(by_policy)] == ["new/b-spot/0"]
+
+
+def test_a_job_waits_for_spot_until_its_deadline_asks_for_on_demand() -> None:
+    nodes = (make_node("spot", 2, capacity_type="spot"), make_node("steady", 2))
+    long = job("long", 0, 100 * HOUR_S, gpus=2)
+    due = replace(job("due", 10, 2 * HOUR_S), deadline_s=10 * HOUR_S)
+    found = replay(long, due, nodes=nodes, run_times=TrueRunTimes(), capacity_policy=PRICED)
+    (held,) = next(o.attempts for o in found.outcomes if o.job is due)
+    assert held.flavor is not None
+    assert held.flavor.capacity_type == "on-demand"
+    assert held.start_s > HOUR_S, "spot was worth waiting for"
+    assert held.end_s <= 10 * HOUR_S, "it is done in time"
 
 
 @settings(max_examples=50)
