@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.kubernetes import KubernetesApi
+from gpu_core.cli.services import Service
 from tests.bench import report
 from tests.bench.servers import databases, prefect_server
 from tests.support.cluster import (
@@ -69,6 +70,9 @@ class Speed:
     Attributes:
         latencies_s: From the server's answer to a run's creation to its Job, one run at a time.
         starts_per_s: Jobs created each second, many runs in line, from the first to the last.
+        worker_cpu_s_per_start: CPU of the worker from when it says that it has started to the last
+            Job of the line; waiting for the lease included, importing not.
+        server_cpu_s_per_start: The same of Prefect's server, without its database.
     """
 
     database: str
@@ -79,6 +83,8 @@ class Speed:
     runs: int
     starts_per_s: float
     first_job_after_s: float
+    worker_cpu_s_per_start: float
+    server_cpu_s_per_start: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +157,12 @@ def _speed(
         line = [pool.submit(deployment, f"line-{number}") for number in range(runs)]
         # A lease outlives its holder: 10 s until the next worker may act.
         began_s = time.time()
-        pool.start_worker()
+        service = pool.start_worker()
+        _wait_until_started(service)
+        processes = (service.process.pid, server.service.process.pid)
+        cpu_before_s = [_cpu_s(pid) for pid in processes]
         wait_for(lambda: len(seen_s.keys() & set(line)) == runs, "all have Jobs", 60 + 2.0 * runs)
+        cpu_s = [_cpu_s(pid) - before for pid, before in zip(processes, cpu_before_s, strict=True)]
         at_s = sorted(seen_s[run] for run in line)
     counted = latencies[1:]
     return Speed(
@@ -164,6 +174,8 @@ def _speed(
         runs=runs,
         starts_per_s=round((runs - 1) / (at_s[-1] - at_s[0]), 2),
         first_job_after_s=round(at_s[0] - began_s, 1),
+        worker_cpu_s_per_start=round(cpu_s[0] / runs, 3),
+        server_cpu_s_per_start=round(cpu_s[1] / runs, 3),
     )
 
 
@@ -189,9 +201,12 @@ def _started(
             },
         )
         with closing(pool), _jobs_of(namespace) as seen_s:
-            worker = pool.start_worker()
-            wait_for(lambda: "started" in worker.log.read_text(), "the worker started", 120)
+            _wait_until_started(pool.start_worker())
             yield pool, pool.deploy(_FLOW, command="true"), seen_s
+
+
+def _wait_until_started(worker: Service) -> None:
+    wait_for(lambda: "started" in worker.log.read_text(), "the worker started", 120)
 
 
 def _edited(template: dict, namespace: str, nodes: str) -> dict:
@@ -240,14 +255,14 @@ def _cost(server: PrefectServer, database: str, cluster: Cluster, nodes: int, po
             wait_for(lambda: first in seen_s, "it acts", 300)
             ready_after_s = time.monotonic() - began_s
             worker = _worker_of(pool)
-            cpu_before_s, measured_from_s = _cpu_s(worker), time.monotonic()
+            cpu_before_s, measured_from_s = _cpu_s(worker.pid), time.monotonic()
             started = 0
             while time.monotonic() - measured_from_s < _MEASURED_S:
                 pool.submit(deployment, f"run-{started}")
                 started += 1
                 time.sleep(_RUN_EVERY_S)
             measured_s = time.monotonic() - measured_from_s
-            cpu_s, memory = _cpu_s(worker) - cpu_before_s, worker.memory_info().rss
+            cpu_s, memory = _cpu_s(worker.pid) - cpu_before_s, worker.memory_info().rss
             runs_started = len(seen_s) - 1
     return Cost(
         database=database,
@@ -298,9 +313,11 @@ def _worker_of(pool: Pool) -> psutil.Process:
     raise LookupError(f"no worker of pool {name} runs")
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
+def _cpu_s(pid: int) -> float:
+    """The CPU time of a process and of those that it has started and that live."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -308,12 +325,15 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _show_speeds(speeds: Sequence[Speed]) -> None:
     table = Table(title="From a run's creation to its Job, and Jobs a second with a line of runs")
-    for heading in ("worker", "polls", "p50", "p95", "runs in line", "starts per second"):
+    headings = ("worker", "polls", "p50", "p95", "runs in line", "starts per second")
+    for heading in (*headings, "its CPU per start", "the server's"):
         table.add_column(heading, justify="left" if heading == "worker" else "right")
     for speed in speeds:
         times = (f"{value:.2f} s" for value in (speed.p50_s, speed.p95_s))
         polls, rate = f"{_POLL_S} s", f"{speed.starts_per_s:.1f}"
-        table.add_row(speed.worker, polls, *times, str(speed.runs), rate)
+        cpu_s = (speed.worker_cpu_s_per_start, speed.server_cpu_s_per_start)
+        cpu = (f"{1000 * value:.0f} ms" for value in cpu_s)
+        table.add_row(speed.worker, polls, *times, str(speed.runs), rate, *cpu)
     Console().print(table)
 
 
