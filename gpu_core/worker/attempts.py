@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.adapters.ledger import AttemptExists, Ledger
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
@@ -81,20 +81,19 @@ class OpenAttempts:
         if not placements:
             return []
         earlier = await in_thread(self._ledger.attempts_of, list(placements))
-        opened = []
+        begun = []
         for flow_run_id, placement in placements.items():
             number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
             running = self._new(demands[flow_run_id], placement, number, zones, policy, now)
             # Kept in mind first: a ledger that fails may have written it down all the same.
             self._open[running.attempt.attempt_id] = running
-            try:
-                await in_thread(self._record, running)
-            except AttemptExists:
-                _log.exception("Flow run %s is not started twice", flow_run_id)
+            begun.append(running)
+        written = await in_thread(self._record, begun)
+        for running in begun:
+            if running.attempt.attempt_id not in written:
+                _log.error("Flow run %s is not started twice", running.attempt.flow_run_id)
                 self.remove(running)
-                continue
-            opened.append(flow_run_id)
-        return opened
+        return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
 
     async def land(
         self, running: RunningAttempt, landed: Landed, zone: str | None, policy: Policy
@@ -193,10 +192,10 @@ class OpenAttempts:
             if folder.name not in runs_with_attempts and age_s > _KEPT_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _record(self, running: RunningAttempt) -> None:
-        running.run_dir.mkdir(parents=True, exist_ok=True)
-        self._ledger.record_run(running.record)
-        self._ledger.open_attempt(running.attempt)
+    def _record(self, begun: Sequence[RunningAttempt]) -> frozenset[str]:
+        for running in begun:
+            running.run_dir.mkdir(parents=True, exist_ok=True)
+        return self._ledger.admit([(running.record, running.attempt) for running in begun])
 
     def _run_dir(self, attempt: Attempt) -> Path:
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"

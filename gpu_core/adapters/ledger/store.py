@@ -1,6 +1,6 @@
 """The ledger itself: every method is one transaction, on the disk before it returns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import groupby
@@ -82,18 +82,18 @@ class Ledger:
         A run that is already there keeps its first `submitted_at` (its place in line), and a
         known final state is not erased by None.
         """
-        insert = _upsert(self._writer.dialect.name)(runs).values(_values(asdict(run)))
+        with self._writer.begin() as connection:
+            connection.execute(self._recorded(), _values(asdict(run)))
+
+    def _recorded(self) -> Any:
+        insert = _upsert(self._writer.dialect.name)(runs)
         corrected = {
             column.name: insert.excluded[column.name]
             for column in runs.c
             if column.name not in ("flow_run_id", "submitted_at", "final_state")
         }
         corrected["final_state"] = sa.func.coalesce(insert.excluded.final_state, runs.c.final_state)
-        statement = insert.on_conflict_do_update(
-            index_elements=[runs.c.flow_run_id], set_=corrected
-        )
-        with self._writer.begin() as connection:
-            connection.execute(statement)
+        return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
 
     def finish_run(self, flow_run_id: str, final_state: str) -> bool:
         """Write down the run's final Prefect state; False if the ledger never had the run."""
@@ -121,6 +121,23 @@ class Ledger:
                 connection.execute(sa.insert(attempts).values(_values(asdict(attempt))))
         except IntegrityError as error:
             raise self._why_refused(attempt) from error
+
+    def admit(self, records: Sequence[tuple[RunRecord, Attempt]]) -> frozenset[str]:
+        """Write down runs, each with the attempt that it begins, in one transaction.
+
+        Returns:
+            The ids of the attempts that hold their GPUs from now on. One that is missing was
+            refused: its run already has an attempt of this number, so somebody else has started it.
+        """
+        if not records:
+            return frozenset()
+        run_rows = [_values(asdict(run)) for run, _ in records]
+        attempt_rows = [_values(asdict(attempt)) for _, attempt in records]
+        insert = _upsert(self._writer.dialect.name)(attempts)
+        begun = insert.on_conflict_do_nothing().returning(attempts.c.attempt_id)
+        with self._writer.begin() as connection:
+            connection.execute(self._recorded(), run_rows)
+            return frozenset(connection.scalars(begun, attempt_rows))
 
     def _why_refused(self, attempt: Attempt) -> LedgerError:
         name = f"attempt {attempt.number} of flow run {attempt.flow_run_id}"

@@ -91,6 +91,29 @@ def test_an_attempt_is_opened_once(ledger: Ledger, second: Attempt) -> None:
     assert ledger.attempts_of(["run-1"]) == {"run-1": (first,)}
 
 
+def test_many_runs_are_admitted_together(ledger: Ledger) -> None:
+    records = [(make_run(f"run-{n}"), make_attempt(f"run-{n}")) for n in range(700)]
+    assert ledger.admit(records) == {attempt.attempt_id for _, attempt in records}
+    assert ledger.run("run-699") == make_run("run-699")
+    assert stored(ledger, "run-699/1") == make_attempt("run-699")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(make_attempt(node="elsewhere"), id="the same attempt again"),
+        pytest.param(make_attempt(attempt_id="other"), id="the same number under another id"),
+    ],
+)
+def test_of_runs_admitted_together_only_those_that_have_an_attempt_are_refused(
+    ledger: Ledger, second: Attempt
+) -> None:
+    first = open_one(ledger)
+    other = make_attempt("run-2")
+    assert ledger.admit([(make_run(), second), (make_run("run-2"), other)]) == {"run-2/1"}
+    assert ledger.attempts_of(["run-1", "run-2"]) == {"run-1": (first,), "run-2": (other,)}
+
+
 def test_an_attempt_of_an_unrecorded_run_is_refused(ledger: Ledger) -> None:
     with pytest.raises(UnknownRun, match="record the run first"):
         ledger.open_attempt(make_attempt())
