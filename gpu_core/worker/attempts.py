@@ -181,6 +181,7 @@ class OpenAttempts:
             request=demand.request,
             limits=demand.limits,
             run_dir=self._run_dir(attempt),
+            deployment=demand.source,
             variables=demand.variables,
         )
 

@@ -45,6 +45,8 @@ class Demand:
     request: GpuRequest
     limits: RunLimits
     workload: Workload
+    source: DeploymentResponse | None = None
+    """Its deployment, as it was when this was read."""
     variables: Mapping[str, object] = field(default_factory=dict)
     """All its job variables, those of the infrastructure included."""
 
@@ -153,6 +155,7 @@ class DemandReader:
             request=request,
             limits=run_limits(request, policy),
             workload=self._fitted(workload, variables, policy),
+            source=deployment,
             variables=variables,
         )
 

@@ -1,6 +1,7 @@
 """Starting an admitted run where its infrastructure runs it."""
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -46,6 +47,17 @@ class Launching:
         self._store_uri: str | None = None
         self._store_read_at_s = 0.0
 
+    def admitted(self, flow_run_id: UUID) -> RunningAttempt:
+        """The attempt that was opened for this run and has not been started yet.
+
+        Raises:
+            LookupError: There is none.
+        """
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is None or running.attempt.started_at is not None:
+            raise LookupError(f"flow run {flow_run_id} was not admitted by this scheduler")
+        return running
+
     async def launch(
         self, flow_run: FlowRun, configuration: BaseJobConfiguration, policy: Policy
     ) -> str:
@@ -55,9 +67,7 @@ class Launching:
             LookupError: The run was not admitted.
             Exception: What runs it could not be created.
         """
-        running = self._attempts.of_run(str(flow_run.id))
-        if running is None or running.attempt.started_at is not None:
-            raise LookupError(f"flow run {flow_run.id} was not admitted by this scheduler")
+        running = self.admitted(flow_run.id)
         context = await self._infrastructure.context(running, await self._context(running, policy))
         started = await self._infrastructure.start(
             running, configuration, context, self._environment(running), policy

@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
+from prefect.client.schemas.responses import DeploymentResponse
+
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
 from gpu_core.decisions.cluster import Allocation, Placement
@@ -24,6 +26,8 @@ class RunningAttempt:
     request: GpuRequest
     limits: RunLimits
     run_dir: Path
+    deployment: DeploymentResponse | None = None
+    """As it was when the attempt was planned."""
     variables: Mapping[str, object] = field(default_factory=dict)
     """All its job variables, for the infrastructure that reads more than `request` has."""
     report: CheckpointReport | None = None

@@ -35,6 +35,7 @@ from gpu_core.worker.launching import Launching, told
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
+from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.strays import Strays
@@ -197,6 +198,14 @@ class GpuScheduler:
         running = self._attempts.of_run(str(flow_run_id))
         if running is not None:
             running.is_claimed = True
+
+    def admitted(self, flow_run_id: UUID) -> RunningAttempt:
+        """The attempt that was opened for this run and has not been started yet.
+
+        Raises:
+            LookupError: There is none.
+        """
+        return self._launching.admitted(flow_run_id)
 
     async def launch(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""

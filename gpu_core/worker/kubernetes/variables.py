@@ -4,9 +4,10 @@ from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, Kubernet
 
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.request import GpuRequest
+from gpu_core.worker.configuration import KnownEnvironment
 
 
-class GpuKubernetesJobConfiguration(KubernetesWorkerJobConfiguration):
+class GpuKubernetesJobConfiguration(KnownEnvironment, KubernetesWorkerJobConfiguration):
     """The Job of one attempt before GPUs, nodes and security are in it: the platform team's."""
 
 

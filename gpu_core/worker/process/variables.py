@@ -6,9 +6,10 @@ from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import Field
 
 from gpu_core.decisions.request import GpuRequest
+from gpu_core.worker.configuration import KnownEnvironment
 
 
-class GpuProcessJobConfiguration(BaseJobConfiguration):
+class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):
     """How the process of one attempt is started. GPUs are not here: the scheduler assigns them."""
 
     working_dir: Path | None = Field(

@@ -1,0 +1,68 @@
+"""A run's job configuration, made from what the cycle has read already."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
+from prefect.settings import Settings
+from prefect.settings.context import get_current_settings
+from prefect.workers.base import BaseJobConfiguration
+
+from gpu_core.worker.running import RunningAttempt
+
+C = TypeVar("C", bound=BaseJobConfiguration)
+
+
+class KnownEnvironment:
+    """Mixed in before Prefect's job configuration: its settings are turned into variables once.
+
+    Prefect does it for every run, which takes more CPU than all the rest of a start.
+    """
+
+    _known: ClassVar[tuple[Settings, Mapping[str, str]] | None] = None
+
+    @classmethod
+    def _base_environment(cls) -> dict[str, str]:
+        settings = get_current_settings()
+        known = KnownEnvironment._known
+        if known is None or known[0] is not settings:
+            known = settings, settings.to_environment_variables(exclude_unset=True)
+            KnownEnvironment._known = known
+        return dict(known[1])
+
+
+async def configured(
+    kind: type[C],
+    flow_run: FlowRun,
+    running: RunningAttempt,
+    *,
+    client: PrefectClient,
+    work_pool: WorkPool,
+    worker: Mapping[str, Any],
+) -> C:
+    """What Prefect's `resolve_for_flow_run` answers, without its requests.
+
+    Deployment and flow are those that the run was planned with. Nothing that is passed in changes.
+
+    Args:
+        kind: The class of the pool's job configurations.
+        flow_run: The run that starts.
+        running: Its attempt, with its deployment.
+        client: Resolves references to blocks and variables in the template.
+        work_pool: The pool, for its base job template.
+        worker: `worker_name` and `worker_id`, for the run's environment and labels.
+    """
+    deployment = running.deployment
+    values = copy.deepcopy(dict(deployment.job_variables or {}) if deployment is not None else {})
+    own = copy.deepcopy(dict(flow_run.job_variables or {}))
+    if isinstance(values.get("env"), dict):
+        values["env"].update(own.pop("env", {}))
+    values.update(own)
+    configuration: C = await kind.from_template_and_values(
+        base_job_template=copy.deepcopy(work_pool.base_job_template), values=values, client=client
+    )
+    flow = Flow(id=flow_run.flow_id, name=running.record.flow_name, labels={})
+    configuration.prepare_for_flow_run(flow_run, deployment, flow, work_pool, **worker)
+    return configuration
