@@ -38,6 +38,10 @@ _WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cance
 
 _RECONNECT_S = 5.0
 
+# Between two cycles, however often something wakes them.
+_SHORTEST_REST_S = 0.1
+_LONGEST_REST_S = 1.0
+
 # How long the end of a worker may take that is told to stop.
 _GIVE_BACK_S = 10.0
 
@@ -206,10 +210,19 @@ class GpuWorker(_Mixin):
             self.get_flow_run_logger(flow_run).exception(message)
             await self._propose_crashed_state(flow_run, message)
             return
-        try:
-            await self.client.update_flow_run(flow_run.id, infrastructure_pid=submitted.identifier)
-        except Exception:
-            self._logger.exception("Prefect does not know yet what runs flow run %s", flow_run.id)
+        if self._runs_task_group is not None and submitted.identifier != _NOTHING:
+            self._runs_task_group.start_soon(self._note, flow_run.id, submitted.identifier)
+
+    async def _note(self, flow_run_id: UUID, identifier: str) -> None:
+        """Let Prefect know what runs it, after those that wait in line for their start."""
+        async with self._writers:
+            # The end of an attempt clears it; a note that came later would stay.
+            if self._scheduler is None or not self._scheduler.holds(flow_run_id):
+                return
+            try:
+                await self.client.update_flow_run(flow_run_id, infrastructure_pid=identifier)
+            except Exception:
+                self._logger.exception("Prefect is not told what runs flow run %s", flow_run_id)
 
     async def _tell(self, scheduler: GpuScheduler) -> None:
         async with self._writers:
@@ -331,10 +344,13 @@ class GpuWorker(_Mixin):
             with anyio.move_on_after(self._sleep_s()):
                 await self._woken.wait()
             self._woken = anyio.Event()
+            began_s = anyio.current_time()
             try:
                 await self.get_and_submit_flow_runs()
             except Exception:
                 self._logger.exception("This cycle failed; the next one starts afresh")
+            # Each of a hundred starts wakes the cycle: one serves all that is told meanwhile.
+            await anyio.sleep(_rest_s(anyio.current_time() - began_s))
 
     def _sleep_s(self) -> float:
         """Until the next run that is known becomes due; Prefect's own polling is the safety net."""
@@ -363,6 +379,11 @@ class GpuWorker(_Mixin):
                 # Polling goes on meanwhile.
                 self._logger.debug("Not listening for events: %s", error)
             await anyio.sleep(_RECONNECT_S)
+
+
+def _rest_s(took_s: float) -> float:
+    """How long does the next cycle wait after one that took so long? It leaves time for starts."""
+    return min(max(_SHORTEST_REST_S, 2 * took_s), _LONGEST_REST_S)
 
 
 async def _hold_tasks(

@@ -1,6 +1,6 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -95,8 +95,14 @@ class DemandReader:
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
 
-    async def line(self, policy: Policy, template: Mapping[str, Any], now: datetime) -> Line:
-        """Which runs are due, what does each want, and which cannot be used?"""
+    async def line(
+        self, policy: Policy, template: Mapping[str, Any], now: datetime, held: Container[str]
+    ) -> Line:
+        """Which runs are due, what does each want, and which cannot be used?
+
+        Args:
+            held: Runs that do not compete, because their last attempt is not over.
+        """
         responses = await self._poll(now + LOOK_AHEAD)
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
@@ -106,6 +112,8 @@ class DemandReader:
         demands: list[Demand] = []
         refusals: list[Refusal] = []
         for response in due:
+            if str(response.flow_run.id) in held:
+                continue
             queue = await self._queue_name(response.work_queue_id)
             try:
                 demands.append(await self.read(response.flow_run, queue, policy, template, now))

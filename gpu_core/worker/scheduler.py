@@ -159,16 +159,13 @@ class GpuScheduler:
             await self.endings.stop_spent(running, spending, policy, now)
         await self.endings.end_troubled(policy, now)
         await self._infrastructure.tend(list(self._attempts), policy)
-        line = await self._reader.line(policy, template, now)
+        # A run competes again when its last attempt is settled, not before.
+        held = {running.attempt.flow_run_id for running in self._attempts}
+        line = await self._reader.line(policy, template, now, held)
         await self._strays.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
         await self._history.look(policy, now)
-        # A run competes again when its last attempt is settled, not before.
-        competing = {
-            demand.workload.workload_id: demand
-            for demand in line.demands
-            if self._attempts.of_run(demand.workload.workload_id) is None
-        }
+        competing = {demand.workload.workload_id: demand for demand in line.demands}
         allocations = await self._observe(policy)
         await self._change_capacity(allocations, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
@@ -198,6 +195,11 @@ class GpuScheduler:
         running = self._attempts.of_run(str(flow_run_id))
         if running is not None:
             running.is_claimed = True
+
+    def holds(self, flow_run_id: UUID) -> bool:
+        """Has this run an attempt that has not come to its end?"""
+        running = self._attempts.of_run(str(flow_run_id))
+        return running is not None and not running.is_ending
 
     def admitted(self, flow_run_id: UUID) -> RunningAttempt:
         """The attempt that was opened for this run and has not been started yet.

@@ -15,8 +15,10 @@ _log = logging.getLogger("prefect.gpu.events")
 
 # A start takes a second or two; events are worth asking for when it takes longer.
 _LOOK_S = 5.0
-# So many attempts in one cycle: a hundred that wait for one node need not all be asked for.
+# So many attempts at once and each second: a hundred that start together, or wait for one node,
+# need not all be asked for in every cycle.
 _AT_ONCE = 10
+_PER_SECOND = 4
 
 
 class PodEvents:
@@ -30,6 +32,7 @@ class PodEvents:
         self._view = view
         self._events: dict[str, dict[str, Json]] = {}
         self._looked_at_s: dict[str, float] = {}
+        self._last_look_at_s = 0.0
 
     def of(self, attempt_id: str) -> list[Json]:
         """The events of an attempt as far as they are known, oldest first."""
@@ -47,7 +50,10 @@ class PodEvents:
             for running in waiting
             if now_s - self._looked_at_s[running.attempt.attempt_id] >= _LOOK_S
         ]
-        for running in due[:_AT_ONCE]:
+        allowed = min(_AT_ONCE, int(_PER_SECOND * (now_s - self._last_look_at_s)))
+        if due and allowed:
+            self._last_look_at_s = now_s
+        for running in due[:allowed]:
             self._looked_at_s[running.attempt.attempt_id] = now_s
             try:
                 await self._read(running)

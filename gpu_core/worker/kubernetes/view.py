@@ -136,7 +136,8 @@ class ClusterView:
             self._index(self._pods_by_attempt, attempt_id, uid, after)
             self._last_pods[attempt_id][uid] = pod
             self._tell()
-            self._on_change()
+            if before is not None or not _is_pending(pod):
+                self._on_change()
         elif wants_gpus(pod):
             self._on_change()
 
@@ -147,7 +148,8 @@ class ClusterView:
             return
         self._index(self._jobs_by_attempt, attempt_id, job["metadata"]["uid"], after)
         self._tell()
-        self._on_change()
+        if after is None or _end_of(after) != (before and _end_of(before)):
+            self._on_change()
 
     def _custom_job_changed(self) -> None:
         self._tell()
@@ -165,6 +167,16 @@ class ClusterView:
             del index[attempt_id]
 
 
+def _end_of(job: Json) -> object:
+    """What tells that a Job is over, or about to be; None while it is as it was created.
+
+    That it is there, and has pods, is no news: the cycle that created it counts with it.
+    """
+    conditions = (job.get("status") or {}).get("conditions")
+    deleted_at = job["metadata"].get("deletionTimestamp")
+    return (conditions, deleted_at) if conditions or deleted_at else None
+
+
 def attempt_of(item: Json) -> str | None:
     """Which attempt does this object belong to? None: to none of ours."""
     attempt_id: str | None = (item["metadata"].get("labels") or {}).get(ATTEMPT_ID_LABEL)
@@ -174,6 +186,10 @@ def attempt_of(item: Json) -> str | None:
 def has_ended(pod: Json) -> bool:
     """Did all its containers end for good?"""
     return (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def _is_pending(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Pending"
 
 
 def wants_gpus(pod: Json) -> bool:

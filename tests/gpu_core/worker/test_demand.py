@@ -1,0 +1,51 @@
+"""Which runs of a pool's line are read."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from uuid import UUID
+
+import anyio
+import pytest
+from prefect.client.schemas.objects import Flow
+
+from gpu_core.decisions.policy import Policy
+from gpu_core.worker.demand import DemandReader
+
+NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)
+IDS = [str(UUID(int=number)) for number in (11, 12, 13)]
+
+
+class Server:
+    """Has three runs in line, the last of which asks for what nobody can read."""
+
+    async def request(self, _method, _path, **_options):
+        return SimpleNamespace(json=lambda: [self._response(flow_run_id) for flow_run_id in IDS])
+
+    async def read_work_queues(self, **_options):
+        return [SimpleNamespace(id=QUEUE, name="medium")]
+
+    async def read_flow(self, flow_id):
+        return Flow(id=flow_id, name="train")
+
+    def _response(self, flow_run_id):
+        variables = {"gpu_count": -1} if flow_run_id == IDS[-1] else {"gpu_count": 1}
+        run = {"id": flow_run_id, "flow_id": str(FLOW), "name": "run", "job_variables": variables}
+        return {"work_pool_id": str(POOL), "work_queue_id": str(QUEUE), "flow_run": run}
+
+
+@pytest.mark.parametrize(
+    ("held", "want_read", "want_refused"),
+    [
+        pytest.param((), IDS[:2], IDS[2:], id="nobody has an attempt"),
+        pytest.param(IDS[:1], IDS[1:2], IDS[2:], id="one is being started"),
+        pytest.param(IDS, [], [], id="all are"),
+    ],
+)
+def test_runs_whose_attempt_is_not_over_do_not_compete(held, want_read, want_refused):
+    """They stay in the line as Prefect has it: they have not left it."""
+    reader = DemandReader(Server(), "gpus", (), lambda workload, _variables, _policy: workload)
+    line = anyio.run(reader.line, Policy(version=1), {}, NOON, held)
+    assert [demand.workload.workload_id for demand in line.demands] == want_read
+    assert [str(refusal.flow_run.id) for refusal in line.refusals] == want_refused
+    assert [str(flow_run_id) for flow_run_id in line.responses] == IDS
