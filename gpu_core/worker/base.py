@@ -1,7 +1,7 @@
 """What the worker types share: becoming the acting worker, and the loop around the cycle."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,13 +10,7 @@ from uuid import UUID
 
 import anyio
 import anyio.abc
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
@@ -25,6 +19,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import read_connections
+from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
@@ -94,7 +89,7 @@ class GpuWorker(_Mixin):
         self._gpu_stack = AsyncExitStack()
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
-        self._states = Together(self._still_scheduled)
+        self._waiting = Together(lambda ids: still_waiting(self.client, ids))
         self._woken = anyio.Event()
         self._stands_by = False
 
@@ -169,24 +164,12 @@ class GpuWorker(_Mixin):
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
         # Prefect would start a run once more that another machine's worker has completed.
-        if not await self._states.of(flow_run.id):
+        if await self._waiting.of(flow_run.id) is None:
             return False
         is_ours = await super()._propose_pending_state(flow_run)
         if is_ours and self._scheduler is not None:
             self._scheduler.claim(flow_run.id)
         return is_ours
-
-    async def _still_scheduled(self, flow_run_ids: Sequence[UUID]) -> Mapping[UUID, bool]:
-        """Which of these runs wait to be started, as Prefect has them now?"""
-        scheduled = FlowRunFilterStateType(any_=[StateType.SCHEDULED])
-        runs = await self.client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(
-                id=FlowRunFilterId(any_=list(flow_run_ids)),
-                state=FlowRunFilterState(type=scheduled),
-            ),
-            limit=len(flow_run_ids),
-        )
-        return {run.id: True for run in runs}
 
     async def _start(self, flow_run: FlowRun) -> None:
         scheduler = self._scheduler

@@ -1,0 +1,97 @@
+"""What a start asks of Prefect, and what it leaves behind when something is wrong."""
+
+import logging
+from types import SimpleNamespace
+from uuid import UUID
+
+import anyio
+import pytest
+from prefect.client.schemas.objects import FlowRun, WorkPool
+from prefect.client.schemas.responses import (
+    OrchestrationResult,
+    SetStateStatus,
+    StateAcceptDetails,
+)
+
+from gpu_core.worker import GpuProcessWorker
+from gpu_core.worker.infrastructure import NotStarted
+
+RUN = FlowRun(id=UUID(int=1), flow_id=UUID(int=2), name="run")
+POOL = WorkPool(
+    id=UUID(int=3),
+    name="gpus",
+    type="gpu-process",
+    base_job_template=GpuProcessWorker.get_default_base_job_template(),
+    default_queue_id=UUID(int=4),
+)
+
+
+class Server:
+    """Writes down what it is asked and told."""
+
+    def __init__(self, waiting):
+        self.waiting = waiting
+        self.heard = []
+
+    async def read_flow_runs(self, **_options):
+        self.heard.append("who waits?")
+        return self.waiting
+
+    async def set_flow_run_state(self, _flow_run_id, state, **_options):
+        self.heard.append(state.name)
+        accepted = StateAcceptDetails(type="accept_details")
+        return OrchestrationResult(state=state, status=SetStateStatus.ACCEPT, details=accepted)
+
+    async def update_flow_run(self, flow_run_id, infrastructure_pid):
+        assert flow_run_id == RUN.id
+        self.heard.append(infrastructure_pid)
+
+
+class Scheduler:
+    """Has admitted the run; starting it ends like this."""
+
+    def __init__(self, outcome, holds):
+        self.outcome = outcome
+        self.holds = lambda _flow_run_id: holds
+
+    def claim(self, flow_run_id):
+        assert flow_run_id == RUN.id
+
+    def admitted(self, _flow_run_id):
+        return SimpleNamespace(deployment=None, record=SimpleNamespace(flow_name="train"))
+
+    async def launch(self, _flow_run, _configuration):
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.mark.parametrize(
+    ("waiting", "outcome", "holds", "want"),
+    [
+        pytest.param([RUN], "host:7", True, ["Pending", "host:7"], id="started"),
+        pytest.param([RUN], "host:7", False, ["Pending"], id="it is ending already"),
+        pytest.param([], "host:7", True, [], id="somebody else has completed it"),
+        pytest.param([RUN], NotStarted("no room"), True, ["Pending"], id="not this time"),
+        pytest.param([RUN], ValueError("no image"), True, ["Pending", "Crashed"], id="never"),
+    ],
+)
+def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, want):
+    """Not more than this: its server is one process, and every start asks it."""
+    # Events and the lines of a run's log would look for a server of their own.
+    monkeypatch.setattr(GpuProcessWorker, "get_flow_run_logger", lambda *_: logging.getLogger())
+    monkeypatch.setattr(GpuProcessWorker, "_emit_flow_run_submitted_event", lambda *_: None)
+    server = Server(waiting)
+
+    async def story():
+        worker = GpuProcessWorker(work_pool_name="gpus")
+        worker._client, worker._work_pool = server, POOL
+        worker._scheduler = Scheduler(outcome, holds)
+        worker._submitting_flow_run_ids.add(RUN.id)
+        async with anyio.create_task_group() as group:
+            worker._runs_task_group = group
+            await worker._submit_run(RUN)
+        return worker._submitting_flow_run_ids
+
+    assert anyio.run(story) == set()
+    assert server.heard == ["who waits?", *want]
