@@ -17,10 +17,12 @@ from gpu_core.adapters.kubernetes.api import Json, KubernetesApi, KubernetesErro
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 
-# The server ends a watch after so long, and a silent one is given up a little later: a connection
-# that was cut without a word is noticed within that time.
-_WATCH_S = 60
-_SILENCE_S = 75.0
+# The server ends a watch after so long. To ask again costs nothing: it goes on from its version.
+_WATCH_S = 20
+
+SILENCE_S = 25.0
+"""A watch that says nothing for so long is given up: so long may a copy be behind without anybody
+knowing, where a connection was cut without a word."""
 
 _RETRY_S = 0.2
 _LONGEST_RETRY_S = 10.0
@@ -129,7 +131,7 @@ class Reflector(Generic[Kept]):
             "resourceVersion": version,
             "timeoutSeconds": str(_WATCH_S),
         }
-        async for line in self._api.lines(self._path, query, silence_s=_SILENCE_S):
+        async for line in self._api.lines(self._path, query, silence_s=SILENCE_S):
             yield self._apply(json.loads(line))
 
     def _apply(self, event: Json) -> str:

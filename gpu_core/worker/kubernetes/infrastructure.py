@@ -12,6 +12,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
@@ -58,8 +59,9 @@ _log = logging.getLogger("prefect.gpu.kubernetes")
 
 _JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
 
-# The watch tells of a new Job within milliseconds; until then nothing proves that it lives.
-_UNSEEN_S = 30.0
+# The watch tells of a new Job within milliseconds; until then nothing proves that it lives. A watch
+# that lost its connection without a word tells of it later: no Job is ended for that.
+_UNSEEN_S = SILENCE_S + 5.0
 
 # SIGKILL follows SIGTERM at once when an attempt is killed; 0 would only forget the pod.
 _KILL_GRACE_S = 1

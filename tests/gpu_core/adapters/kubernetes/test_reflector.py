@@ -155,6 +155,22 @@ def test_a_watch_that_was_cut_goes_on_from_the_last_version_without_a_new_list()
     run(scenario)
 
 
+def test_a_watch_that_says_nothing_any_more_is_asked_for_again_without_a_new_list(monkeypatch):
+    monkeypatch.setattr("gpu_core.adapters.kubernetes.reflector.SILENCE_S", 0.05)
+
+    async def scenario():
+        server = ScriptedServer()
+        server.add("a", colour="red")
+        async with following(server):
+            with anyio.fail_after(10):
+                while len(server.watched_from) < 3:  # noqa: ASYNC110 - it is the server that knows
+                    await anyio.sleep(0.01)
+            assert set(server.watched_from) == {"11"}
+            assert server.lists == 1
+
+    run(scenario)
+
+
 def test_what_decides_nothing_is_not_told():
     async def scenario():
         server = ScriptedServer()
