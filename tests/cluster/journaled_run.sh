@@ -22,11 +22,13 @@ note begin
 while [ "$step" -lt "$steps" ]; do
     sleep 0.5 &
     wait $!
-    step=$((step + 1))
+    next=$((step + 1))
     if [ "$mode" = keeps ]; then
-        echo "$step" > "$saved.$pod"
+        echo "$next" > "$saved.$pod"
         mv "$saved.$pod" "$saved"
     fi
+    # Not before it is saved: a signal may come between any two commands, and then this is noted.
+    step=$next
     note step
 done
 note end

@@ -6,30 +6,34 @@
 
 import os
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpu_core.decisions.accounting import Attempt
-from tests.cluster.chaos import Chaos, Kind, Sight, agenda, watched
+from tests.cluster.chaos import Chaos, cuttable, uptime_s
 from tests.cluster.pools import POLICY, kubernetes_pool
-from tests.support.cluster import GPU, Namespace
+from tests.support.chaos_report import Story, report
+from tests.support.cluster import GPU, NODE_GRACE_S, Namespace
+from tests.support.faults import Kind, agenda
 from tests.support.prefect_stack import (
     Pool,
     PrefectServer,
     new_server,
     wait_for,
 )
-from tests.support.run_journal import faults_of_ledger, faults_of_lives, read_lives
+from tests.support.run_journal import faults_of_ledger, faults_of_lives
+from tests.support.sight import Sight, watched
 
 RUNS_IN_CI = 12
 RUNS = int(os.environ.get("PREFECT_GPU_CHAOS_RUNS", RUNS_IN_CI))
 SEEDS = int(os.environ.get("PREFECT_GPU_CHAOS_SEEDS", "1"))
 RUNS_PER_FAULT = 3
 
-# An outage of the kubelet or of Prefect's server takes a minute until all is as before.
+# After an outage of the kubelet or of Prefect's server, or of a line without a word, it takes a
+# minute until all is as before.
 KINDS = (
     (Kind.WORKER_KILLED, Kind.POD_DELETED, Kind.API_SERVER_RESTARTED, Kind.SPOT_TAKEN_BACK)
     if RUNS <= RUNS_IN_CI
@@ -42,6 +46,9 @@ SCRIPT = Path(__file__).with_name("journaled_run.sh")
 FLOW = "tests/cluster/flows.py:journaled"
 # Nobody may wait in vain, but a busy machine takes its time to start a pod.
 PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s")
+# Before that nobody gives up what is on a node that does not answer: it is silent so long after its
+# last heartbeat, four of which come in that time, and fenced off 15 s later.
+FENCED_AFTER_S = NODE_GRACE_S * 3 / 4 + 15
 
 
 @pytest.fixture(scope="module")
@@ -52,36 +59,48 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterato
 
 
 @pytest.fixture
-def pool(server: PrefectServer, namespace: Namespace, tmp_path: Path) -> Iterator[Pool]:
-    made = kubernetes_pool(server, namespace, tmp_path / "pool", PATIENT)
-    yield made
-    made.close()
+def chaos(server: PrefectServer, namespace: Namespace, tmp_path: Path) -> Iterator[Chaos]:
+    with cuttable(namespace.cluster, tmp_path) as (cluster, line):
+        over_line = Namespace(cluster, namespace.name)
+        pool = kubernetes_pool(server, over_line, tmp_path / "pool", PATIENT)
+        yield Chaos(pool, server, namespace, line)
+        pool.close()
 
 
 @pytest.mark.postgresql
 @pytest.mark.timeout(240 + 60 * RUNS)
 @pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
 def test_whatever_happens_no_run_is_lost_and_none_runs_twice(
-    pool: Pool, server: PrefectServer, namespace: Namespace, seed: int
+    chaos: Chaos, namespace: Namespace, seed: int
 ) -> None:
-    folder = pool.folder / "shared"
-    runs, saving = submit(pool, folder, random.Random(seed))
-    chaos = Chaos(pool, server, namespace)
+    pool, began_s = chaos.pool, uptime_s()
+    chaos.runs, saving = submit(pool, chaos.journal.parent, random.Random(seed))
     with watched(namespace) as sight:
         pool.start_worker()
-        wait_for(lambda: (folder / "journal").exists(), "the first run works", 180)
-        for fault in agenda(seed, RUNS // RUNS_PER_FAULT, KINDS):
+        wait_for(chaos.journal.exists, "the first run works", 180)
+        for number, fault in enumerate(agenda(seed, RUNS // RUNS_PER_FAULT, KINDS)):
+            # Spread over half the story, so that the last one still has somebody to hit; but where
+            # nothing goes on, the next one comes all the same.
+            wait(lambda ended=number * RUNS_PER_FAULT // 2: count_ended(chaos) >= ended, 60)
             chaos.do(fault)
-        left = wait(lambda: pool.count(runs, "Completed") == RUNS, 120 + 30 * RUNS)
-        wait(lambda: all(is_closed(pool.attempts(run)) for run in runs), 60)
+        left = wait(lambda: pool.count(chaos.runs, "Completed") == RUNS, 120 + 30 * RUNS)
+        wait(lambda: all(map(is_closed, pool.attempts_of(chaos.runs).values())), 60)
 
-    lives = read_lives(folder / "journal")
-    attempts = {run: pool.attempts(run) for run in runs}
-    faults = [*left, *faults_of_lives(lives, runs, saving, chaos.outages_s)]
-    faults += faults_of_ledger(lives, attempts, runs, chaos.outages_s)
-    faults += faults_of_sight(sight, namespace, chaos)
-    print(report(seed, chaos, sight, attempts, len(lives), faults))
-    assert not faults, "\n".join(["", *faults, "", *chaos.done, pool.worker_log()[-4000:]])
+    story = Story(
+        seed=seed,
+        took_s=uptime_s() - began_s,
+        deeds=chaos.deeds,
+        ends={run: pool.state(run) for run in chaos.runs},
+        attempts=pool.attempts_of(chaos.runs),
+        lives=chaos.lives(),
+        saving=saving,
+        sight=sight,
+        gpus=gpus_of_nodes(namespace),
+        violations=left,
+    )
+    story = replace(story, violations=[*left, *violations(story, pool, chaos.outages_s)])
+    print(f"\n{report(story)}")
+    assert not story.violations, "\n".join([report(story), "", *map(str, chaos.deeds)])
 
 
 def submit(pool: Pool, folder: Path, draws: random.Random) -> tuple[list[str], set[str]]:
@@ -90,7 +109,7 @@ def submit(pool: Pool, folder: Path, draws: random.Random) -> tuple[list[str], s
     flows = pool.deploy(FLOW, max_failures=5)
     runs, saving = [], set()
     for number in range(RUNS):
-        steps = draws.randint(4, 16)
+        steps = draws.randint(4, 24)
         name = f"run-{number}"
         if number % FLOW_EVERY == 1:
             run = pool.submit(flows, name, {"folder": str(folder), "steps": steps}, gpu_count=1)
@@ -113,37 +132,51 @@ def wait(condition: Callable[[], object], timeout_s: float) -> list[str]:
     return []
 
 
-def is_closed(attempts: tuple[Attempt, ...]) -> bool:
+def count_ended(chaos: Chaos) -> int:
+    return len({life.run for life in chaos.lives() if life.has_ended})
+
+
+def is_closed(attempts: Sequence[Attempt]) -> bool:
     return bool(attempts) and all(attempt.released_at is not None for attempt in attempts)
 
 
-def faults_of_sight(sight: Sight, namespace: Namespace, chaos: Chaos) -> list[str]:
-    """What did the API server show that must not be?"""
+def gpus_of_nodes(namespace: Namespace) -> int:
     nodes = namespace.cluster.get("nodes")["items"]
-    gpus = sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
-    found = [f"{run} had two pods at a time" for run in sorted(sight.twice)]
+    return sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
+
+
+def violations(story: Story, pool: Pool, outages_s: Sequence[tuple[float, float]]) -> Iterator[str]:
+    """What was it that must not be? By the runs' own journal, the cluster, Prefect, the ledger."""
+    runs = list(story.attempts)
+    fences_s = [(begin, end) for begin, end in outages_s if end - begin >= FENCED_AFTER_S]
+    yield from faults_of_lives(story.lives, runs, story.saving, fences_s)
+    yield from faults_of_ledger(story.lives, story.attempts, runs, outages_s)
+    yield from faults_of_sight(story.sight, story.gpus, story.attempts)
+    for run in runs:
+        yield from faults_of_states(run, [state["name"] for state in pool.states(run)])
+    if not pool.worker_lives():
+        yield "the worker ended by itself"
+    struck = {deed.kind for deed in story.deeds if deed.has_struck}
+    yield from (f"no {kind} struck" for kind in {deed.kind for deed in story.deeds} - struck)
+
+
+def faults_of_sight(
+    sight: Sight, gpus: int, attempts: Mapping[str, Sequence[Attempt]]
+) -> Iterator[str]:
+    """What did the API server show that must not be?"""
+    yield from (f"{run} had two pods at a time" for run in sorted(sight.twice))
+    known = {(a.flow_run_id, a.attempt_id) for of_run in attempts.values() for a in of_run}
+    for run, attempt in sorted(sight.ran - known):
+        yield f"{run} had a pod of attempt {attempt}, which is not in the ledger"
     if sight.most_gpus > gpus:
-        found.append(f"pods held {sight.most_gpus} GPUs at a time, of {gpus}")
+        yield f"pods held {sight.most_gpus} GPUs at a time, of {gpus}"
     if not sight.looks:
-        found.append("nobody looked")
-    return found
+        yield "nobody looked"
 
 
-def report(
-    seed: int,
-    chaos: Chaos,
-    sight: Sight,
-    attempts: dict[str, tuple[Attempt, ...]],
-    lives: int,
-    faults: list[str],
-) -> str:
-    """What happened, for people."""
-    ends = Counter(str(a.end_reason) for of_run in attempts.values() for a in of_run)
-    lines = [
-        f"seed {seed}: {len(attempts)} runs, {sum(ends.values())} attempts, {lives} pods that ran",
-        *(f"  {what}" for what in chaos.done),
-        f"  ends: {', '.join(f'{count} {end}' for end, count in sorted(ends.items()))}",
-        f"  pods seen {sight.looks} times, at most {sight.most_gpus} GPUs",
-        f"  {len(faults)} violations",
-    ]
-    return "\n".join(lines)
+def faults_of_states(run: str, states: Sequence[str]) -> Iterator[str]:
+    """What did Prefect note of this run that must not be?"""
+    if "Completed" not in states:
+        yield f"{run} never completed: {', '.join(states)}"
+    elif set(states[states.index("Completed") :]) != {"Completed"}:
+        yield f"{run} went on after it had completed: {', '.join(states)}"

@@ -310,6 +310,10 @@ class Pool:
         os.killpg(self._workers[-1].process.pid, signal.SIGKILL)
         self._workers[-1].process.wait()
 
+    def worker_lives(self) -> bool:
+        """Does the newest worker live?"""
+        return self._workers[-1].process.poll() is None
+
     def worker_log(self) -> str:
         """What all workers printed."""
         return "".join(worker.log.read_text() for worker in self._workers)
@@ -323,8 +327,12 @@ class Pool:
 
     def attempts(self, flow_run_id: str) -> tuple[Attempt, ...]:
         """The run's attempts, from the ledger."""
+        return self.attempts_of([flow_run_id])[flow_run_id]
+
+    def attempts_of(self, flow_run_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
+        """The attempts of each of these runs, from the ledger."""
         with Ledger.open(self.ledger_url) as ledger:
-            return ledger.attempts_of([flow_run_id]).get(flow_run_id, ())
+            return ledger.attempts_of(flow_run_ids)
 
     def close(self) -> None:
         """Stop the worker and every process of this pool's runs."""

@@ -59,6 +59,15 @@ def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
     return tuple(sorted(lives.values(), key=lambda life: life.began_s))
 
 
+def resumptions(lives: Iterable[Life]) -> list[tuple[Life, Life]]:
+    """Each life that is not its run's first one, after the one before it.
+
+    Args:
+        lives: Of all runs, in the order in which they began.
+    """
+    return [pair for of_run in _by_run(lives).values() for pair in pairwise(of_run)]
+
+
 def faults_of_lives(
     lives: Sequence[Life],
     runs: Collection[str],
@@ -77,24 +86,22 @@ def faults_of_lives(
         outages_s: Begin and end of the times in which the node did not obey. What lived on it
             then cannot be stopped, and its run may go on elsewhere: it is fenced off.
     """
-    by_run: dict[str, list[Life]] = defaultdict(list)
-    for life in lives:
-        by_run[life.run].append(life)
-    found = [f"{run} never came to its end" for run in runs if not _has_ended(by_run[run])]
-    for run, of_run in by_run.items():
-        for earlier, later in pairwise(of_run):
-            if _was_fenced(earlier, outages_s):
-                continue
-            if later.began_s < earlier.last_s:
-                found.append(
-                    f"{run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
-                    f"attempts {earlier.attempt} and {later.attempt}"
-                )
-            if run in saving and not earlier.step <= later.began_at <= earlier.step + 1:
-                found.append(
-                    f"{run}, attempt {later.attempt} began at step {later.began_at}, "
-                    f"where attempt {earlier.attempt} had saved {earlier.step}"
-                )
+    ended = {life.run for life in lives if life.has_ended}
+    found = [f"{run} never came to its end" for run in runs if run not in ended]
+    for earlier, later in resumptions(lives):
+        run = later.run
+        if _was_fenced(earlier, outages_s):
+            continue
+        if later.began_s < earlier.last_s:
+            found.append(
+                f"{run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
+                f"attempts {earlier.attempt} and {later.attempt}"
+            )
+        if run in saving and not earlier.step <= later.began_at <= earlier.step + 1:
+            found.append(
+                f"{run}, attempt {later.attempt} began at step {later.began_at}, "
+                f"where attempt {earlier.attempt} had saved {earlier.step}"
+            )
     return found
 
 
@@ -156,8 +163,11 @@ def faults_of_ledger(
     return found
 
 
-def _has_ended(lives: Iterable[Life]) -> bool:
-    return any(life.has_ended for life in lives)
+def _by_run(lives: Iterable[Life]) -> dict[str, list[Life]]:
+    by_run: dict[str, list[Life]] = defaultdict(list)
+    for life in lives:
+        by_run[life.run].append(life)
+    return by_run
 
 
 def _was_fenced(life: Life, outages_s: Sequence[tuple[float, float]]) -> bool:

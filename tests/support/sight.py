@@ -1,0 +1,72 @@
+"""What the API server shows of a namespace's pods while a story is told."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL
+from tests.support.cluster import GPU, Json, KubectlFailed, Namespace
+
+_LOOK_S = 1.0
+
+
+@dataclass
+class Sight:
+    """What was seen of a namespace's pods, look by look, as the API server has them.
+
+    Attributes:
+        looks: How often it could be looked.
+        most_gpus: The most GPUs that pods held at a time, from their creation to their end.
+        ran: Flow run and attempt id of every pod that was seen to run, or to have run.
+        twice: Runs of which two pods had neither ended nor been told to, at a time. (Before 1.26
+            Kubernetes puts another pod in the place of one that is deleted while that one ends.)
+    """
+
+    looks: int = 0
+    most_gpus: int = 0
+    ran: set[tuple[str, str]] = field(default_factory=set)
+    twice: set[str] = field(default_factory=set)
+
+    def see(self, pods: Sequence[Json]) -> None:
+        """Take one look."""
+        self.looks += 1
+        unended = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
+        self.most_gpus = max(self.most_gpus, sum(map(gpus_of, unended)))
+        self.ran |= {
+            (labels[FLOW_RUN_LABEL], labels[ATTEMPT_ID_LABEL])
+            for pod in pods
+            if pod["status"]["phase"] != "Pending"
+            and FLOW_RUN_LABEL in (labels := pod["metadata"].get("labels", {}))
+        }
+        runs = [
+            pod["metadata"].get("labels", {}).get(FLOW_RUN_LABEL)
+            for pod in unended
+            if "deletionTimestamp" not in pod["metadata"]
+        ]
+        self.twice |= {run for run in runs if run is not None and runs.count(run) > 1}
+
+
+@contextmanager
+def watched(namespace: Namespace) -> Iterator[Sight]:
+    """Look at the pods again and again until the block ends."""
+    sight, ended = Sight(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_S):
+            with suppress(KubectlFailed):  # the API server may be what was stopped
+                sight.see(namespace.get("pods")["items"])
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield sight
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def gpus_of(pod: Json) -> int:
+    """How many GPUs does this pod ask for?"""
+    containers = pod["spec"]["containers"]
+    return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in containers)
