@@ -3,15 +3,17 @@
 import json
 import secrets
 import subprocess
+import sys
 from pathlib import Path
 
 from images import PAUSE
-from settings import HOST, Settings
+from name_server import DOMAIN
+from settings import HOST, LocalNode, Settings
 
-BASE = ("containerd", "etcd", "kube-apiserver")
-# They need the API server's certificate, and the kubelet needs containerd.
-CLIENTS = ("kube-controller-manager", "kube-scheduler", "kubelet")
-NAMES = BASE + CLIENTS
+_BASE = ("etcd", "kube-apiserver")
+# They need the API server's certificate, and a kubelet needs its containerd.
+_CLIENTS = ("kube-controller-manager", "kube-scheduler", "name-server")
+OF_NODES = ("containerd", "kubelet")
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _KUBELET_FOLDER = "/var/lib/kubelet"
@@ -23,11 +25,33 @@ _VOLUME_PLUGINS = f"{_KUBELET_FOLDER}/volume-plugins"
 # The defaults, 5 to 50 requests a second, make a thousand nodes a matter of minutes.
 _CLIENT_LIMITS = ["--kube-api-qps=500", "--kube-api-burst=1000"]
 _ALPHA_FEATURES = "--feature-gates=TTLAfterFinished=true"
+_NAME_SERVER = Path(__file__).with_name("name_server.py")
+
+
+def stages(settings: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which programs are started together, and which once those are ready?
+
+    The first node's go by the program's name alone, another's are PROGRAM@NODE.
+    """
+    containerds, kubelets = (
+        (program, *(f"{program}@{node.name}" for node in settings.nodes[1:]))
+        for program in OF_NODES
+    )
+    return (*containerds, *_BASE), (*_CLIENTS, *kubelets)
+
+
+def program_and_node(settings: Settings, name: str) -> tuple[str, LocalNode]:
+    """Which program is meant by this name, and the first node's or which other's?"""
+    program, _, node_name = name.partition("@")
+    for node in settings.nodes:
+        if node_name in ("", node.name):
+            return program, node
+    raise ValueError(f"no node {node_name!r}; there are {[node.name for node in settings.nodes]}")
 
 
 def write_files(settings: Settings) -> None:
     """Write the keys and configurations that the programs read."""
-    for folder in ("logs", "etcd", "containerd", "cni", "cni-bin", "tls", "kubernetes"):
+    for folder in ("logs", "etcd", "cni", "cni-bin", "tls", "kubernetes"):
         (settings.state / folder).mkdir(parents=True)
     _write_keys(settings)
     _write_json(settings.state / "cni" / "none.conf", {
@@ -35,19 +59,23 @@ def write_files(settings: Settings) -> None:
     })  # fmt: skip
     for plugin in (_LOOPBACK_PLUGIN, _NO_NETWORK_PLUGIN):
         (settings.state / "cni-bin" / plugin.name).symlink_to(plugin)
-    (settings.state / "containerd.toml").write_text(_containerd_config(settings))
-    _write_json(settings.state / "kubelet.json", _kubelet_config(settings))
+    for node in settings.nodes:
+        folder = settings.folder(node)
+        folder.mkdir(parents=True)
+        (folder / "containerd.toml").write_text(_containerd_config(settings, node))
+        _write_json(folder / "kubelet.json", _kubelet_config(settings, node))
 
 
 def command(settings: Settings, name: str) -> list[str]:
-    """What starts this program?"""
+    """What starts the program of this name?"""
+    program, node = program_and_node(settings, name)
     kubeconfig = f"--kubeconfig={settings.kubeconfig}"
     state = settings.state
     key = state / "tls" / "cluster.key"
     certificate = state / "tls" / "cluster.crt"
-    match name:
+    match program:
         case "containerd":
-            return ["containerd", "--config", f"{state / 'containerd.toml'}"]
+            return ["containerd", "--config", str(settings.folder(node) / "containerd.toml")]
         case "etcd":
             client = f"http://{HOST}:{settings.ports.etcd}"
             peer = f"http://{HOST}:{settings.ports.etcd_peer}"
@@ -59,7 +87,7 @@ def command(settings: Settings, name: str) -> list[str]:
             ]  # fmt: skip
         case "kube-apiserver":
             return [
-                _binary(settings, name),
+                _binary(settings, program),
                 f"--etcd-servers=http://{HOST}:{settings.ports.etcd}",
                 f"--bind-address={HOST}", f"--secure-port={settings.ports.apiserver}",
                 f"--advertise-address={HOST}", "--endpoint-reconciler-type=none",
@@ -74,7 +102,7 @@ def command(settings: Settings, name: str) -> list[str]:
             ]  # fmt: skip
         case "kube-controller-manager":
             return [
-                _binary(settings, name), kubeconfig, "--port=0", "--secure-port=0",
+                _binary(settings, program), kubeconfig, "--port=0", "--secure-port=0",
                 "--leader-elect=false", f"--service-account-private-key-file={key}",
                 f"--root-ca-file={state / 'kubernetes' / 'apiserver.crt'}",
                 f"--flex-volume-plugin-dir={state / 'kubernetes' / 'volume-plugins'}",
@@ -84,24 +112,29 @@ def command(settings: Settings, name: str) -> list[str]:
             ]  # fmt: skip
         case "kube-scheduler":
             return [
-                _binary(settings, name), kubeconfig, "--port=0", "--secure-port=0",
+                _binary(settings, program), kubeconfig, "--port=0", "--secure-port=0",
                 "--leader-elect=false", *_CLIENT_LIMITS,
             ]  # fmt: skip
         case "kubelet":
             labels = ",".join(f"{key}={value}" for key, value in settings.node_labels.items())
             return [
-                _binary(settings, name), kubeconfig, f"--config={state / 'kubelet.json'}",
+                _binary(settings, program), kubeconfig,
+                f"--config={settings.folder(node) / 'kubelet.json'}",
                 f"--root-dir={_KUBELET_FOLDER}", f"--cert-dir={_KUBELET_FOLDER}/pki",
                 "--container-runtime=remote",
                 f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
-                f"--hostname-override={settings.node}", f"--node-ip={HOST}",
+                f"--hostname-override={node.name}", f"--node-ip={node.address}",
                 f"--node-labels={labels}",
             ]  # fmt: skip
-    raise ValueError(f"no program {name!r}; there are {', '.join(NAMES)}")
+        case "name-server":
+            arguments = [str(settings.kubeconfig), settings.name_server]
+            return [sys.executable, str(_NAME_SERVER), *arguments]
+    names = (name for stage in stages(settings) for name in stage)
+    raise ValueError(f"no program {name!r}; there are {', '.join(names)}")
 
 
-def _binary(settings: Settings, name: str) -> str:
-    return str(settings.binaries / name)
+def _binary(settings: Settings, program: str) -> str:
+    return str(settings.binaries / program)
 
 
 def _write_keys(settings: Settings) -> None:
@@ -130,18 +163,18 @@ def _write_keys(settings: Settings) -> None:
     })  # fmt: skip
 
 
-def _containerd_config(settings: Settings) -> str:
+def _containerd_config(settings: Settings, node: LocalNode) -> str:
     # Without CAP_SYS_RESOURCE a container's score cannot be lowered, and runc gives up.
     return f"""\
 version = 2
-root = "{settings.state / "containerd"}"
+root = "{settings.folder(node) / "containerd"}"
 state = "/run/containerd"
 [grpc]
   address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
   restrict_oom_score_adj = true
-  stream_server_address = "{HOST}"
+  stream_server_address = "{node.address}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{settings.state / "cni-bin"}"
     conf_dir = "{settings.state / "cni"}"
@@ -150,12 +183,12 @@ state = "/run/containerd"
 """
 
 
-def _kubelet_config(settings: Settings) -> dict[str, object]:
+def _kubelet_config(settings: Settings, node: LocalNode) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": HOST,
-        "port": settings.ports.kubelet,
+        "address": node.address,
+        "port": node.kubelet_port,
         "healthzPort": 0,
         "authentication": {
             "anonymous": {"enabled": False},
@@ -164,9 +197,11 @@ def _kubelet_config(settings: Settings) -> dict[str, object]:
         },
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{settings.cgroup}",
+        "cgroupRoot": f"/{settings.cgroup(node)}",
         "enforceNodeAllocatable": [],
         "failSwapOn": False,
+        "clusterDNS": [settings.name_server],
+        "clusterDomain": DOMAIN,
         "makeIPTablesUtilChains": False,
         "volumePluginDir": _VOLUME_PLUGINS,
         # Without device plugins the kubelet leaves extended resources as they were declared, and

@@ -38,9 +38,13 @@ def bring_down(state: Path) -> None:
         raise SystemExit(f"process {init.pid} of the cluster in {state} does not end")
     # The kernel ends the namespace's processes before its first one is gone; their control groups
     # may need a moment more.
-    if not wait_for(lambda: cgroups.delete(kept.cgroup), _END_S):
-        raise SystemExit(f"control groups {kept.cgroup} are still in use")
+    if not wait_for(lambda: _cgroups_are_gone(kept), _END_S):
+        raise SystemExit(f"control groups of the cluster in {state} are still in use")
     shutil.rmtree(state)
+
+
+def _cgroups_are_gone(kept: settings.Settings) -> bool:
+    return all(cgroups.delete(kept.cgroup(node)) for node in kept.nodes)
 
 
 if __name__ == "__main__":

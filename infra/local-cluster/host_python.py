@@ -42,6 +42,8 @@ def fragment(python: Path, code: list[Path]) -> dict[str, object]:
     return {
         "pod": {
             "hostNetwork": True,
+            # On the host's network a pod has the host's names otherwise, not the cluster's.
+            "dnsPolicy": "ClusterFirstWithHostNet",
             "volumes": [
                 {"name": names[inside], "hostPath": {"path": outside}}
                 for inside, outside in mounts.items()

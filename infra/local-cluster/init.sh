@@ -7,12 +7,6 @@ state=$1
 
 read -r pid _ </proc/self/stat # /proc is still the machine's: this is the number seen from there
 
-# Folders that containerd, runc and the kubelet do not let one choose. In here they are the cluster's.
-for folder in /run/containerd /var/lib/kubelet /var/log/pods /var/log/containers; do
-	mkdir -p "$folder" "$state/node$folder"
-	mount --bind "$state/node$folder" "$folder"
-done
-
 mount -t proc proc /proc
 # The kubelet sets these for the whole machine unless it finds them so.
 while read -r setting value; do

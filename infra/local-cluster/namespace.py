@@ -17,6 +17,8 @@ from pathlib import Path
 from waiting import wait_for
 
 _INIT = Path(__file__).with_name("init.sh")
+_ROOM = Path(__file__).with_name("room.sh")
+_READY_S = 30
 _CLONE_NEWPID = 0x20000000  # linux/sched.h
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -73,15 +75,31 @@ def create(state: Path, lifeline: int) -> Process:
             stdin=lifeline, stdout=log, stderr=log, start_new_session=True, cwd="/",
         )  # fmt: skip
     _children.append(unshare)
-    wait_for(lambda: pid_file.exists() or unshare.poll() is not None, within_s=30)
+    wait_for(lambda: pid_file.exists() or unshare.poll() is not None, _READY_S)
     if not pid_file.exists():
         raise SystemExit(f"no namespaces: {(state / 'logs' / 'init.log').read_text().strip()}")
     return Process.of(int(pid_file.read_text()))
 
 
-def start(init: Process, command: list[str], log: Path, env: dict[str, str]) -> Process:
-    """Start a program inside the namespaces that this process holds."""
-    with log.open("a") as output, _children_in(init), _mounts_of(init) as enter_mounts:
+def create_room(init: Process, folder: Path) -> Process:
+    """Make a mount namespace for the programs of one node; the process that holds it.
+
+    Args:
+        init: The process whose end is also the room's.
+        folder: The node's own.
+    """
+    ready, log = folder / "ready", folder / "room.log"
+    command = ["unshare", "--mount", "--propagation", "slave", str(_ROOM), str(folder)]
+    room = start(init, command, log, {})
+    wait_for(lambda: ready.exists() or not room.is_alive(), _READY_S)
+    if not ready.exists():
+        raise SystemExit(f"no mount namespace for a node: {log.read_text().strip()}")
+    return room
+
+
+def start(holder: Process, command: list[str], log: Path, env: dict[str, str]) -> Process:
+    """Start a program inside the namespaces of this process."""
+    with log.open("a") as output, _children_in(holder), _mounts_of(holder) as enter_mounts:
         program = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True, env={**os.environ, **env}, cwd="/", preexec_fn=enter_mounts,
@@ -90,22 +108,22 @@ def start(init: Process, command: list[str], log: Path, env: dict[str, str]) -> 
     return Process.of(program.pid)
 
 
-def run(init: Process, command: list[str]) -> None:
-    """Run a program inside the namespaces to its end.
+def run(holder: Process, command: list[str]) -> None:
+    """Run a program inside the namespaces of this process to its end.
 
     Raises:
         CalledProcessError: It failed; its output is with it.
     """
-    with _children_in(init), _mounts_of(init) as enter_mounts:
+    with _children_in(holder), _mounts_of(holder) as enter_mounts:
         subprocess.run(
             command, check=True, capture_output=True, text=True, cwd="/", preexec_fn=enter_mounts
         )
 
 
 @contextmanager
-def _children_in(init: Process) -> Iterator[None]:
+def _children_in(holder: Process) -> Iterator[None]:
     """Children started in the block are in the process namespace; this process stays outside."""
-    with _opened("/proc/self/ns/pid") as own, _opened(f"/proc/{init.pid}/ns/pid") as theirs:
+    with _opened("/proc/self/ns/pid") as own, _opened(f"/proc/{holder.pid}/ns/pid") as theirs:
         _setns(theirs, _CLONE_NEWPID)
         try:
             yield
@@ -114,8 +132,8 @@ def _children_in(init: Process) -> Iterator[None]:
 
 
 @contextmanager
-def _mounts_of(init: Process) -> Iterator:
-    with _opened(f"/proc/{init.pid}/ns/mnt") as mounts:
+def _mounts_of(holder: Process) -> Iterator:
+    with _opened(f"/proc/{holder.pid}/ns/mnt") as mounts:
         yield lambda: _setns(mounts, _CLONE_NEWNS)
 
 

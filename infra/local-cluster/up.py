@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings up a one-node Kubernetes with GPUs in name, and prints the path of its kubeconfig."""
+"""Brings up a small Kubernetes with GPUs in name, and prints the path of its kubeconfig."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ import control
 import gpu_node
 from arguments import add_shape, shape_of
 from down import bring_down
-from settings import Settings, free_ports
+from settings import Settings, free_name_server, free_ports, new_nodes
 
 _HERE = Path(__file__).parent
 
@@ -23,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("state", type=Path, help="a new folder that will hold all of the cluster")
     parser.add_argument("--binaries", type=Path, help="what build.sh printed; default: call it")
-    parser.add_argument("--node", default="gpu-node-1", help="the node's name")
+    parser.add_argument(
+        "--node", action="append", help="a node's name; again for each more (default gpu-node-1)"
+    )
     parser.add_argument(
         "--node-grace-s", type=int, default=40,
         help="a node that is silent for so long is not ready (default 40, as Kubernetes has it)",
@@ -45,9 +47,10 @@ def main() -> None:
         state=options.state.resolve(),
         binaries=binaries.resolve(),
         ports=free_ports(),
-        node=options.node,
+        nodes=new_nodes(options.node or ["gpu-node-1"]),
         node_labels=gpu_node.labels(shape),
         gpus=shape.gpus,
+        name_server=free_name_server(),
         node_grace_s=options.node_grace_s,
     )
     bring_up(settings, sys.stdin.fileno() if options.lifeline else None)
@@ -66,11 +69,12 @@ def bring_up(settings: Settings, lifeline: int | None) -> None:
     try:
         components.write_files(settings)
         _give_to_caller(settings.kubeconfig)
-        cgroups.create(settings.cgroup)
+        for node in settings.nodes:
+            cgroups.create(settings.cgroup(node))
         if lifeline is None:
             lifeline = _endless(settings.state / "endless")
-        control.create_namespaces(settings.state, lifeline)
-        for together in (components.BASE, components.CLIENTS):
+        control.create_namespaces(settings, lifeline)
+        for together in components.stages(settings):
             for name in together:
                 control.start(settings, name)
             for name in together:

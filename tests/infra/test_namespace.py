@@ -43,17 +43,30 @@ def test_the_end_of_the_lifeline_is_the_end_of_all(namespace, state, lifeline):
     assert init.end(0, within_s=10)
 
 
-def test_what_runs_inside_sees_its_own_processes_and_folders(namespace, state, lifeline):
+def test_what_runs_inside_sees_its_own_processes(namespace, state, lifeline):
     init = namespace.create(state, lifeline[0])
     try:
-        script = "echo mine > /var/log/pods/file && ls -d /proc/[0-9]* | wc -l"
-        namespace.run(init, ["sh", "-c", f"{script} > {state}/processes"])
+        namespace.run(init, ["sh", "-c", f"ls -d /proc/[0-9]* | wc -l > {state}/processes"])
         assert int((state / "processes").read_text()) < 10
-        assert (state / "node/var/log/pods/file").read_text() == "mine\n"
+    finally:
+        assert init.end(9, within_s=10)
+
+
+def test_each_node_has_its_own_folders_and_ends_with_the_cluster(namespace, state, lifeline):
+    init = namespace.create(state, lifeline[0])
+    rooms = {}
+    try:
+        for name in ("one", "other"):
+            (state / name).mkdir()
+            rooms[name] = namespace.create_room(init, state / name)
+            namespace.run(rooms[name], ["sh", "-c", f"echo {name} > /var/log/pods/file"])
+        for name in rooms:
+            assert (state / name / "var/log/pods/file").read_text() == f"{name}\n"
         assert not Path("/var/log/pods/file").exists()
         assert str(state) not in Path("/proc/self/mountinfo").read_text()
     finally:
         assert init.end(9, within_s=10)
+    assert all(room.end(0, within_s=10) for room in rooms.values())
 
 
 def test_a_process_is_not_mistaken_for_a_later_one(namespace):
