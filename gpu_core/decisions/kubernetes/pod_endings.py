@@ -1,6 +1,7 @@
 """How a pod ended, and whose doing that was."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.kubernetes.container import PREFECT_CONTAINER
@@ -100,16 +101,29 @@ def _container_cause(
         return Cause.NOT_STARTED, ended.get("message") or f"exit code {code}"
     if reason == _UNKNOWN_TO_KUBELET:
         return Cause.NODE_LOST, "the kubelet does not know how its container ended"
-    is_deleted = bool((pod.get("metadata") or {}).get("deletionTimestamp"))
-    if is_deleted and code in (_SIGKILL_CODE, _SIGTERM_CODE):
-        cause = Cause.KILLED if code == _SIGKILL_CODE else Cause.DELETED
-        return cause, f"exit code {code}"
+    metadata = pod.get("metadata") or {}
+    is_deleted = bool(metadata.get("deletionTimestamp"))
+    if is_deleted and code == _SIGKILL_CODE:
+        return Cause.KILLED, f"exit code {code}"
+    if is_deleted and (code == _SIGTERM_CODE or _was_told_before(metadata, ended)):
+        return Cause.DELETED, f"exit code {code}"
     if code is None:
         return Cause.FAILED, words or None
     if code == _SIGKILL_CODE:
         return Cause.FAILED, f"exit code {code} (SIGKILL), most likely out of memory"
     last_words = (ended.get("message") or "").strip().splitlines()
     return Cause.FAILED, f"exit code {code}" + (f", {last_words[-1]}" if last_words else "")
+
+
+def _was_told_before(metadata: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
+    """Did the container end only after its pod had been deleted? Not every program then ends with
+    SIGTERM's code: torchrun's is 1."""
+    gone_at, ended_at = metadata.get("deletionTimestamp"), ended.get("finishedAt")
+    grace_s = metadata.get("deletionGracePeriodSeconds")
+    if not (gone_at and ended_at and grace_s):
+        return False
+    deleted_at = datetime.fromisoformat(gone_at) - timedelta(seconds=grace_s)
+    return datetime.fromisoformat(ended_at) >= deleted_at
 
 
 def _disruption_cause(condition: Mapping[str, Any]) -> tuple[Cause, str | None]:

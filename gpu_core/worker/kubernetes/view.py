@@ -240,7 +240,11 @@ def kept_pod(pod: Json) -> Json | None:
         kept["metadata"]["labels"] = _some(pod["metadata"].get("labels") or {}, POOL_LABEL)
         return kept
     kept["metadata"].update(
-        _some(pod["metadata"], "annotations", "creationTimestamp", "deletionTimestamp")
+        _some(
+            pod["metadata"],
+            *("annotations", "creationTimestamp"),
+            *("deletionTimestamp", "deletionGracePeriodSeconds"),
+        )
     )
     kept["spec"].update(_some(spec, "terminationGracePeriodSeconds"))
     kept["status"] = _some(

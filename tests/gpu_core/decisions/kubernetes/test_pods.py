@@ -1,5 +1,7 @@
 """What happened to an attempt, as its Job, pods and events tell."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase, outcome
@@ -46,6 +48,17 @@ def ended(code, reason="Error", at="2026-09-01T12:00:00Z", message=""):
     return {
         "terminated": {"exitCode": code, "reason": reason, "finishedAt": at, "message": message}
     }
+
+
+def deleted_at(moment, state, grace_s=30):
+    """A failed pod that somebody deleted at this moment, with this grace."""
+    found = pod("Failed", state=state)
+    gone_at = datetime.fromisoformat(moment) + timedelta(seconds=grace_s)
+    found["metadata"] = {
+        "deletionTimestamp": f"{gone_at:%Y-%m-%dT%H:%M:%SZ}",
+        "deletionGracePeriodSeconds": grace_s,
+    }
+    return found
 
 
 def disrupted(reason, message=""):
@@ -274,6 +287,20 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
             Charge.INTERRUPTION,
             "deleted",
             id="deleted, and it ended in time",
+        ),
+        pytest.param(
+            [deleted_at("2026-09-01T11:59:50Z", ended(1))],
+            Cause.DELETED,
+            Charge.INTERRUPTION,
+            "exit code 1",
+            id="deleted, and it ended as torchrun does",
+        ),
+        pytest.param(
+            [deleted_at("2026-09-01T12:00:10Z", ended(1))],
+            Cause.FAILED,
+            Charge.RUN,
+            "exit code 1",
+            id="deleted when it had failed",
         ),
         pytest.param(
             [pod("Failed", state=ended(137, "ContainerStatusUnknown"))],
