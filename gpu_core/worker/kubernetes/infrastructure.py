@@ -21,6 +21,7 @@ from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
+from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
@@ -105,6 +106,7 @@ class KubernetesInfrastructure:
         self._reports = CheckpointReports(client)
         self._containers: ContainerRuns | None = None
         self._created_at_s: dict[str, float] = {}
+        self._causes: dict[str, frozenset[str]] = {}
         self._host = ""
 
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
@@ -317,6 +319,7 @@ class KubernetesInfrastructure:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
+        self._note_causes(attempt_id)
         if self._lives_anywhere(attempt_id):
             await self._delete(running, grace_s=_KILL_GRACE_S)
         while self._lives_anywhere(attempt_id):
@@ -325,6 +328,19 @@ class KubernetesInfrastructure:
             await self._view.next_change(1.0)
         await self._clear(running)
         return not await self._is_there_unseen(attempt_id)
+
+    def _note_causes(self, attempt_id: str) -> None:
+        """Which pods end without us? How the rest ends from here on tells nothing of why."""
+        pods = self._view.pods_of(attempt_id)
+        causes = frozenset(pod["metadata"]["uid"] for pod in pods if ending_of(pod) is not None)
+        if causes:
+            self._causes.setdefault(attempt_id, causes)
+
+    def _telling_pods(self, attempt_id: str) -> list[Json]:
+        """The pods whose ends say why the attempt ended."""
+        pods = self._view.last_pods_of(attempt_id)
+        causes = self._causes.get(attempt_id)
+        return [pod for pod in pods if causes is None or pod["metadata"]["uid"] in causes]
 
     async def _is_there_unseen(self, attempt_id: str) -> bool:
         """Does the API know of something living that the watches have not told of? It is ended.
@@ -363,7 +379,7 @@ class KubernetesInfrastructure:
             return custom_exit_of(custom_job, self._view.last_pods_of(attempt_id), lines)
         return exit_of(
             self._view.jobs_of(attempt_id),
-            self._view.last_pods_of(attempt_id),
+            self._telling_pods(attempt_id),
             lines,
             is_flow=not is_container_job(running),
         )
@@ -372,6 +388,7 @@ class KubernetesInfrastructure:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
         self._view.forget(attempt_id)
+        self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
         if self._containers is not None:
             self._containers.forget(attempt_id)
