@@ -58,6 +58,11 @@ class Leadership(Protocol):
         """Is this worker the acting one, from before and still? Tries to become it."""
         ...
 
+    @property
+    def why_not(self) -> str:
+        """Why it is not, as far as it knows: a clause."""
+        ...
+
     async def release(self) -> None:
         """Let another worker act."""
         ...
@@ -91,7 +96,7 @@ class GpuWorker(_Mixin):
         self._writers = anyio.Semaphore(self.starts_at_once)
         self._waiting = Together(lambda ids: still_waiting(self.client, ids))
         self._woken = anyio.Event()
-        self._stands_by = False
+        self._told_why_not: str | None = None
 
     # -- what a worker type brings ---------------------------------------------------------------
 
@@ -256,15 +261,12 @@ class GpuWorker(_Mixin):
             return self._scheduler
         if not await self._leadership.acquire():
             await self._stop_scheduling()
-            if not self._stands_by:
-                self._logger.warning(
-                    "Another worker acts for pool %r, or uses its GPUs for another pool; this one "
-                    "stands by.",
-                    self._work_pool_name,
-                )
-                self._stands_by = True
+            why_not = self._leadership.why_not
+            if why_not != self._told_why_not:
+                self._logger.warning("This worker stands by: %s", why_not)
+                self._told_why_not = why_not
             return None
-        self._stands_by = False
+        self._told_why_not = None
         if self._scheduler is None:
             await self._start_scheduling(self._tasks)
         return self._scheduler

@@ -57,6 +57,8 @@ class KubernetesLease:
         self._renewed_at_s: float | None = None
         self.holder: str | None = None
         """Who has it, as last seen."""
+        self.failure: str | None = None
+        """Why the last try came to nothing; None: it told who has it."""
 
     @property
     def is_held(self) -> bool:
@@ -86,8 +88,10 @@ class KubernetesLease:
             with anyio.fail_after(_RENEW_S):
                 is_ours = await self._renew_or_take()
         except (KubernetesError, TimeoutError) as error:
-            _log.debug("Lease %s: %s", self._name, error)
+            self.failure = str(error) or "no answer in time"
+            _log.debug("Lease %s: %s", self._name, self.failure)
             return self.is_held
+        self.failure = None
         self._renewed_at_s = asked_at_s if is_ours else None
         return is_ours
 

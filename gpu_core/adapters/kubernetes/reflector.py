@@ -93,11 +93,14 @@ class Reflector(Generic[Kept]):
                 version = None
                 continue
             except KubernetesError as error:
-                # A watch that was cut goes on where it was; only a refusal needs a new list.
+                is_told = self.failure != str(error) and not error.is_retryable
+                self.failure = str(error)
+                # A watch that was cut goes on where it was; only a refusal needs a new list, and
+                # a person too, most likely: a right is missing.
                 if not error.is_retryable:
                     version = None
-                self.failure = str(error)
-                _log.debug("Watching %s: %s", self._path, error)
+                level = logging.WARNING if is_told else logging.DEBUG
+                _log.log(level, "%s cannot be watched: %s", self._path, error)
             await anyio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 

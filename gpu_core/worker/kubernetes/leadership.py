@@ -48,6 +48,16 @@ class ClusterLeadership:
         return self._lease.is_held
 
     @property
+    def why_not(self) -> str:
+        """Why this worker does not act, as far as it knows: a clause."""
+        lease = self._lease
+        if lease is not None and lease.failure is not None:
+            place = f"{self._name} in namespace {self._namespace}"
+            return f"the lease {place} cannot be had: {lease.failure}"
+        holder = lease.holder if lease is not None else None
+        return f"{holder or 'another one'} has the lease {self._name} and acts"
+
+    @property
     def is_held(self) -> bool:
         """May this worker act at this moment?"""
         return self._lease is not None and self._lease.is_held

@@ -61,6 +61,13 @@ class MachineLeadership:
         """Is this worker the acting one? Tries to become it; never blocks."""
         return self._pool.acquire() and (self._devices.is_held or self._may_use_devices())
 
+    @property
+    def why_not(self) -> str:
+        """Why this worker does not act, as far as it knows: a clause."""
+        if self._pool.is_held:
+            return "a worker of another pool uses the GPUs of this machine"
+        return "another one acts for this pool"
+
     async def release(self) -> None:
         """Let another worker act."""
         self._pool.release()

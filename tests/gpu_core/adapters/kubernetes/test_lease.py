@@ -103,6 +103,21 @@ def test_a_dead_holder_is_followed_after_the_lease_and_not_before(clock):
     run(scenario)
 
 
+def test_a_lease_that_is_refused_is_nobodys_and_says_why(clock):
+    async def scenario():
+        server = LeaseServer()
+        async with serving(server) as api:
+            first = lease(api, "one")
+            server.is_away = True
+            assert not await first.try_once()
+            assert first.failure == "away (Away)"
+            server.is_away = False
+            assert await first.try_once()
+            assert first.failure is None
+
+    run(scenario)
+
+
 def test_who_cannot_renew_stops_before_anybody_else_may_begin(clock):
     """The old one is silent for less than the lease, and the new one waits the whole of it."""
 

@@ -113,6 +113,22 @@ def test_the_end_of_an_object_that_was_passed_over_is_not_told():
     run(scenario)
 
 
+def test_a_list_that_is_refused_is_told_once_and_followed_when_it_is_allowed(caplog):
+    refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "things: no"}
+
+    async def scenario():
+        server = ScriptedServer()
+        server.add("a", colour="red")
+        server.refusals += [(403, refusal), (403, refusal)]
+        async with following(server) as copy:
+            await copy.has("red")
+            assert copy.reflector.failure is None
+
+    run(scenario)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["/api/v1/things cannot be watched: things: no (Forbidden)"]
+
+
 @pytest.mark.parametrize(
     "forget",
     [
