@@ -18,6 +18,7 @@ from pydantic import (
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
+from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
 from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_aware
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
@@ -83,6 +84,19 @@ _BUDGET_HELP = "USD, over 0, such as 12.50"
 
 _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
+
+def _work(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(field, "is not text", got=value, allowed=_WORK_HELP)
+    try:
+        job_of(value, Stated())
+    except InvalidInput as error:
+        raise InvalidInput(field, error.problem, got=value, allowed=_WORK_HELP) from None
+    return value
+
+
+_WORK_HELP = "words with a model and a method, such as 'fine-tune a 7B model with LoRA'"
+
 Text = Annotated[str, StringConstraints(min_length=1)]
 Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
 Deadline = Annotated[
@@ -139,6 +153,12 @@ class GpuRequest(BaseModel):
         default=None,
         title="GPU memory (GiB)",
         description="Nominal memory in GiB that each GPU has at least, by default any.",
+    )
+    work: Annotated[str, parsed_by(_work)] | None = Field(
+        default=None,
+        title="Work",
+        description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
+        "tokens': with gpu_type 'auto' it gets a type that holds it, the cheapest for all of it.",
     )
     capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
         default="auto",

@@ -88,6 +88,8 @@ class Workload:
     """How many different nodes, all at once: more than 1 is a gang."""
     gpu_types: tuple[str, ...] = ()
     """Acceptable GPU types, most wanted first; empty: any."""
+    gpu_type_reason: str | None = None
+    """Why these were chosen for a run that left them open; None: they were not."""
     gpu_memory_gib: int | None = None
     """Nominal memory that each GPU must have at least; None: any."""
     capacity_type: str | None = None

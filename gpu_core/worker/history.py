@@ -16,6 +16,7 @@ from gpu_core.decisions.capacity.observed import (
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, CapacityLife
+from gpu_core.decisions.choosing.in_pool import with_gpu_types
 from gpu_core.decisions.cluster import Allocation, Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
 from gpu_core.decisions.ledger_news import LedgerFollower, News, Record, merged
@@ -113,10 +114,12 @@ class History:
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
         self._sights.keep(demands.keys() | {held.workload.workload_id for held in allocations})
         known = {}
+        flavors = {node.flavor for node in nodes}
         asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
         for key in sorted(demands, key=lambda key: _place_in_line(demands[key].workload)):
             demand, attempts = demands[key], earlier.get(key, ())
             workload = self._known(demand, attempts, policy)
+            workload = with_gpu_types(workload, demand.request.work, flavors, policy)
             workload = asking.of(workload, attempts)
             known[key] = replace(demand, workload=workload)
         return {key: known[key] for key in demands}

@@ -80,8 +80,12 @@ class Launching:
             await self._infrastructure.kill(running)
             raise
         run_log(running.record).info("Attempt %d %s", running.attempt.number, told(running))
-        if running.workload.capacity_reason is not None:
-            run_log(running.record).info("Capacity: %s", running.workload.capacity_reason)
+        for what, why in (
+            ("GPU types", running.workload.gpu_type_reason),
+            ("Capacity", running.workload.capacity_reason),
+        ):
+            if why is not None:
+                run_log(running.record).info("%s: %s", what, why)
         self._infrastructure.watch(running)
         return started.identity
 

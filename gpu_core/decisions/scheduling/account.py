@@ -123,7 +123,7 @@ class _Line:
     def explanation(self) -> Explanation:
         if self._explanation is None:
             told = self._tell(self._workload, position=self._position)
-            self._explanation = explain.with_capacity(told, self._workload)
+            self._explanation = explain.with_choices(told, self._workload)
         return self._explanation
 
 

@@ -40,16 +40,19 @@ def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
     )
 
 
-def with_capacity(explanation: Explanation, workload: Workload) -> Explanation:
-    """The same, with why the workload is for this kind of capacity, if it left that open."""
-    why = workload.capacity_reason
-    if why is None:
-        return explanation
-    return replace(
-        explanation,
-        summary=f"{explanation.summary} Capacity: {why}.",
-        numbers={**explanation.numbers, "capacity": why},
-    )
+def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
+    """The same, with why the workload is for these GPUs and this capacity, if it left that open."""
+    for name, word, why in (
+        ("gpu_types", "GPU types", workload.gpu_type_reason),
+        ("capacity", "Capacity", workload.capacity_reason),
+    ):
+        if why is not None:
+            explanation = replace(
+                explanation,
+                summary=f"{explanation.summary} {word}: {why}.",
+                numbers={**explanation.numbers, name: why},
+            )
+    return explanation
 
 
 def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanation:

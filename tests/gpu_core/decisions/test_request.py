@@ -170,6 +170,12 @@ def test_everything_given():
             "budget_usd is not an amount (got '12'); allowed: USD, over 0, such as 12.50",
             id="a budget as text",
         ),
+        pytest.param(
+            {"work": "make coffee"},
+            "work names no model, size or task (got 'make coffee'); allowed: words with a model "
+            "and a method, such as 'fine-tune a 7B model with LoRA'",
+            id="work that nobody understands",
+        ),
         pytest.param({"team": ""}, "team is empty", id="an empty name"),
     ],
 )

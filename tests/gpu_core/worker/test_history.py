@@ -19,7 +19,7 @@ from gpu_core.worker.demand import Demand
 from gpu_core.worker.history import History
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
-from tests.strategies import make_policy, make_workload
+from tests.strategies import make_node, make_policy, make_workload
 
 BUDGETED = make_policy(
     ordering={"keys": ["fair-share"]},
@@ -189,6 +189,17 @@ def test_a_run_that_comes_back_knows_what_it_has_had_and_saved(ledger, history):
     look(history, 3)
     workload = known(history, run_id, run_count=1, expected_duration_s=3 * 3_600)
     assert (workload.attained_gpu_s, workload.remaining_s) == (7_200, 7_200)
+
+
+def test_a_run_that_says_what_it_does_gets_the_gpu_types_that_hold_it(history):
+    """The pool's own, at the policy's prices; it is then placed like one that named them."""
+    run_id = str(uuid4())
+    asking = replace(demand(run_id), request=GpuRequest(work="fine-tune a 7B model with LoRA"))
+    nodes = (make_node("n1"), make_node("n2", gpu_type="t4"))
+    found = anyio.run(history.of_pending, {run_id: asking}, nodes, (), make_policy(), at(1))
+    workload = found[run_id].workload
+    assert workload.gpu_types == ("a100-80gb",)
+    assert workload.gpu_type_reason.startswith("a100-80gb ($")
 
 
 def test_a_run_that_never_started_is_not_asked_for(ledger, history, monkeypatch):
