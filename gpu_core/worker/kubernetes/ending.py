@@ -32,7 +32,8 @@ def is_alive(
         is_flow: Whether Prefect runs inside.
     """
     if any(_has_failed(pod) or (is_flow and is_first(pod) and has_ended(pod)) for pod in pods):
-        return False
+        # Those that were told to end by then have their grace for it, in which they save.
+        return any(_is_being_deleted(pod) and runs(pod, fenced) for pod in pods)
     if any(runs(pod, fenced) for pod in pods):
         return True
     if any(not has_ended(pod) for pod in pods):

@@ -36,6 +36,20 @@ def make_gang_job():
         ),
         pytest.param(
             [make_gang_job()],
+            [make_pod(deletionTimestamp=moment(1)), make_pod("Failed", uid="p2")],
+            (),
+            True,
+            id="one of a gang has ended, the other was told to and has its grace",
+        ),
+        pytest.param(
+            [make_gang_job()],
+            [make_pod(deletionTimestamp=moment(1)), make_pod("Failed", node="n2", uid="p2")],
+            ("n1",),
+            False,
+            id="one of a gang has ended, the other is on a node that is fenced off",
+        ),
+        pytest.param(
+            [make_gang_job()],
             [make_pod(), make_pod("Succeeded", uid="p2")],
             (),
             True,
