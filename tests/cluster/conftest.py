@@ -1,6 +1,6 @@
 """One cluster for all tests here, and a namespace of its own for each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,8 +45,9 @@ def new_pool(
     """Makes gpu-kubernetes pools; stops their workers afterwards."""
     pools: list[Pool] = []
 
-    def make(policy: str = POLICY) -> Pool:
-        pools.append(kubernetes_pool(server, namespace, tmp_path / f"pool-{len(pools)}", policy))
+    def make(policy: str = POLICY, packages: Sequence[Path] = ()) -> Pool:
+        folder = tmp_path / f"pool-{len(pools)}"
+        pools.append(kubernetes_pool(server, namespace, folder, policy, packages))
         return pools[-1]
 
     yield make

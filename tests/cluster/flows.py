@@ -8,6 +8,7 @@ from pathlib import Path
 from prefect import flow
 
 from gpu_core.runtime import checkpointing
+from tests.cluster import rendezvous
 
 _POD = re.compile(r"/pods/([-0-9a-f]+)/")
 
@@ -24,6 +25,12 @@ def journaled(folder: str, steps: int) -> None:
             ckpt.save(step)
             note(folder, "step", step)
     note(folder, "end", step)
+
+
+@flow
+def meet_over_sockets() -> None:
+    """Rank 0 of a gang whose other nodes run `tests.cluster.rendezvous`."""
+    rendezvous.meet(rendezvous.over_sockets)
 
 
 def note(folder: str, what: str, step: int) -> None:

@@ -1,7 +1,7 @@
 """Work pools of the gpu-kubernetes worker on the tests' cluster."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.cluster import Namespace, python_in_pod
@@ -28,9 +28,22 @@ FLOWS = "tests/end_to_end/flows.py"
 
 
 def kubernetes_pool(
-    server: PrefectServer, namespace: Namespace, folder: Path, policy: str = POLICY
+    server: PrefectServer,
+    namespace: Namespace,
+    folder: Path,
+    policy: str = POLICY,
+    packages: Sequence[Path] = (),
 ) -> Pool:
-    """A pool whose Jobs run in this namespace with this machine's Python and this code."""
+    """A pool whose Jobs run in this namespace with this machine's Python and this code.
+
+    Args:
+        server: Where the pool is.
+        namespace: Of the Jobs.
+        folder: The pool's own, which its pods see too.
+        policy: As YAML.
+        packages: Further folders on the path of the pods' Python.
+    """
+    code = python_in_pod(Path.cwd(), *packages)
     shared = folder / "shared"
     shared.mkdir(parents=True, exist_ok=True)
     return Pool(
@@ -38,7 +51,7 @@ def kubernetes_pool(
         folder,
         policy,
         worker_type="gpu-kubernetes",
-        edited=lambda template: _edited(template, namespace.name, folder, server),
+        edited=lambda template: _edited(template, code, namespace.name, folder, server),
         environment={
             "KUBECONFIG": str(namespace.cluster.kubeconfig),
             "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
@@ -46,9 +59,10 @@ def kubernetes_pool(
     )
 
 
-def _edited(template: dict, namespace: str, folder: Path, server: PrefectServer) -> dict:
+def _edited(
+    template: dict, fragment: Mapping, namespace: str, folder: Path, server: PrefectServer
+) -> dict:
     """The template as a platform team edits it: namespace, image, and folders of the node."""
-    fragment = python_in_pod(Path.cwd())
     manifest = template["job_configuration"]["job_manifest"]
     pod = manifest["spec"]["template"]["spec"]
     pod.update(fragment["pod"])
@@ -63,7 +77,6 @@ def _edited(template: dict, namespace: str, folder: Path, server: PrefectServer)
         {"name": "shared", "mountPath": str(folder)},
         {"name": "tmp", "mountPath": "/tmp"},
     ]
-    container["command"] = [fragment["python"], "-m"]
     properties = template["variables"]["properties"]
     properties["namespace"]["default"] = namespace
     properties["image"]["default"] = fragment["container"]["image"]
@@ -81,4 +94,6 @@ def _environment(container: Mapping, server: PrefectServer) -> dict[str, str]:
         "PREFECT_PROFILES_PATH": "/tmp/prefect/profiles.toml",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHON": sys.executable,
+        # Where an image that is made for Prefect has it: the command of a flow names no folder.
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
     }

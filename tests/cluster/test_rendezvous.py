@@ -1,0 +1,170 @@
+"""The nodes of a gang find each other by rank and address, and do so again when one was lost."""
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpu_core.cli.services import free_port
+from tests.cluster.pools import FLOWS, POLICY
+from tests.support.cluster import GPU, Cluster, Json, KubectlFailed, Namespace, kubernetes
+from tests.support.prefect_stack import Pool, wait_for
+from tests.support.tools import do_without
+
+# The first story brings its cluster up besides, and each starts a worker and two rounds of pods.
+pytestmark = pytest.mark.timeout(900)
+
+NODES = 2
+# Python and torch are slow to start where other tests run beside.
+TOGETHER_S = 300.0
+SAID = re.compile(r"^rank (\d+) of (\d+), first at (\S+), sum (\d+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster with two GPU nodes; no other story has so many."""
+    with kubernetes("--gpus=2", "--node=gang-node-1", "--node=gang-node-2") as running:
+        nodes = running.get("nodes")["items"]
+        if sum(int(node["status"]["allocatable"].get(GPU, 0)) >= 2 for node in nodes) < NODES:
+            do_without("a gang needs two nodes with two GPUs each", "add a node to the cluster")
+        yield running
+
+
+@pytest.fixture
+def policy(cluster: Cluster) -> str:
+    """The tests', with a port of its own: on the host's network another may have torchrun's."""
+    server = json.loads(cluster.kubectl("version", "-o", "json"))["serverVersion"]
+    version = re.match(r"v(\d+\.\d+)", server["gitVersion"])[1]
+    known = POLICY.replace('version: "1.20"', f'version: "{version}"')
+    return f"{known}  gangs: {{master_port: {free_port()}}}\n"
+
+
+@pytest.fixture
+def torch_folder() -> Path:
+    """Where torch is installed, for pods to see it."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        pytest.skip("torch is missing: `pip install torch` adds this story")
+    return Path(torch.origin).parents[1]
+
+
+def test_two_nodes_meet_over_sockets_and_come_back_together(new_pool, namespace, policy):
+    pool = new_pool(policy)
+    pool.start_worker()
+    command = f"{sys.executable} -m tests.cluster.rendezvous sockets stay"
+    comes_back_together(pool, namespace, command, gpu_count=1)
+
+
+def test_torchrun_reduces_with_gloo_over_two_nodes_and_comes_back_together(
+    new_pool, namespace, policy, torch_folder
+):
+    pool = new_pool(policy, packages=[torch_folder])
+    pool.start_worker()
+    command = f"{sys.executable} -m torch.distributed.run -m tests.cluster.rendezvous gloo stay"
+    comes_back_together(pool, namespace, command, gpu_count=2, memory_gib_per_gpu=1)
+
+
+def test_a_flow_leads_and_the_other_node_runs_the_command(new_pool, namespace, policy):
+    pool = new_pool(policy)
+    pool.start_worker()
+    run = pool.submit(
+        pool.deploy("tests/cluster/flows.py:meet_over_sockets"),
+        "led by a flow",
+        nodes=NODES,
+        command=f"{sys.executable} -m tests.cluster.rendezvous sockets",
+    )
+    pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
+    all_met(namespace, pods_of(namespace, run, attempt=1), processes=1)
+
+
+def test_a_node_that_fails_is_the_cause_and_not_the_other_that_is_ended_then(new_pool, policy):
+    pool = new_pool(policy)
+    pool.start_worker()
+    # The first is deaf to SIGTERM, as every first process is, and is killed.
+    run = submit_gang(pool, "/bin/sh -c 'test $NODE_RANK = 1 && exit 3; sleep 600'", max_failures=1)
+    pool.wait_until(run, "Failed", timeout_s=TOGETHER_S)
+    assert "exit code 3" in pool.message(run)
+    wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "its attempt is settled")
+    (attempt,) = pool.attempts(run)
+    assert (attempt.exit_code, attempt.is_charged_failure) == (3, True)
+
+
+def submit_gang(pool: Pool, command: str, **variables: object) -> str:
+    """A container job on two nodes; its id."""
+    return pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing"),
+        "gang",
+        nodes=NODES,
+        framework="torchrun",
+        command=command,
+        **variables,
+    )
+
+
+def comes_back_together(
+    pool: Pool, namespace: Namespace, command: str, *, gpu_count: int, **variables: object
+) -> None:
+    """The story: the ranks meet, one node is lost, all end, and all meet again on the next try."""
+    run = submit_gang(pool, command, gpu_count=gpu_count, **variables)
+    want_lines = NODES * gpu_count
+    wait_for(
+        lambda: len(lines_of(namespace, pods_of(namespace, run, attempt=1))) == want_lines,
+        "all ranks have met",
+        TOGETHER_S,
+    )
+    first_try = pods_of(namespace, run, attempt=1)
+    all_met(namespace, first_try, gpu_count)
+
+    namespace.kubectl("delete", "pod", first_try[-1]["metadata"]["name"], "--wait=false")
+    pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
+    wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "all attempts are settled")
+    lost, whole = pool.attempts(run)
+    assert (lost.end_reason, lost.is_charged_failure) == ("Interrupted", False)
+    assert whole.end_reason == "Completed"
+    assert whole.admitted_at >= lost.released_at
+    second_try = pods_of(namespace, run, attempt=2)
+    all_met(namespace, second_try, gpu_count)
+    assert [exit_code(pod) for pod in second_try] == [0] * NODES
+    left = pods_of(namespace, run, attempt=1)
+    assert "Running" not in [pod["status"]["phase"] for pod in left]
+
+
+def all_met(namespace: Namespace, pods: Sequence[Json], processes: int) -> None:
+    """Each rank of these pods, one on each node, knew the first and got the sum of all."""
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == NODES
+    assert len({pod["status"]["podIP"] for pod in pods}) == NODES
+    world = NODES * processes
+    first = pods[0]["status"]["podIP"]
+    for node, pod in enumerate(pods):
+        assert sorted(lines_of(namespace, [pod])) == [
+            (str(rank), str(world), first, str(2**world - 1))
+            for rank in range(node * processes, (node + 1) * processes)
+        ]
+
+
+def pods_of(namespace: Namespace, run: str, attempt: int) -> list[Json]:
+    """The pods of this attempt, by rank: their Jobs' names, or their own, end in it."""
+    selector = f"prefect-gpu.dev/flow-run-id={run},prefect-gpu.dev/attempt={attempt}"
+    found = namespace.get("pods", f"--selector={selector}")["items"]
+    return sorted(found, key=lambda pod: pod["metadata"]["name"])
+
+
+def lines_of(namespace: Namespace, pods: Sequence[Json]) -> list[tuple[str, ...]]:
+    """What the ranks in these pods said of their meeting: rank, world, the first one, the sum."""
+    return [found for pod in pods for found in SAID.findall(said_by(namespace, pod))]
+
+
+def said_by(namespace: Namespace, pod: Json) -> str:
+    try:
+        return namespace.kubectl("logs", pod["metadata"]["name"])
+    except KubectlFailed:  # it does not run yet
+        return ""
+
+
+def exit_code(pod: Json) -> int:
+    """What its container ended with."""
+    return pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
