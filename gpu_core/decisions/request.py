@@ -177,7 +177,7 @@ class GpuRequest(BaseModel):
         title="Deadline",
         description="When the run has to be done, as a moment such as '2026-09-01T18:00Z' or a "
         "duration from its submission such as '6h', by default never; it counts where the policy "
-        "orders by deadline-slack.",
+        "orders by deadline-slack, and for spot or on-demand.",
     )
     budget_micro_usd: (
         Annotated[int, parsed_by(_budget), WithJsonSchema({"type": "number"})] | None
