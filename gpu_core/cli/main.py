@@ -84,6 +84,8 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=Path("prefect.yaml"),
         help="the deployments; skipped where there is no such file",
     )
+    command.add_argument("--namespace", help="gpu-kubernetes: where runs run that say nothing else")
+    command.add_argument("--image", help="gpu-kubernetes: what runs run in that say nothing else")
     command.add_argument("--ledger-url", help="the usage ledger's database, as SQLAlchemy URL")
     command.add_argument("--mlflow-uri", help="MLflow's tracking URI")
     command.add_argument("--checkpoint-uri", help="where runs save: a folder or s3://bucket/prefix")
@@ -249,6 +251,8 @@ def _setup(options: argparse.Namespace) -> int:
             worker_type=options.type,
             policy_path=options.policy,
             prefect_file=options.prefect_file,
+            namespace=options.namespace,
+            image=options.image,
             ledger_url=options.ledger_url,
             mlflow_uri=options.mlflow_uri,
             checkpoint_uri=options.checkpoint_uri,

@@ -16,16 +16,17 @@ from prefect.client.schemas.actions import (
     WorkPoolCreate,
     WorkPoolUpdate,
 )
-from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.project_file import check_project_file
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, listed
-from gpu_core.worker import WORKERS, GpuProcessWorker
+from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 
 _DOCUMENT = "default"
+# Job variables of a cluster's pool whose defaults are options too.
+_DEFAULTS = ("namespace", "image")
 _HAS_BLOCKS = Path("blocks").is_dir()
 _DEPLOYMENT_FIELDS = (
     "entrypoint",
@@ -36,6 +37,7 @@ _DEPLOYMENT_FIELDS = (
     "work_queue_name",
     "work_pool_name",
     "path",
+    "pull_steps",
 )
 
 
@@ -64,6 +66,10 @@ class SetupOptions:
     """None: as the pool is, and for a new one the worker of one machine."""
     policy_path: Path
     prefect_file: Path
+    namespace: str | None = None
+    """Where runs of a cluster's pool run, unless they say otherwise."""
+    image: str | None = None
+    """What runs of a cluster's pool run in, unless they say otherwise."""
     ledger_url: str | None = None
     mlflow_uri: str | None = None
     checkpoint_uri: str | None = None
@@ -95,22 +101,27 @@ def setup(options: SetupOptions) -> int:
 
 async def _objects(options: SetupOptions, queues: list[str]) -> None:
     async with get_client() as client:
-        await _pool(client, options.pool, options.worker_type)
+        worker_type = await _pool(client, options)
         await _queues(client, options.pool, queues)
-        await _blocks(client, options)
+        await _blocks(client, options, is_local=worker_type == GpuProcessWorker.type)
 
 
-async def _pool(client: PrefectClient, name: str, worker_type: str | None) -> None:
+async def _pool(client: PrefectClient, options: SetupOptions) -> str:
+    """Have the pool; its type."""
+    name, worker_type = options.pool, options.worker_type
     try:
         pool = await client.read_work_pool(name)
     except ObjectNotFound:
         new_type = worker_type or GpuProcessWorker.type
+        _check_defaults(options, new_type)
         template = WORKERS[new_type].get_default_base_job_template()
         await client.create_work_pool(
-            WorkPoolCreate(name=name, type=new_type, base_job_template=template)
+            WorkPoolCreate(
+                name=name, type=new_type, base_job_template=_with_defaults(template, options)[0]
+            )
         )
         _say("+", f"work pool {name}", f"created, of type {new_type}")
-        return
+        return new_type
     if pool.type not in WORKERS or worker_type not in (None, pool.type):
         raise InvalidInput(
             "pool",
@@ -119,29 +130,64 @@ async def _pool(client: PrefectClient, name: str, worker_type: str | None) -> No
             allowed=worker_type or listed(WORKERS),
             remedy="choose another name with --pool",
         )
-    template = WORKERS[pool.type].get_default_base_job_template()
-    await _add_missing_variables(client, pool, template)
-
-
-async def _add_missing_variables(
-    client: PrefectClient, pool: WorkPool, template: Mapping[str, Any]
-) -> None:
-    """A pool keeps the form it was made with: what is new is put in, edits are kept."""
-    current = pool.base_job_template
-    known = current.get("variables", {}).get("properties", {})
-    new = {
-        name: schema
-        for name, schema in template["variables"]["properties"].items()
-        if name not in known
-    }
-    if not new:
-        _say("=", f"work pool {pool.name}", "unchanged")
-        return
-    variables = {**current.get("variables", {}), "properties": {**known, **new}}
-    await client.update_work_pool(
-        pool.name, WorkPoolUpdate(base_job_template={**current, "variables": variables})
+    _check_defaults(options, pool.type)
+    template, new = _with_missing_variables(
+        pool.base_job_template, WORKERS[pool.type].get_default_base_job_template()
     )
-    _say("~", f"work pool {pool.name}", f"new job variables: {', '.join(sorted(new))}")
+    template, changed = _with_defaults(template, options)
+    news = [f"new job variables: {', '.join(new)}"] if new else []
+    news += [f"default of {', '.join(changed)} changed"] if changed else []
+    if not news:
+        _say("=", f"work pool {name}", "unchanged")
+        return pool.type
+    await client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
+    _say("~", f"work pool {name}", "; ".join(news))
+    return pool.type
+
+
+def _check_defaults(options: SetupOptions, worker_type: str) -> None:
+    given = [name for name in _DEFAULTS if getattr(options, name) is not None]
+    if given and worker_type != GpuKubernetesWorker.type:
+        raise InvalidInput(
+            given[0],
+            f"is not a variable of a pool of type {worker_type}",
+            allowed=f"a pool of type {GpuKubernetesWorker.type}",
+            remedy="choose another pool with --pool, or leave it out",
+        )
+
+
+def _with_missing_variables(
+    current: dict[str, Any], new: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The template with the variables of the new one that it lacks, and their names.
+
+    A pool keeps the form it was made with: what is new is put in, edits are kept.
+    """
+    properties = _properties(current)
+    missing = {name: schema for name, schema in _properties(new).items() if name not in properties}
+    return _with_properties(current, {**properties, **missing}), sorted(missing)
+
+
+def _with_defaults(
+    template: dict[str, Any], options: SetupOptions
+) -> tuple[dict[str, Any], list[str]]:
+    """The template with the defaults that are given, and the names of those that change."""
+    properties = _properties(template)
+    changed = {
+        name: {**properties.get(name, {}), "default": value}
+        for name in _DEFAULTS
+        if (value := getattr(options, name)) is not None
+        and properties.get(name, {}).get("default") != value
+    }
+    return _with_properties(template, {**properties, **changed}), sorted(changed)
+
+
+def _properties(template: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(template.get("variables", {}).get("properties", {}))
+
+
+def _with_properties(template: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    return {**template, "variables": {**template.get("variables", {}), "properties": properties}}
 
 
 async def _queues(client: PrefectClient, pool: str, names: list[str]) -> None:
@@ -160,7 +206,8 @@ async def _queues(client: PrefectClient, pool: str, names: list[str]) -> None:
             _say("=", f"work queue {name}", "unchanged")
 
 
-async def _blocks(client: PrefectClient, options: SetupOptions) -> None:
+async def _blocks(client: PrefectClient, options: SetupOptions, *, is_local: bool) -> None:
+    """Have the blocks. Only runs of this machine find what lies in its folders."""
     if not _HAS_BLOCKS:
         _say("!", "blocks", "not registered: there is no folder blocks here")
         return
@@ -171,14 +218,14 @@ async def _blocks(client: PrefectClient, options: SetupOptions) -> None:
         "gpu-usage-ledger",
         "url",
         given=options.ledger_url,
-        default=f"sqlite:///{home / 'ledger.db'}",
+        default=f"sqlite:///{home / 'ledger.db'}" if is_local else None,
     )
     await _block(
         client,
         "gpu-checkpoint-store",
         "uri",
         given=options.checkpoint_uri,
-        default=str(home / "checkpoints"),
+        default=str(home / "checkpoints") if is_local else None,
     )
     await _block(
         client, "gpu-mlflow-tracking", "tracking_uri", given=options.mlflow_uri, default=None

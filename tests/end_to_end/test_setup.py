@@ -5,12 +5,16 @@ import sys
 from collections.abc import Mapping
 
 
-def run_setup(environment: Mapping[str, str], *arguments: str) -> dict[str, str]:
-    """Run the command; the mark of each object that it names."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpu_core.cli", "setup", "--pool", "gpu", *arguments],
+def setup(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpu_core.cli", "setup", *arguments],
         env=dict(environment), capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def run_setup(environment: Mapping[str, str], *arguments: str, pool: str = "gpu") -> dict[str, str]:
+    """Run the command; the mark of each object that it names."""
+    done = setup(environment, "--pool", pool, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
     return {line[2:].split(":")[0]: line[0] for line in lines}
@@ -50,3 +54,28 @@ def test_setup_makes_what_is_missing_and_repeats_without_a_change(prefect_on_sql
     assert next(queue for queue in queues if queue["name"] == "low")["priority"] == 4
     assert after["gpu_count"]["default"] == 4
     assert "gpu_memory_gib" in after
+
+
+def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_machine(
+    prefect_on_postgresql, tmp_path
+):
+    environment = prefect_on_postgresql.environment
+    # Without deployments, which are set up as for any pool.
+    nothing = ("--prefect-file", str(tmp_path / "none.yaml"))
+    cluster = ("--type", "gpu-kubernetes", "--namespace", "prefect-gpu", *nothing)
+
+    first = run_setup(environment, *cluster, "--image", "train:1", pool="cluster")
+    newer = run_setup(environment, *cluster, "--image", "train:2", pool="cluster")
+    again = run_setup(environment, *cluster, pool="cluster")
+    with prefect_on_postgresql.client() as http:
+        template = http.get("/work_pools/cluster").json()["base_job_template"]
+    refused = setup(environment, "--pool", "machine", "--image", "train:1", *nothing)
+
+    assert [done["work pool cluster"] for done in (first, newer, again)] == ["+", "~", "="]
+    assert first["block gpu-usage-ledger/default"] == "!"
+    assert first["block gpu-checkpoint-store/default"] == "!"
+    properties = template["variables"]["properties"]
+    assert properties["namespace"]["default"] == "prefect-gpu"
+    assert properties["image"]["default"] == "train:2"
+    assert refused.returncode == 2
+    assert "image is not a variable of a pool of type gpu-process" in refused.stderr
