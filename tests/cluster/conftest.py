@@ -11,11 +11,13 @@ from tests.support.prefect_stack import Pool, PrefectServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this folder needs a cluster."""
+    """Everything below this folder needs a cluster, whose start counts to the first test's time."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.cluster)
+            # A test's own mark goes before this one.
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
