@@ -4,8 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 # The folder of the published traces that the benches replay.
-DATA ?= $(PREFECT_GPU_DATA)
-DATA ?= ../shared/data
+DATA ?= $(or $(PREFECT_GPU_DATA),../shared/data)
 
 # Stories mostly wait, for a server, a pod, a grace period: two at once take half the time.
 JOBS ?= 2
