@@ -31,14 +31,15 @@ async def drain(
 
     The run learns by its notice; one that keeps checkpoints gets the time to save, and
     SIGTERM follows the save or the end of that time. What still lives at the deadline is killed.
-    A cancelled run is left to Prefect's own process first, which ends it by itself.
+    A cancelled run is left to Prefect's own process first, where there is one: it ends by itself.
     """
     requested_at, deadline_at = _times(running)
+    is_cancelled = running.drain_reason is EndReason.CANCELLED
 
     async def is_over() -> bool:
         return not _lives(running, infrastructure)
 
-    if running.drain_reason is EndReason.CANCELLED:
+    if is_cancelled and infrastructure.sees_its_cancellation(running):
         await _until(is_over, deadline_at - timedelta(seconds=_TERMINATION_S))
         await infrastructure.terminate(running)
     else:

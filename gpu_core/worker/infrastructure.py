@@ -160,6 +160,10 @@ class Infrastructure(Protocol):
         """Tell the run that it will be ended."""
         ...
 
+    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+        """Does Prefect run inside, which ends a run by itself that a person cancels?"""
+        ...
+
     async def terminate(self, running: RunningAttempt) -> None:
         """Ask it to end: SIGTERM."""
         ...

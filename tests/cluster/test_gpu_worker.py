@@ -120,7 +120,8 @@ def test_an_image_that_cannot_be_pulled_fails_with_the_image_named(pool):
 
 
 def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
-    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled", **shell("sleep 300"))
+    script = 'trap "exit 143" TERM; sleep 300 & wait'
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled", **shell(script))
     pool.wait_until(run, "Running", timeout_s=90)
     pool.call(
         "POST",
@@ -130,7 +131,13 @@ def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
     pool.wait_until(run, "Cancelled", timeout_s=120)
     settled(pool, run)
     assert not [p for p in pods(namespace, run) if p["status"]["phase"] == "Running"]
-    assert pool.attempts(run)[0].end_reason == "Cancelled"
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason == "Cancelled"
+    # Nothing in it learns of it from Prefect: it is told at once, not when its grace is over.
+    told_to_end_s = (attempt.released_at - attempt.drain_requested_at).total_seconds()
+    assert (
+        told_to_end_s < (attempt.drain_deadline_at - attempt.drain_requested_at).total_seconds() / 2
+    )
 
 
 def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, namespace):

@@ -297,7 +297,8 @@ class KubernetesInfrastructure:
             return
         try:
             await self._delete(running, grace_s=None)
-        except KubernetesError as error:
+        except (KubernetesError, NotStarted) as error:
+            # Whoever acts now does it.
             _log.warning("The Job of %r cannot be deleted: %s", running.record.name, error)
 
     async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
@@ -310,6 +311,10 @@ class KubernetesInfrastructure:
         for pod in self._view.pods_of(running.attempt.attempt_id):
             if not has_ended(pod):
                 await self._api.patch(_path(pod), body)
+
+    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+        """A flow does; a container of somebody else knows nothing of Prefect."""
+        return not is_container_job(running)
 
     async def terminate(self, running: RunningAttempt) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""

@@ -138,6 +138,10 @@ class ProcessInfrastructure:
         """Write the notice file into the run's folder."""
         await in_thread(write_notice, running.run_dir, notice)
 
+    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+        """Prefect's launcher is around every process, and ends it."""
+        return True
+
     async def terminate(self, running: RunningAttempt) -> None:
         """SIGTERM to the launcher, which hands it to Prefect's process."""
         self._processes.terminate(running.attempt)
