@@ -58,12 +58,11 @@ class CapacityChanges:
 
 
 def _may_change(running: RunningAttempt) -> bool:
-    """Did its owner leave the capacity open, and is there a deadline to decide by?"""
+    """Does it work, on capacity that its owner left open?"""
     return (
         not running.is_gone
         and not running.is_draining
         and not running.awaited_kinds
         and running.attempt.started_at is not None
         and running.request.capacity_type == AUTO
-        and running.workload.deadline_at is not None
     )

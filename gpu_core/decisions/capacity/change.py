@@ -21,8 +21,9 @@ def capacity_change(
 ) -> CapacityDecision | None:
     """On which capacity should it go on, if not where it is?
 
-    Only where it has a deadline and a run time, keeps checkpoints, may be preempted, has had its
-    minimum run time, and could begin there at once.
+    Only where it keeps checkpoints, may be preempted, has had its minimum run time, and could begin
+    there at once; with a deadline only if its run time is known. Without one it is where the mix
+    put it, if the policy has a target for that.
 
     Args:
         allocation: What it holds; its owner left the capacity open.
@@ -39,13 +40,15 @@ def capacity_change(
     if current is None or saved_at is None or allocation.is_draining or is_bound:
         return None
     policy = view.policy.capacity
+    if workload.deadline_at is None and policy.target_spot_share is not None:
+        return None
     workload = replace(
         workload,
         capacity_type=None,
         avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now),
     )
     done_s = max(0.0, (saved_at - allocation.admitted_at).total_seconds())
-    state = view.state(workload, current, done_s)
+    state = view.state(workload, current, done_s, held_s)
     if state is None:
         return None
     decision = decide(state, policy)
@@ -53,7 +56,11 @@ def capacity_change(
     if other is None or decision.capacity is current or not view.fits(workload, other):
         return None
     most = policy.max_spot_interruptions
-    if other == SPOT and most is not None and spot_interruptions(earlier) >= most:
+    if (
+        other == SPOT
+        and most is not None
+        and spot_interruptions(earlier, policy.changeover_s) >= most
+    ):
         return None
     view.take(workload, other)
     return decision

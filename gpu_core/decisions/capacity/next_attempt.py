@@ -70,9 +70,12 @@ class NextAttempts:
 
     def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
         """None: it may go where there is room."""
-        interruptions, most = spot_interruptions(attempts), self._policy.max_spot_interruptions
+        most = self._policy.max_spot_interruptions
+        interruptions = spot_interruptions(attempts, self._policy.changeover_s)
         if most is not None and interruptions >= most:
-            times = f"interrupted on spot {interruptions} times in a row, {most} are allowed"
+            times = (
+                f"interrupted on spot {interruptions} times in a row too soon, {most} are allowed"
+            )
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: it was {times}")
         if self._policy.critical_on_demand and self._view.is_critical(workload):
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")
@@ -136,13 +139,23 @@ def _gpus_without_deadline(view: CapacityView) -> tuple[float, float]:
     return spot, steady
 
 
-def spot_interruptions(attempts: Iterable[Attempt]) -> int:
-    """How often was the run interrupted on spot, without another end there since?
+def spot_interruptions(attempts: Iterable[Attempt], changeover_s: float) -> int:
+    """How often in a row was the run interrupted on spot before the stay there had paid?
 
-    What it did on other capacity in between does not make spot any better.
+    A stay of `t` seconds makes `t - d` of progress. On on-demand, at `k` times the price, that
+    would have cost as much when `t = d * k / (k - 1)`: two changeovers where on-demand costs twice
+    as much. A longer stay begins the count anew, as does one that spot did not end. What the run
+    did on other capacity in between does not make spot any better.
+
+    Args:
+        attempts: Of the run, by number.
+        changeover_s: What a start loses (`d`).
     """
     count = 0
     for attempt in attempts:
-        if attempt.capacity_type == SPOT and attempt.released_at is not None:
-            count = count + 1 if attempt.end_reason is EndReason.INTERRUPTED else 0
+        if attempt.capacity_type != SPOT or attempt.released_at is None:
+            continue
+        has_paid = (attempt.released_at - attempt.admitted_at).total_seconds() > 2 * changeover_s
+        failed = attempt.end_reason is EndReason.INTERRUPTED and not has_paid
+        count = count + 1 if failed else 0
     return count

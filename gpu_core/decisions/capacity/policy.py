@@ -46,5 +46,5 @@ class CapacityPolicy(Section):
     """A run that was interrupted leaves alone where that was: the node, or on spot the GPU type in
     that zone."""
     max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
-    """A run that leaves its capacity open and was interrupted on spot so often in a row goes on
-    on-demand, where there is any; None: it tries spot for ever."""
+    """A run that leaves its capacity open and was interrupted on spot so often in a row, each time
+    within two changeovers, goes on on-demand, where there is any; None: it tries spot for ever."""

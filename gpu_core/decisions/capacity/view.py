@@ -81,7 +81,11 @@ class CapacityView:
             self._all_room().take(shape, placement)
 
     def state(
-        self, workload: Workload, current: Capacity = Capacity.IDLE, done_s: float = 0.0
+        self,
+        workload: Workload,
+        current: Capacity = Capacity.IDLE,
+        done_s: float = 0.0,
+        held_s: float = 0.0,
     ) -> CapacityState | None:
         """What the choice of its capacity looks at.
 
@@ -89,21 +93,27 @@ class CapacityView:
             workload: With its run time and what is left of it, as far as they are known.
             current: What it uses now.
             done_s: What it has made safe since `remaining_s` was worked out.
+            held_s: For how long it has run there. Without a deadline a run of unknown length is
+                taken to go on for as long again.
 
         Returns:
-            None: it has no deadline, or nobody knows how long it takes.
+            None: it has a deadline, and nobody knows how long it takes.
         """
         due, estimate = workload.deadline_at, workload.run_time
-        if due is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
+        if estimate is not None and estimate.source is not RunTimeSource.LIMIT:
+            # What is to hold is the time that it stays under, not the usual one.
+            work_s = estimate.upper_s
+            left_s = work_s if workload.remaining_s is None else workload.remaining_s
+        elif due is None:
+            left_s = work_s = done_s + held_s
+        else:
             return None
-        # With a deadline that is to hold, the time that it stays under counts, not the usual one.
-        left_s = estimate.upper_s if workload.remaining_s is None else workload.remaining_s
         spot_price, steady_price = self.prices(workload)
         return CapacityState(
-            work_s=max(estimate.upper_s, left_s),
+            work_s=max(work_s, left_s),
             remaining_work_s=max(0.0, left_s - done_s),
             elapsed_s=(self.now - workload.submitted_at).total_seconds(),
-            time_left_s=(due - self.now).total_seconds(),
+            time_left_s=None if due is None else (due - self.now).total_seconds(),
             changeover_s=self.policy.capacity.changeover_s,
             look_s=LOOK_S,
             current=current,

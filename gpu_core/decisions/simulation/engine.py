@@ -8,7 +8,9 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.capacity.change import capacity_change
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
+from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import LOOK_S, CapacityView
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
@@ -199,6 +201,8 @@ class _Replay:
         self._node_events = sorted(trace.events, key=lambda event: event.at_s)
         self._next_arrival = 0
         self._next_node_event = 0
+        self._sights = SpotSights()
+        self._looked_s = -LOOK_S
         self._nodes = Nodes(
             trace.nodes,
             start_s=options.node_start_s,
@@ -296,19 +300,42 @@ class _Replay:
         for life, _ in interrupted:
             self._wait(life)
 
+    def _capacity_view(self, policy: Policy, now_s: float) -> CapacityView:
+        held = (life.allocation for life in self._running.values())
+        return CapacityView(
+            self._nodes.to_plan_with(),
+            policy,
+            _moment(now_s),
+            allocations=[allocation for allocation in held if allocation is not None],
+            sights=self._sights,
+        )
+
+    def _change_capacity(self, now_s: float) -> None:
+        """Let who runs where the policy would not have it any more give way, as every minute."""
+        policy = self._options.capacity_policy
+        if policy is None or now_s < self._looked_s + LOOK_S:
+            return
+        self._looked_s = now_s
+        view = self._capacity_view(policy, now_s)
+        if not view.is_mixed:
+            return
+        self._sights.keep(self._running.keys() | self._waiting)
+        for _, life in sorted(self._running.items()):
+            job, allocation = life.job, life.allocation
+            is_open = job.capacity_type is None and job.checkpoint_interval_s is not None
+            if not is_open or allocation is None or now_s <= life.begins_s:
+                continue
+            # The notice lets it save what it has.
+            saved = replace(allocation, checkpointed_at=_moment(now_s))
+            if capacity_change(saved, life.recorded, view) is not None:
+                self._give_way(life, None, now_s)
+
     def _choose_capacity(self, now_s: float) -> None:
         """Let each who waits ask for what the policy now says, the first one first."""
         policy = self._options.capacity_policy
         if policy is None:
             return
-        held = (life.allocation for life in self._running.values())
-        view = CapacityView(
-            self._nodes.to_plan_with(),
-            policy,
-            _moment(now_s),
-            allocations=[allocation for allocation in held if allocation is not None],
-        )
-        asking = NextAttempts(view)
+        asking = NextAttempts(self._capacity_view(policy, now_s))
         for workload_id in sorted(self._waiting):
             life = self._lives[workload_id]
             plain = replace(
@@ -345,6 +372,7 @@ class _Replay:
 
     def _plan(self, now_s: float) -> None:
         now = _moment(now_s)
+        self._change_capacity(now_s)
         while self._waiting:
             if self._nodes.take_changed():
                 self._scheduler.set_nodes(self._nodes.to_plan_with())
@@ -362,7 +390,9 @@ class _Replay:
                     self._start(command.workload_id, command.placement, now_s, now)
                 elif isinstance(command, Preempt):
                     self._preemptors.add(command.for_workload_id)
-                    self._preempt(command.workload_id, command.for_workload_id, now_s, now)
+                    life = self._lives[command.workload_id]
+                    life.preemptions += 1
+                    self._give_way(life, command.for_workload_id, now_s)
                     freed = freed or self._options.grace_s == 0
             # Where nodes were asked for, some more may be.
             if not freed and not self._nodes.has_changed:
@@ -411,9 +441,8 @@ class _Replay:
         if self._options.min_runtime_s and job.is_preemptible:
             self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
 
-    def _preempt(self, workload_id: str, for_id: str, now_s: float, now: datetime) -> None:
-        life = self._lives[workload_id]
-        life.preemptions += 1
+    def _give_way(self, life: _Life, for_id: str | None, now_s: float) -> None:
+        """Tell it to save and end; it goes on waiting when its grace is over."""
         spent = self._stop(life, now_s)
         grace_s = self._options.grace_s
         if not grace_s:
@@ -425,11 +454,11 @@ class _Replay:
         life.allocation = replace(
             life.allocation,
             is_draining=True,
-            drain_deadline_at=now + timedelta(seconds=grace_s),
+            drain_deadline_at=_moment(now_s) + timedelta(seconds=grace_s),
             draining_for=for_id,
         )
         self._scheduler.allocate(life.allocation)
-        self._set_timer(now_s + grace_s, _DRAINED, workload_id, life.attempt)
+        self._set_timer(now_s + grace_s, _DRAINED, life.workload.workload_id, life.attempt)
 
     def _stop(self, life: _Life, now_s: float, notice_s: float = 0.0) -> _Spent:
         """End an attempt's work: what is saved counts."""

@@ -90,7 +90,7 @@ def test_what_became_of_its_earlier_attempts_counts(ledger):
     """One interruption, with a policy of one: spot is not tried again."""
     cut = make_attempt(
         capacity_type="spot",
-        admitted_at=at(-3),
+        admitted_at=at(-1.1),
         released_at=at(-1),
         end_reason=EndReason.INTERRUPTED,
     )

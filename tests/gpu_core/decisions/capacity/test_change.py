@@ -73,6 +73,20 @@ def test_spot_is_left_when_it_costs_more_than_on_demand():
     assert (found.capacity, found.rule) == (Capacity.ON_DEMAND, Rule.SPOT_NOT_CHEAPER)
 
 
+def test_without_a_deadline_too_on_demand_is_left_for_spot_that_has_proved_itself():
+    found = decide(running(due_h=None))
+    assert (found.capacity, found.rule, found.slack_s) == (Capacity.SPOT, Rule.SPOT_PROVEN, None)
+    assert decide(running(due_h=None), spot_for_h=0) is None
+
+
+def test_a_run_of_unknown_length_is_taken_to_go_on_for_as_long_as_it_has():
+    """An hour saves more than a changeover costs; of a minute nobody knows."""
+    allocation = running(due_h=None)
+    unknown = replace(allocation, workload=replace(allocation.workload, run_time=None))
+    assert decide(unknown).rule is Rule.SPOT_PROVEN
+    assert decide(replace(unknown, admitted_at=ago(60), checkpointed_at=ago(0))) is None
+
+
 CUT = [
     make_attempt(
         number=number,
@@ -80,7 +94,7 @@ CUT = [
         gpu_type="t4",
         capacity_type="spot",
         admitted_at=ago(number * 24 * H),
-        released_at=ago((number * 24 - 1) * H),
+        released_at=ago(number * 24 * H - 300),
         end_reason=EndReason.INTERRUPTED,
     )
     for number in (1, 2, 3)
@@ -95,7 +109,12 @@ OTHER = make_allocation(make_workload("other", gpus=1), {"s1": "0"}, capacity_ty
         pytest.param(running(), {"others": [OTHER]}, id="spot is not free"),
         pytest.param(running(), {"earlier": CUT}, id="spot has failed it three times"),
         pytest.param(running(due_h=19.5), {}, id="no time for two changeovers"),
-        pytest.param(running(due_h=None), {}, id="no deadline"),
+        pytest.param(running(due_h=19.5), {"spot_for_h": 9}, id="nor later"),
+        pytest.param(
+            running(due_h=None),
+            {"capacity": {"target_spot_share": 0.5}},
+            id="it is where the mix is",
+        ),
         pytest.param(running(saved_s=None), {}, id="it has saved nothing"),
         pytest.param(running(is_preemptible=False), {}, id="its owner forbids it"),
         pytest.param(running(min_runtime_s=2 * H), {}, id="its minimum run time"),

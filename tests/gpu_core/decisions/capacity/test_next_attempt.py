@@ -31,14 +31,14 @@ H = 3600
 
 
 def attempts(ends):
-    """One a day: s is spot and interrupted, p spot and preempted, o on-demand and interrupted."""
+    """One a day: s is spot and interrupted at once, l after a day, p preempted; o is on-demand."""
     reasons = {"p": EndReason.PREEMPTED}
     return [
         make_attempt(
             number=number,
             node="x",
             capacity_type="on-demand" if end == "o" else "spot",
-            admitted_at=ago(24 * H * (len(ends) - number + 2)),
+            admitted_at=ago(24 * H * (len(ends) - number + 1) + (24 * H if end == "l" else 60)),
             released_at=ago(24 * H * (len(ends) - number + 1)),
             end_reason=reasons.get(end, EndReason.INTERRUPTED),
         )
@@ -53,11 +53,13 @@ def attempts(ends):
         pytest.param("ss", 2, id="twice in a row"),
         pytest.param("ssp", 0, id="a stay that spot did not end"),
         pytest.param("sspss", 2, id="counted from there"),
+        pytest.param("sslss", 2, id="and from a stay that paid"),
+        pytest.param("llll", 0, id="spot that lasts pays, however often it ends"),
         pytest.param("soso", 2, id="what happened on on-demand does not count"),
     ],
 )
 def test_interruptions_on_spot_are_counted_in_a_row(ends, want):
-    assert spot_interruptions(attempts(ends)) == want
+    assert spot_interruptions(attempts(ends), changeover_s=600) == want
 
 
 @pytest.mark.parametrize(

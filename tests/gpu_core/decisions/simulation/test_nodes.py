@@ -144,6 +144,30 @@ def test_a_job_without_a_deadline_takes_cheaper_spot_before_nodes_that_come_firs
     assert [name for name, _, _ in stays(by_policy)] == ["new/b-spot/0"]
 
 
+def test_a_job_that_went_to_on_demand_goes_back_to_spot_that_has_proved_itself() -> None:
+    spot = planned("spot", capacity_type="spot")
+    events = (
+        *interruption(spot, 5 * HOUR_S, 120),
+        NodeEvent(at_s=6 * HOUR_S, name=spot.name, node=spot),
+    )
+    # Something has to happen now and then: the policy is asked at events.
+    hourly = [job(f"{number}", number * HOUR_S, 60) for number in range(20)]
+    long = replace(job("long", 1, 30 * HOUR_S), checkpoint_interval_s=600.0)
+    found = replay(
+        long,
+        *hourly,
+        nodes=(spot, planned("steady", number=1, gpus=2)),
+        events=events,
+        run_times=TrueRunTimes(),
+        capacity_policy=PRICED,
+    )
+    (outcome,) = (outcome for outcome in found.outcomes if outcome.job is long)
+    kinds = [held.flavor and held.flavor.capacity_type for held in outcome.attempts]
+    assert kinds == ["spot", "on-demand", "spot"]
+    assert outcome.attempts[1].end_s > 6 * HOUR_S
+    assert outcome.preemptions == 0
+
+
 def test_a_job_waits_for_spot_until_its_deadline_asks_for_on_demand() -> None:
     nodes = (make_node("spot", 2, capacity_type="spot"), make_node("steady", 2))
     long = job("long", 0, 100 * HOUR_S, gpus=2)
