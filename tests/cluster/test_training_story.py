@@ -1,11 +1,13 @@
 """The quickstart's story on a real cluster: train, give way, go on, and cost what both took."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
-from flows.train_digits import train_digits
 from tests.support.prefect_stack import wait_for
 
 TRAINING = "flows/train_digits.py:train_digits"
@@ -31,15 +33,26 @@ def mlflow_run(client: MlflowClient, flow_run_id: str):
     return run
 
 
-def undisturbed_digest(client: MlflowClient, tracking_uri: str, monkeypatch) -> str:
+def undisturbed_digest(tracking_uri: str) -> str:
     """The fingerprint of the same training's weights, when nobody interrupts it."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    return train_digits.fn(**PARAMETERS)["weights_sha256"]
+    code = (
+        "from flows.train_digits import train_digits; "
+        f"print(train_digits.fn(**{PARAMETERS})['weights_sha256'])"
+    )
+    # MLflow keeps what other tests chose in its process.
+    trained = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MLFLOW_TRACKING_URI": tracking_uri},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return trained.stdout.split()[-1]
 
 
 @pytest.mark.timeout(600)
 def test_a_preempted_training_learns_the_same_and_its_cost_stands_beside_its_accuracy(
-    tracking_uri, new_pool, monkeypatch
+    tracking_uri, new_pool
 ):
     pool = new_pool()
     pool.environment["PREFECT_INTEGRATIONS_GPU_MLFLOW_TRACKING_URI"] = tracking_uri
@@ -75,4 +88,4 @@ def test_a_preempted_training_learns_the_same_and_its_cost_stands_beside_its_acc
     assert trained.data.metrics["cost/total_usd"] == pytest.approx(8 * held_s / 3600, abs=1e-5)
     assert trained.data.metrics["test_accuracy"] > 0.9
     mine = trained.data.tags["weights_sha256"]
-    assert mine == undisturbed_digest(client, tracking_uri, monkeypatch)
+    assert mine == undisturbed_digest(tracking_uri)

@@ -65,8 +65,9 @@ class CuttableLine:
                 client.close()
                 continue
             call = _Call(client, server)
-            call.start()
+            # At once: whoever has got an answer on it may cut it.
             with self._lock:
+                call.start()
                 self._calls = {known for known in self._calls if not known.is_over} | {call}
 
     def _living(self) -> "list[_Call]":
