@@ -55,3 +55,4 @@ def new_pool(
     yield make
     for pool in pools:
         pool.close()
+        pool.print_logs()

@@ -42,6 +42,7 @@ def new_pool(server: PrefectServer, tmp_path: Path) -> Iterator[Callable[..., Po
     yield make
     for pool in pools:
         pool.close()
+        pool.print_logs()
 
 
 @pytest.fixture

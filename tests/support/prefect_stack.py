@@ -343,7 +343,9 @@ class Pool:
             process.kill()
         psutil.wait_procs(mine, timeout=5)
         self._http.close()
-        # pytest shows it where the test failed.
+
+    def print_logs(self) -> None:
+        """The ends of its workers' logs, which pytest shows where a test failed."""
         for worker in self._workers:
             print(f"-- the end of {worker.log.name}")
             print("\n".join(worker.log.read_text().splitlines()[-_LOG_LINES:]))
