@@ -168,6 +168,9 @@ class GpuWorker(_Mixin):
                     self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
+        if self._scheduler is not None:
+            # Told while it starts, it would be Scheduled again, and run twice.
+            await self._scheduler.told()
         # Prefect would start a run once more that another machine's worker has completed.
         if await self._waiting.of(flow_run.id) is None:
             return False

@@ -5,11 +5,12 @@ reason or its place in coarse steps has changed, the head of the line first, and
 one cycle. The whole line is one artifact of the pool.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import (
@@ -50,6 +51,9 @@ class Publisher:
         self._line: object = None
         self._rows: object = None
         self._line_written_at: datetime | None = None
+        self.turn = anyio.Lock()
+        """Held while one run is told why it waits. Who starts a run lets it pass first: the run is
+        held then, so that no later one makes it wait again."""
 
     async def waiting(
         self,
@@ -58,6 +62,7 @@ class Publisher:
         stories: Mapping[str, str],
         *,
         limit: int,
+        is_held: Callable[[UUID], bool],
     ) -> None:
         """Show each waiting run its reason, where that is new; at most `limit` runs at a time.
 
@@ -66,6 +71,7 @@ class Publisher:
             demands: The runs, by flow run id.
             stories: Why the last attempt ended, of those that had one.
             limit: How many runs may be written to.
+            is_held: Has this run an attempt by now? It waits no longer.
         """
         self._published = {
             workload_id: known
@@ -80,7 +86,10 @@ class Publisher:
             if written >= limit:
                 return
             flow_run = demands[explanation.workload_id].flow_run
-            await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))
+            async with self.turn:
+                if is_held(flow_run.id):
+                    continue
+                await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))
             self._published[explanation.workload_id] = news
             written += 1
 

@@ -213,6 +213,11 @@ class GpuScheduler:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
         return await self._launching.launch(flow_run, configuration, self._policies.current())
 
+    async def told(self) -> None:
+        """Wait until nobody is in the midst of being told why it waits."""
+        async with self._publisher.turn:
+            pass
+
     async def tell(self) -> None:
         """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
         if self._untold is None:
@@ -238,7 +243,13 @@ class GpuScheduler:
             ]
         )
         limit = self._policies.current().waiting.publish_per_cycle
-        await self._publisher.waiting(waiting, demands, self.endings.stories, limit=limit)
+        await self._publisher.waiting(
+            waiting,
+            demands,
+            self.endings.stories,
+            limit=limit,
+            is_held=lambda run: self._attempts.of_run(str(run)) is not None,
+        )
         await self._publisher.line(waiting, demands, now)
         await in_thread(self._forecasts.save)
 

@@ -23,7 +23,9 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
             publisher = Publisher(client, pool.name, "AwaitingConcurrencySlot")
-            await publisher.waiting([explanation()], {run: demand(seen)}, {}, limit=1)
+            await publisher.waiting(
+                [explanation()], {run: demand(seen)}, {}, limit=1, is_held=lambda _: False
+            )
 
     def explanation():
         return Explanation(

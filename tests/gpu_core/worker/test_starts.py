@@ -54,6 +54,9 @@ class Scheduler:
         self.outcome = outcome
         self.holds = lambda _flow_run_id: holds
 
+    async def told(self):
+        """Nobody is being told why it waits."""
+
     def claim(self, flow_run_id):
         assert flow_run_id == RUN.id
 
