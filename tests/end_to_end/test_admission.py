@@ -45,13 +45,11 @@ def test_thirty_runs_share_eight_gpus_in_order_of_priority(pool, journal):
         pool.wait_until(run, "Completed")
 
     assert most_gpus_at_once(journal.entries()) <= GPUS
-    begun = [runs[entry["run"]][0] for entry in journal.entries("begin")]
-    assert begun == ["high"] * 10 + ["medium"] * 10 + ["low"] * 10
-    # On one node with equal requests the order within a queue is that of submission.
+    # On one node with equal requests the order within a queue is that of submission. Processes that
+    # start at the same time may begin in any order.
+    ordered = [run for queue in ("high", "medium", "low") for run in runs if runs[run][0] == queue]
     admitted = {run: pool.attempts(run)[0].admitted_at for run in runs}
-    for queue in ("low", "medium", "high"):
-        ordered = [run for run, (its_queue, _) in runs.items() if its_queue == queue]
-        assert all(admitted[a] <= admitted[b] for a, b in pairwise(ordered))
+    assert all(admitted[a] <= admitted[b] for a, b in pairwise(ordered))
 
 
 def test_a_real_flow_runs_with_its_gpus_and_its_cost_is_written_down(pool):
