@@ -5,6 +5,7 @@ from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
+from prefect.states import Pending
 
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.decisions.request import GpuRequest, RunLimits
@@ -12,6 +13,29 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS
+
+WAITING = "AwaitingConcurrencySlot"
+
+
+def explanation(run):
+    return Explanation(
+        workload_id=run, reason=Reason.WAITING_FOR_GPUS, summary="", resolution="", position=1
+    )
+
+
+def demand(seen):
+    run = str(seen.id)
+    return Demand(
+        flow_run=seen,
+        flow_name="do_nothing",
+        deployment=None,
+        queue=None,
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+        workload=Workload(
+            workload_id=run, name="run", priority=1, submitted_at=datetime.now(UTC), gpu_count=1
+        ),
+    )
 
 
 def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
@@ -22,29 +46,68 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
         async with PrefectClient(server.api_url) as client:
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
-            publisher = Publisher(client, pool.name, "AwaitingConcurrencySlot")
+            publisher = Publisher(client, pool.name, WAITING)
             await publisher.waiting(
-                [explanation()], {run: demand(seen)}, {}, limit=1, is_held=lambda _: False
+                [explanation(run)], {run: demand(seen)}, {}, limit=1, is_held=lambda _: False
             )
-
-    def explanation():
-        return Explanation(
-            workload_id=run, reason=Reason.WAITING_FOR_GPUS, summary="", resolution="", position=1
-        )
-
-    def demand(seen):
-        return Demand(
-            flow_run=seen,
-            flow_name="do_nothing",
-            deployment=None,
-            queue=None,
-            request=GpuRequest(),
-            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-            workload=Workload(
-                workload_id=run, name="run", priority=1, submitted_at=datetime.now(UTC), gpu_count=1
-            ),
-        )
 
     anyio.run(tell_after_cancelling)
 
     assert pool.state(run) == "Cancelled"
+
+
+class Hesitant(PrefectClient):
+    """Stands still between looking at a run and writing to it, until it is told to go on."""
+
+    def __init__(self, api_url):
+        super().__init__(api_url)
+        self.has_looked, self.may_write = anyio.Event(), anyio.Event()
+        self.happened = []
+
+    async def set_flow_run_state(self, flow_run_id, state, *arguments, **options):
+        self.has_looked.set()
+        await self.may_write.wait()
+        written = await super().set_flow_run_state(flow_run_id, state, *arguments, **options)
+        self.happened.append(f"{flow_run_id} told")
+        return written
+
+
+def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, pool):
+    """Prefect accepts Scheduled for a pending run too: it would be started once more."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    first, second = (pool.submit(deployment, name) for name in ("first", "second"))
+    held = set()
+
+    async def start(publisher, client, happened):
+        held.update((UUID(first), UUID(second)))
+        async with publisher.turn:
+            happened.append("both start")
+        for run in held:
+            await client.set_flow_run_state(run, Pending())
+
+    async def tell_while_it_starts():
+        async with PrefectClient(server.api_url) as client, Hesitant(server.api_url) as hesitant:
+            seen = {run: await client.read_flow_run(UUID(run)) for run in (first, second)}
+            publisher = Publisher(hesitant, pool.name, WAITING)
+
+            async def tell():
+                await publisher.waiting(
+                    [explanation(run) for run in seen],
+                    {run: demand(flow_run) for run, flow_run in seen.items()},
+                    {},
+                    limit=2,
+                    is_held=held.__contains__,
+                )
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(tell)
+                await hesitant.has_looked.wait()
+                group.start_soon(start, publisher, client, hesitant.happened)
+                # As far as the start gets while the first one's reason is still to be written.
+                await anyio.wait_all_tasks_blocked()
+                hesitant.may_write.set()
+        return hesitant.happened
+
+    assert anyio.run(tell_while_it_starts) == [f"{first} told", "both start"]
+
+    assert [pool.state(run) for run in (first, second)] == ["Pending", "Pending"]

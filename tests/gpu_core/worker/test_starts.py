@@ -50,12 +50,14 @@ class Server:
 class Scheduler:
     """Has admitted the run; starting it ends like this."""
 
-    def __init__(self, outcome, holds):
+    def __init__(self, server, outcome, holds):
+        self.server = server
         self.outcome = outcome
         self.holds = lambda _flow_run_id: holds
 
     async def told(self):
-        """Nobody is being told why it waits."""
+        assert not self.server.heard, "it could be told why it waits, and be Scheduled again"
+        self.server.heard.append("why it waits")
 
     def claim(self, flow_run_id):
         assert flow_run_id == RUN.id
@@ -89,7 +91,7 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
     async def story():
         worker = GpuProcessWorker(work_pool_name="gpus")
         worker._client, worker._work_pool = server, POOL
-        worker._scheduler = Scheduler(outcome, holds)
+        worker._scheduler = Scheduler(server, outcome, holds)
         worker._submitting_flow_run_ids.add(RUN.id)
         async with anyio.create_task_group() as group:
             worker._runs_task_group = group
@@ -97,4 +99,4 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
         return worker._submitting_flow_run_ids
 
     assert anyio.run(story) == set()
-    assert server.heard == ["who waits?", *want]
+    assert server.heard == ["why it waits", "who waits?", *want]
