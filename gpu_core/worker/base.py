@@ -14,6 +14,9 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
+from prefect.exceptions import PrefectSignal
+from prefect.states import Pending
+from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger
@@ -26,6 +29,7 @@ from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
 from gpu_core.worker.together import Together
+from gpu_core.worker.whereabouts import told
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are
 # not among them, or every message would wake the cycle that wrote it.
@@ -168,16 +172,27 @@ class GpuWorker(_Mixin):
                     self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
-        if self._scheduler is not None:
-            # Told while it starts, it would be Scheduled again, and run twice.
-            await self._scheduler.told()
+        scheduler = self._scheduler
+        if scheduler is None:
+            return False  # another worker acts by now
+        # Told while it starts, it would be Scheduled again, and run twice.
+        await scheduler.told()
         # Prefect would start a run once more that another machine's worker has completed.
         if await self._waiting.of(flow_run.id) is None:
             return False
-        is_ours = await super()._propose_pending_state(flow_run)
-        if is_ours and self._scheduler is not None:
-            self._scheduler.claim(flow_run.id)
-        return is_ours
+        running = scheduler.admitted(flow_run.id)
+        # What waits for a node may be pending for minutes: its page says what for.
+        where = f"Attempt {running.attempt.number} {told(running, 'starts')}."
+        try:
+            state = await propose_state(self.client, Pending(message=where), flow_run.id)
+        except PrefectSignal as refusal:
+            self.get_flow_run_logger(flow_run).info("Prefect does not start it: %s", refusal)
+            return False
+        if not state.is_pending():
+            self.get_flow_run_logger(flow_run).info("It does not start: it is %s", state.name)
+            return False
+        scheduler.claim(flow_run.id)
+        return True
 
     async def _start(self, flow_run: FlowRun) -> None:
         scheduler = self._scheduler

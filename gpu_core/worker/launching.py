@@ -19,6 +19,7 @@ from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
+from gpu_core.worker.whereabouts import told
 
 # A change of the block in the UI reaches the runs that start so much later.
 _STORE_AGE_S = 5.0
@@ -79,7 +80,9 @@ class Launching:
             # Prefect will mark the run as crashed: then nothing of it may live.
             await self._infrastructure.kill(running)
             raise
-        run_log(running.record).info("Attempt %d %s", running.attempt.number, told(running))
+        run_log(running.record).info(
+            "Attempt %d %s", running.attempt.number, told(running, "began")
+        )
         for what, why in (
             ("GPU types", running.workload.gpu_type_reason),
             ("Capacity", running.workload.capacity_reason),
@@ -128,16 +131,3 @@ class Launching:
             "MLFLOW_EXPERIMENT_NAME": running.record.experiment,
         }
         return {name: value for name, value in known.items() if value is not None}
-
-
-def told(running: RunningAttempt) -> str:
-    """Where is it, in the words of its run's log?"""
-    attempt = running.attempt
-    if attempt.gpu_type is None:
-        return "began on no GPU: it asked for none"
-    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}"
-    kinds = ", ".join(running.awaited_kinds)
-    if kinds:
-        return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
-    nodes = ", ".join(share.node for share in attempt.held)
-    return f"began on {gpus} of {nodes}: {', '.join(attempt.gpu_ids)}"

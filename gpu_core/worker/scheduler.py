@@ -31,7 +31,7 @@ from gpu_core.worker.endings import Endings
 from gpu_core.worker.forecasts import Forecasts
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.launching import Launching, told
+from gpu_core.worker.launching import Launching
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
@@ -40,6 +40,7 @@ from gpu_core.worker.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.strays import Strays
 from gpu_core.worker.threads import in_thread
+from gpu_core.worker.whereabouts import told
 
 _log = logging.getLogger("prefect.gpu.scheduler")
 
@@ -304,7 +305,7 @@ class GpuScheduler:
             zone = zones.get(landed.placement.shares[0].node)
             await self._attempts.land(running, landed, zone, policy)
             self._history.moved(running)
-            run_log(running.record).info("Its node came: it %s", told(running))
+            run_log(running.record).info("Its node came: it %s", told(running, "began"))
             has_moved = True
         return has_moved
 

@@ -39,6 +39,8 @@ class Server:
 
     async def set_flow_run_state(self, _flow_run_id, state, **_options):
         self.heard.append(state.name)
+        if state.is_pending():
+            assert state.message == "Attempt 2 starts on no GPU: it asked for none."
         accepted = StateAcceptDetails(type="accept_details")
         return OrchestrationResult(state=state, status=SetStateStatus.ACCEPT, details=accepted)
 
@@ -63,7 +65,11 @@ class Scheduler:
         assert flow_run_id == RUN.id
 
     def admitted(self, _flow_run_id):
-        return SimpleNamespace(deployment=None, record=SimpleNamespace(flow_name="train"))
+        return SimpleNamespace(
+            attempt=SimpleNamespace(number=2, gpu_type=None),
+            deployment=None,
+            record=SimpleNamespace(flow_name="train"),
+        )
 
     async def launch(self, _flow_run, _configuration):
         if isinstance(self.outcome, Exception):
