@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.prefect_stack import Pool, PrefectServer
@@ -78,3 +79,21 @@ class Journal:
 def journal(tmp_path: Path) -> Journal:
     """An empty journal."""
     return Journal(tmp_path / "journal.jsonl")
+
+
+def closed(pool: Pool, run: str, attempts: int) -> bool:
+    """Has the run this many attempts, all closed?"""
+    found = pool.attempts(run)
+    return len(found) == attempts and all(attempt.released_at for attempt in found)
+
+
+def processes_of(run: str) -> list[psutil.Process]:
+    """The living processes of a run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PREFECT__FLOW_RUN_ID") == run:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found

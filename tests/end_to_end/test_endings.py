@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.prefect_stack import Pool, wait_for
 
 
@@ -17,24 +17,6 @@ def counting(pool: Pool, tmp_path: Path) -> Path:
     folder = tmp_path / "counting"
     folder.mkdir()
     return folder
-
-
-def closed(pool: Pool, run: str, attempts: int) -> bool:
-    """Has the run this many attempts, all closed?"""
-    found = pool.attempts(run)
-    return len(found) == attempts and all(attempt.released_at for attempt in found)
-
-
-def processes_of(run: str) -> list[psutil.Process]:
-    """The living processes of a run."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("PREFECT__FLOW_RUN_ID") == run:
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
 
 
 def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(pool, journal, counting):

@@ -5,32 +5,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from gpu_core.adapters.checkpoint_store import CheckpointStore, open_store
+from tests.support.s3_server import S3Server
 
 BUCKET = "checkpoints"
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """The address of an S3 server on a free port."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server on a free port."""
+    server = S3Server()
+    yield server
     server.stop()
 
 
 @pytest.fixture
-def s3_uri(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def s3_uri(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """A prefix of its own in a bucket, with the settings that boto3 finds by itself."""
     import boto3
 
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
     boto3.client("s3").create_bucket(Bucket=BUCKET)
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
