@@ -169,7 +169,8 @@ def faults_of_sight(
     for run, attempt in sorted(sight.ran - known):
         yield f"{run} had a pod of attempt {attempt}, which is not in the ledger"
     if sight.most_gpus > gpus:
-        yield f"pods held {sight.most_gpus} GPUs at a time, of {gpus}"
+        pods = "; ".join(sight.fullest)
+        yield f"pods held {sight.most_gpus} GPUs at a time, of {gpus}: {pods}"
     if not sight.looks:
         yield "nobody looked"
 

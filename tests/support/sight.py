@@ -18,6 +18,7 @@ class Sight:
     Attributes:
         looks: How often it could be looked.
         most_gpus: The most GPUs that pods held at a time, from their creation to their end.
+        fullest: The pods that held so many, each in one line.
         ran: Flow run and attempt id of every pod that was seen to run, or to have run.
         twice: Runs of which two pods had neither ended nor been told to, at a time. (Before 1.26
             Kubernetes puts another pod in the place of one that is deleted while that one ends.)
@@ -25,6 +26,7 @@ class Sight:
 
     looks: int = 0
     most_gpus: int = 0
+    fullest: tuple[str, ...] = ()
     ran: set[tuple[str, str]] = field(default_factory=set)
     twice: set[str] = field(default_factory=set)
 
@@ -32,7 +34,10 @@ class Sight:
         """Take one look."""
         self.looks += 1
         unended = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
-        self.most_gpus = max(self.most_gpus, sum(map(gpus_of, unended)))
+        holding = [pod for pod in unended if not waits_for_its_forerunner(pod, unended)]
+        gpus = sum(map(gpus_of, holding))
+        if gpus > self.most_gpus:
+            self.most_gpus, self.fullest = gpus, tuple(map(line_of, holding))
         self.ran |= {
             (labels[FLOW_RUN_LABEL], labels[ATTEMPT_ID_LABEL])
             for pod in pods
@@ -70,3 +75,28 @@ def gpus_of(pod: Json) -> int:
     """How many GPUs does this pod ask for?"""
     containers = pod["spec"]["containers"]
     return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in containers)
+
+
+def waits_for_its_forerunner(pod: Json, unended: Sequence[Json]) -> bool:
+    """Is it on no node yet, and takes the place of a pod of its Job that is told to end?
+
+    It holds nothing, and nobody asked for it but Kubernetes before 1.26.
+    """
+    job = pod["metadata"].get("labels", {}).get("job-name")
+    return "nodeName" not in pod["spec"] and any(
+        other["metadata"].get("labels", {}).get("job-name") == job
+        and "deletionTimestamp" in other["metadata"]
+        for other in unended
+        if other is not pod
+    )
+
+
+def line_of(pod: Json) -> str:
+    """The pod in one line, for whoever looks for what went wrong."""
+    metadata = pod["metadata"]
+    run = metadata.get("labels", {}).get(FLOW_RUN_LABEL)
+    ending = ", told to end" if "deletionTimestamp" in metadata else ""
+    return (
+        f"{metadata['name']} of run {run}: {gpus_of(pod)} GPUs, {pod['status']['phase']} on "
+        f"{pod['spec'].get('nodeName')}{ending}"
+    )
