@@ -18,7 +18,7 @@ from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.generated_history import ANOMALY_NAME, generated_history
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
 DAY = NOON.date()
 
@@ -45,8 +45,8 @@ def ledger(prefect_server: None, tracking_uri: str, tmp_path: Path) -> Iterator[
     UsageLedger(url=SecretStr(url)).save("default", overwrite=True)
     MLflowTracking(tracking_uri=tracking_uri).save("default", overwrite=True)
     with Ledger.open(url) as opened:
-        opened.record_run(make_run(final_state="Completed"))
-        opened.open_attempt(make_attempt(released_at=at(2), end_reason=EndReason.COMPLETED))
+        ended = make_attempt(released_at=at(2), end_reason=EndReason.COMPLETED)
+        admit(opened, ended, make_run(final_state="Completed"))
         yield opened
 
 
@@ -127,12 +127,8 @@ def test_generated_runs_are_reported_apart_and_never_logged_to_mlflow(
 def test_a_run_over_midnight_is_split_between_days_and_logged_whole(
     ledger: Ledger, tracking_uri: str
 ) -> None:
-    ledger.record_run(make_run("over-midnight"))
-    ledger.open_attempt(
-        make_attempt(
-            "over-midnight", admitted_at=at(6), released_at=at(20), end_reason=EndReason.PREEMPTED
-        )
-    )
+    hours = {"admitted_at": at(6), "released_at": at(20)}
+    admit(ledger, make_attempt("over-midnight", **hours, end_reason=EndReason.PREEMPTED))
     report_cost(DAY + timedelta(days=1))
     assert "**$8.00 for 8.00 GPU-hours in 1 run" in page()
     (run,) = [

@@ -54,12 +54,17 @@ def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> 
     return Attempt(**(ordinary | fields))
 
 
+def admit(ledger: Ledger, attempt: Attempt, run: RunRecord | None = None) -> None:
+    """Write down an attempt that begins, with its run."""
+    admitted = ledger.admit([(run or make_run(attempt.flow_run_id), attempt)])
+    assert admitted == {attempt.attempt_id}
+
+
 def record_ended(ledger: Ledger, attempt: Attempt) -> None:
     """Write down an attempt that is over, with its run."""
     if attempt.released_at is None or attempt.end_reason is None:
         raise ValueError("this attempt is not over")
-    ledger.record_run(make_run(attempt.flow_run_id))
-    ledger.open_attempt(replace(attempt, released_at=None, end_reason=None))
+    admit(ledger, replace(attempt, released_at=None, end_reason=None))
     ledger.close_attempt(
         attempt.attempt_id,
         released_at=attempt.released_at,

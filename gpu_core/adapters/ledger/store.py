@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
-from gpu_core.adapters.ledger.errors import AttemptExists, LedgerError, UnknownAttempt, UnknownRun
+from gpu_core.adapters.ledger.errors import LedgerError, UnknownAttempt
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.run_files import CheckpointReport
@@ -76,25 +76,6 @@ class Ledger:
 
     # Runs
 
-    def record_run(self, run: RunRecord) -> None:
-        """Write down whose run this is, or correct it.
-
-        A run that is already there keeps its first `submitted_at` (its place in line), and a
-        known final state is not erased by None.
-        """
-        with self._writer.begin() as connection:
-            connection.execute(self._recorded(), _values(asdict(run)))
-
-    def _recorded(self) -> Any:
-        insert = _upsert(self._writer.dialect.name)(runs)
-        corrected = {
-            column.name: insert.excluded[column.name]
-            for column in runs.c
-            if column.name not in ("flow_run_id", "submitted_at", "final_state")
-        }
-        corrected["final_state"] = sa.func.coalesce(insert.excluded.final_state, runs.c.final_state)
-        return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
-
     def finish_run(self, flow_run_id: str, final_state: str) -> bool:
         """Write down the run's final Prefect state; False if the ledger never had the run."""
         return self._update(runs, runs.c.flow_run_id == flow_run_id, final_state=final_state)
@@ -108,22 +89,11 @@ class Ledger:
 
     # Attempts
 
-    def open_attempt(self, attempt: Attempt) -> None:
-        """Write down that a run holds these GPUs from now on.
-
-        Raises:
-            AttemptExists: The id is taken, or the run already has an attempt of this number:
-                somebody else has started it, so do not.
-            UnknownRun: `record_run` was not called before.
-        """
-        try:
-            with self._writer.begin() as connection:
-                connection.execute(sa.insert(attempts).values(_values(asdict(attempt))))
-        except IntegrityError as error:
-            raise self._why_refused(attempt) from error
-
     def admit(self, records: Sequence[tuple[RunRecord, Attempt]]) -> frozenset[str]:
         """Write down runs, each with the attempt that it begins, in one transaction.
+
+        A run that is already there is corrected, but keeps its first `submitted_at` (its place in
+        line), and a known final state is not erased by None.
 
         Returns:
             The ids of the attempts that hold their GPUs from now on. One that is missing was
@@ -139,11 +109,15 @@ class Ledger:
             connection.execute(self._recorded(), run_rows)
             return frozenset(connection.scalars(begun, attempt_rows))
 
-    def _why_refused(self, attempt: Attempt) -> LedgerError:
-        name = f"attempt {attempt.number} of flow run {attempt.flow_run_id}"
-        if self.run(attempt.flow_run_id) is None:
-            return UnknownRun(f"cannot open {name}: record the run first")
-        return AttemptExists(f"{name} (id {attempt.attempt_id}) is already in the ledger")
+    def _recorded(self) -> Any:
+        insert = _upsert(self._writer.dialect.name)(runs)
+        corrected = {
+            column.name: insert.excluded[column.name]
+            for column in runs.c
+            if column.name not in ("flow_run_id", "submitted_at", "final_state")
+        }
+        corrected["final_state"] = sa.func.coalesce(insert.excluded.final_state, runs.c.final_state)
+        return insert.on_conflict_do_update(index_elements=[runs.c.flow_run_id], set_=corrected)
 
     def withdraw_attempt(self, attempt_id: str) -> bool:
         """Take back an attempt that never started a process; False if it did, or is not there."""

@@ -10,7 +10,7 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.accounting import EndReason
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt
 from tests.gpu_core.catalog_builders import make_row, make_sheet
 
 Plan = Callable[..., int]
@@ -126,15 +126,15 @@ def ledger(tmp_path: Path) -> str:
     path = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{path}") as opened:
         for number, minutes in enumerate((100, 125)):
-            opened.record_run(make_run(str(number)))
-            opened.open_attempt(
+            admit(
+                opened,
                 make_attempt(
                     str(number),
                     gpu_type="a100-80gb",
                     gpu_ids=tuple("01234567"),
                     released_at=at(minutes / 60),
                     end_reason=EndReason.COMPLETED,
-                )
+                ),
             )
     return str(path)
 

@@ -11,7 +11,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.simulation.named_policies import POLICY_NAMES
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt
 
 SHARED_DATA = Path(__file__).parents[4] / "shared" / "data"
 
@@ -129,10 +129,7 @@ def test_ones_own_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     path = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{path}") as ledger:
         for run_id in ("a", "b"):
-            ledger.record_run(make_run(run_id))
-            ledger.open_attempt(
-                make_attempt(run_id, released_at=at(1), end_reason=EndReason.COMPLETED)
-            )
+            admit(ledger, make_attempt(run_id, released_at=at(1), end_reason=EndReason.COMPLETED))
     more = ["--format", "ledger", "--policy", "fifo", "--json"]
     assert main(["simulate", "--nodes", "1x1", "--workload", str(path), *more]) == 0
     (row,) = json.loads(capsys.readouterr().out)

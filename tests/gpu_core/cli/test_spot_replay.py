@@ -8,7 +8,7 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.accounting import EndReason
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt
 
 
 @pytest.fixture
@@ -108,10 +108,9 @@ def ledger(tmp_path: Path) -> Path:
     }
     with Ledger.open(f"sqlite:///{path}") as opened:
         for run_id, attempts in runs.items():
-            opened.record_run(make_run(run_id))
             for number, (start_h, end_h, fields) in enumerate(attempts, start=1):
                 moments = {"admitted_at": at(start_h), "released_at": at(end_h)}
-                opened.open_attempt(make_attempt(run_id, number, **moments, **fields))
+                admit(opened, make_attempt(run_id, number, **moments, **fields))
             if run_id != "other":
                 opened.finish_run(run_id, "Completed")
     return path

@@ -29,7 +29,6 @@ POLICY = make_policy(prices={"a10g": {"spot": 0.4, "on-demand": 1.0}})
 @pytest.fixture
 def ledger(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as opened:
-        opened.record_run(make_run())
         yield opened
 
 

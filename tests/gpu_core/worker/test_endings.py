@@ -23,7 +23,7 @@ from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.strays import Strays
-from tests.gpu_core.accounting_builders import make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 RUN = "11111111-1111-1111-1111-111111111111"
 # A run id no other test machine process carries; the launcher's number is one that nobody has.
@@ -58,8 +58,7 @@ def running(tmp_path):
 def ledger(tmp_path, running):
     """A ledger with that attempt open."""
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
-        ledger.record_run(running.record)
-        ledger.open_attempt(running.attempt)
+        admit(ledger, running.attempt, running.record)
         yield ledger
 
 

@@ -18,7 +18,7 @@ from gpu_core.decisions.workload import RunTimeSource
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.history import History
 from gpu_core.worker.running import RunningAttempt
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
 from tests.strategies import make_node, make_policy, make_workload
 
 BUDGETED = make_policy(
@@ -46,8 +46,7 @@ def look(history, hours, policy=BUDGETED):
 
 def opened(ledger, run, number=1, **fields):
     attempt = make_attempt(run.flow_run_id, number, **fields)
-    ledger.record_run(run)
-    ledger.open_attempt(attempt)
+    admit(ledger, attempt, run)
     return attempt.attempt_id
 
 
@@ -111,8 +110,7 @@ def test_an_attempt_that_waited_for_its_node_counts_from_when_that_came(ledger, 
     """Not from its admission, and the same as for a worker that starts anew."""
     run = make_run()
     waiting = make_attempt(node="new/big/0", price_micro_usd_per_gpu_hour=0)
-    ledger.record_run(run)
-    ledger.open_attempt(waiting)
+    admit(ledger, waiting, run)
     assert look(history, 1).micro_usd_by_budget == {"all": 0}
     there = replace(waiting, node="n1", admitted_at=at(1), price_micro_usd_per_gpu_hour=1_000_000)
     ledger.move_attempt(there)

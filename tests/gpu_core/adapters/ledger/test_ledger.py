@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpu_core.adapters.ledger import AttemptExists, Ledger, UnknownAttempt, UnknownRun
+from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, Provenance
 from gpu_core.decisions.errors import InvalidInput
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
 
 def report(**fields: Any) -> CheckpointReport:
@@ -22,8 +22,7 @@ def report(**fields: Any) -> CheckpointReport:
 def open_one(ledger: Ledger, **fields: object) -> Attempt:
     """A ledger with one run that holds a GPU."""
     attempt = make_attempt(**fields)
-    ledger.record_run(make_run(attempt.flow_run_id))
-    ledger.open_attempt(attempt)
+    admit(ledger, attempt)
     return attempt
 
 
@@ -48,23 +47,24 @@ def close(ledger: Ledger, attempt_id: str = "run-1/1", **fields: object) -> bool
 # Runs
 
 
-def test_a_run_comes_back_as_it_was_recorded(ledger: Ledger) -> None:
+def test_a_run_comes_back_as_it_was_admitted(ledger: Ledger) -> None:
     run = make_run(submitted_at=NOON + timedelta(microseconds=7), provenance=Provenance.GENERATED)
-    ledger.record_run(run)
+    admit(ledger, make_attempt(), run)
     assert ledger.run("run-1") == run
     assert ledger.run("run-2") is None
 
 
-def test_recording_a_run_again_corrects_it_but_keeps_its_place_in_line_and_its_end(
+def test_admitting_a_run_again_corrects_it_but_keeps_its_place_in_line_and_its_end(
     ledger: Ledger,
 ) -> None:
-    ledger.record_run(make_run(team="vision"))
+    admit(ledger, make_attempt(), make_run(team="vision"))
     assert ledger.finish_run("run-1", "Completed")
-    ledger.record_run(make_run(team="language", submitted_at=at(5), final_state=None))
+    again = make_run(team="language", submitted_at=at(5), final_state=None)
+    admit(ledger, make_attempt(number=2), again)
     assert ledger.run("run-1") == make_run(team="language", final_state="Completed")
 
 
-def test_finishing_a_run_that_was_never_recorded_says_so(ledger: Ledger) -> None:
+def test_finishing_a_run_that_was_never_admitted_says_so(ledger: Ledger) -> None:
     assert not ledger.finish_run("run-1", "Completed")
 
 
@@ -86,8 +86,7 @@ def test_an_attempt_comes_back_as_it_was_opened(ledger: Ledger) -> None:
 )
 def test_an_attempt_is_opened_once(ledger: Ledger, second: Attempt) -> None:
     first = open_one(ledger)
-    with pytest.raises(AttemptExists, match=r"attempt \d of flow run run-1 .* already"):
-        ledger.open_attempt(second)
+    assert ledger.admit([(make_run(), second)]) == frozenset()
     assert ledger.attempts_of(["run-1"]) == {"run-1": (first,)}
 
 
@@ -114,18 +113,11 @@ def test_of_runs_admitted_together_only_those_that_have_an_attempt_are_refused(
     assert ledger.attempts_of(["run-1", "run-2"]) == {"run-1": (first,), "run-2": (other,)}
 
 
-def test_an_attempt_of_an_unrecorded_run_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(UnknownRun, match="record the run first"):
-        ledger.open_attempt(make_attempt())
-    assert ledger.attempts_of(["run-1"]) == {"run-1": ()}
-
-
 def test_a_time_without_a_zone_is_refused_by_the_name_of_its_field(ledger: Ledger) -> None:
-    ledger.record_run(make_run())
     naive = make_attempt(admitted_at=NOON.replace(tzinfo=None))
     with pytest.raises(InvalidInput, match="admitted_at has no time zone"):
-        ledger.open_attempt(naive)
-    assert ledger.attempts_of(["run-1"]) == {"run-1": ()}
+        ledger.admit([(make_run(), naive)])
+    assert ledger.run("run-1") is None
 
 
 def test_times_come_back_in_utc_whatever_zone_they_were_written_in(ledger: Ledger) -> None:
@@ -292,7 +284,7 @@ def test_open_attempts_are_those_of_the_pool_and_the_host(ledger: Ledger) -> Non
 def test_attempts_of_many_runs_come_in_their_order(ledger: Ledger) -> None:
     ids = [f"run-{index}" for index in range(1200)]
     ledger.import_records((make_run(run_id), [make_attempt(run_id)]) for run_id in ids)
-    ledger.open_attempt(make_attempt("run-700", number=2))
+    admit(ledger, make_attempt("run-700", number=2))
     got = ledger.attempts_of([*ids, "run-unknown"])
     assert list(got) == [*ids, "run-unknown"]
     assert [attempt.number for attempt in got["run-700"]] == [1, 2]
@@ -321,7 +313,7 @@ def test_usage_is_what_held_gpus_in_the_window(
 def test_usage_has_all_attempts_of_a_run_that_held_gpus(ledger: Ledger) -> None:
     open_one(ledger)
     close(ledger)
-    ledger.open_attempt(make_attempt(number=2, admitted_at=at(5)))
+    admit(ledger, make_attempt(number=2, admitted_at=at(5)))
     ((run, attempts),) = ledger.usage(at(5), at(6))
     assert run == make_run()
     assert [attempt.number for attempt in attempts] == [1, 2]
@@ -354,7 +346,8 @@ def test_usage_can_be_that_of_one_pool(ledger: Ledger) -> None:
 
 
 def test_the_records_of_runs_are_those_with_attempts(ledger: Ledger) -> None:
-    ledger.record_run(make_run("without"))
+    open_one(ledger, flow_run_id="without")
+    ledger.withdraw_attempt("without/1")
     for name in ("b", "a"):
         open_one(ledger, flow_run_id=name)
     records = ledger.records_of(["a", "unknown", "without", "b", "a"])

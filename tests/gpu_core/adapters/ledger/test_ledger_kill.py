@@ -17,12 +17,11 @@ _WRITE_FOREVER = """
 import itertools, sys
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import EndReason
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt
 ledger = Ledger.open(sys.argv[1])
 for index in itertools.count():
     run_id = f"run-{index}"
-    ledger.record_run(make_run(run_id))
-    ledger.open_attempt(make_attempt(run_id))
+    admit(ledger, make_attempt(run_id))
     print("opened", run_id, flush=True)
     ledger.close_attempt(
         f"{run_id}/1", released_at=at(1), end_reason=EndReason.COMPLETED, end_message=None,

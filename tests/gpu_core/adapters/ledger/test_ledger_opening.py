@@ -13,7 +13,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerTooNew
 from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.schema import metadata
 from gpu_core.decisions.errors import InvalidInput
-from tests.gpu_core.accounting_builders import make_run
+from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing
 _OPENERS = 4
@@ -38,7 +38,7 @@ def test_the_migrations_make_the_tables_that_the_code_expects(ledger_url: str) -
 
 def test_opening_again_keeps_what_is_there(ledger_url: str) -> None:
     with Ledger.open(ledger_url) as ledger:
-        ledger.record_run(make_run())
+        admit(ledger, make_attempt())
     with Ledger.open(ledger_url) as ledger:
         assert ledger.run("run-1") == make_run()
 

@@ -11,7 +11,7 @@ from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_work import work_s
 from gpu_core.decisions.simulation.trace import TraceJob
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
 
 ENDED = {"end_reason": EndReason.COMPLETED}
 PREEMPTED = {"end_reason": EndReason.PREEMPTED}
@@ -57,9 +57,9 @@ def ledger_file(folder: Path, **attempts_by_run: list[Any]) -> Path:
     path = folder / "ledger.db"
     with Ledger.open(f"sqlite:///{path}") as ledger:
         for hour, (run_id, attempts) in enumerate(attempts_by_run.items()):
-            ledger.record_run(make_run(run_id, submitted_at=at(hour)))
+            run = make_run(run_id, submitted_at=at(hour))
             for fields in attempts:
-                ledger.open_attempt(make_attempt(run_id, **fields))
+                admit(ledger, make_attempt(run_id, **fields), run)
     return path
 
 
