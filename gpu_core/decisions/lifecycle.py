@@ -54,6 +54,8 @@ class EndFacts:
     is_flow: bool = True
     """Whether Prefect runs inside and has told how the flow ended; otherwise the exit code says."""
     state_message: str | None = None
+    why_unbegun: str | None = None
+    """Why its flow did not begin, as its output tells; None: it did, or nobody knows."""
     drain_reason: EndReason | None = None
     """Why the attempt was told to end; None: it was not."""
     drain_message: str | None = None
@@ -211,7 +213,8 @@ def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
 def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -> Settlement:
     number = facts.failures_before + 1
     is_last = number >= max_failures
-    is_over = facts.prefect_state_type in ("FAILED", "CRASHED")
+    # Of a flow that did not begin Prefect knows only the exit code: ours says more.
+    is_over = facts.prefect_state_type in ("FAILED", "CRASHED") and facts.why_unbegun is None
     final: NextState | None = "Failed" if reason is EndReason.FAILED else "Crashed"
     final = None if is_over else final
     outcome = "it is not tried again" if is_last else "trying again"
@@ -224,6 +227,8 @@ def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -
 
 
 def _crash(facts: EndFacts) -> str:
+    if facts.why_unbegun is not None:
+        return facts.why_unbegun
     if facts.exit_message is not None:
         return facts.exit_message
     code = facts.exit_code

@@ -23,7 +23,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.draining import deadline, drain
-from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
@@ -31,6 +31,7 @@ from gpu_core.worker.settlement import (
     Ending,
     allow_another_attempt,
     decide,
+    is_unexplained,
     publish,
     read_run,
     to_record,
@@ -48,6 +49,9 @@ _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 
 # How many runs the server returns at most in one answer.
 _PAGE = 200
+
+# Two tracebacks: that of the cause, and that of what Prefect tried after it.
+_TOLD_LINES = 60
 
 _RETRY_S = 2.0
 _LONGEST_RETRY_S = 60.0
@@ -299,7 +303,8 @@ class Endings:
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
-        ending = decide(running, run, exit_, earlier, running.gone_at)
+        lines = await self._last_lines(running, run, exit_)
+        ending = decide(running, run, exit_, earlier, running.gone_at, lines)
         await self._remember(running, ending)
         is_retried = ending.settlement.end_reason and ending.settlement.next_state
         if run is not None and is_retried:
@@ -315,6 +320,18 @@ class Endings:
             number = running.attempt.number
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
+
+    async def _last_lines(
+        self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None
+    ) -> tuple[str, ...]:
+        """The end of the output, told to the run, where nothing else explains the attempt's end."""
+        if running.attempt.settlement is not None or not is_unexplained(running, run, exit_):
+            return ()
+        lines = await self._infrastructure.last_lines(running)
+        if lines:
+            text = "\n".join(lines[-_TOLD_LINES:])
+            run_log(running.record).error("The last lines of its output:\n%s", text)
+        return lines
 
     async def _remember(self, running: RunningAttempt, ending: Ending) -> None:
         """Write the decision down before anything follows from it."""

@@ -176,6 +176,10 @@ class Infrastructure(Protocol):
         """How did it end? None: nothing that saw it survived."""
         ...
 
+    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+        """The end of what it wrote, of which nothing lives; empty: nobody has it."""
+        ...
+
     def settled(self, running: RunningAttempt) -> None:
         """Its end is written down: forget it."""
         ...

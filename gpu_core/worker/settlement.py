@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import (
     AwaitingConcurrencySlot,
@@ -24,6 +24,7 @@ from prefect.states import (
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
+from gpu_core.decisions.unbegun import why_unbegun
 from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
 
@@ -46,12 +47,30 @@ async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | 
         return None
 
 
+_UNBEGUN = frozenset({StateType.PENDING, StateType.CRASHED})
+
+
+def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | None) -> bool:
+    """Did a flow's process end by itself, with nothing said of why but its exit code?
+
+    Args:
+        running: The attempt; nothing of it lives.
+        run: The flow run as Prefect has it; None when it was deleted.
+        exit_: How it ended, if anything saw it.
+    """
+    if run is None or run.state is None or exit_ is None or running.is_draining:
+        return False
+    is_own = exit_.is_flow and not exit_.is_interruption
+    return is_own and run.state.type in (*_UNBEGUN, StateType.RUNNING)
+
+
 def decide(
     running: RunningAttempt,
     run: FlowRun | None,
     exit_: Exit | None,
     earlier: Sequence[Attempt],
     now: datetime,
+    last_lines: Sequence[str] = (),
 ) -> Ending:
     """How did this attempt end, and what follows?
 
@@ -61,6 +80,7 @@ def decide(
         exit_: How it ended, if anything saw it.
         earlier: The run's attempts before this one.
         now: When it was found gone, in case nothing recorded it.
+        last_lines: The end of its output, where nothing else explains its end.
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
@@ -72,6 +92,9 @@ def decide(
         EndFacts(
             prefect_state_type=state.type.value if state is not None else None,
             state_message=state.message if state is not None else None,
+            why_unbegun=why_unbegun(last_lines)
+            if state is not None and state.type in _UNBEGUN
+            else None,
             drain_reason=attempt.drain_reason,
             drain_message=attempt.drain_message,
             exit_code=exit_.exit_code if exit_ is not None else None,
@@ -156,11 +179,14 @@ def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] |
 def _must_force(settlement: Settlement, run: FlowRun) -> bool:
     """Is this one of the cases in which Prefect's rules would do something else?
 
-    They do not reschedule a run without a deployment, and they turn a failure into a retry of the
+    They do not reschedule a run without a deployment, they keep what was said first of a crash,
+    and they turn a failure into a retry of the
     flow's own, in a process that is gone: no worker would ever see the run again.
     """
     if settlement.next_state == "Failed":
         return True
+    if settlement.next_state == "Crashed":
+        return run.state is not None and run.state.is_crashed()
     is_rescheduled = settlement.next_state in ("AwaitingRetry", "Scheduled")
     return is_rescheduled and run.deployment_id is None
 

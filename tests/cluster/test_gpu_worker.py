@@ -150,3 +150,25 @@ def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, names
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Completed"
     assert len(pods(namespace, run)) == 1
+
+
+def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace):
+    """Its pod ends well, and Prefect itself says only that a process ended with code 1."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:no_such_flow"), "typo", max_failures=1)
+    wait_for(lambda: "Failure 1 of 1" in pool.message(run), "its page says why", timeout_s=240)
+    settled(pool, run)
+
+    (pod,) = pods(namespace, run)
+    assert pod["status"]["phase"] == "Succeeded"
+    assert pool.state(run) == "Crashed"
+    assert "has no flow 'no_such_flow'. Correct the deployment's entrypoint" in pool.message(run)
+    (attempt,) = pool.attempts(run)
+    assert (attempt.end_reason, attempt.is_charged_failure) == ("Crashed", True)
+    wait_for(
+        lambda: any(
+            line.startswith("The last lines of its output:")
+            and "Function with name 'no_such_flow' not found" in line
+            for line in pool.logs(run)
+        ),
+        "the pod's last lines are in its log",
+    )

@@ -60,6 +60,11 @@ def ending_of(pod: Mapping[str, Any]) -> Outcome | None:
             return _imminent(pod, status)
 
 
+def told_by(pod: Mapping[str, Any]) -> str | None:
+    """The name of the container whose end is the pod's; None: none of them has ended."""
+    return next((name for name, _ in _by_weight(pod.get("status") or {})), None)
+
+
 def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome | None:
     """Why a pod that is still there is about to end; None: it is not."""
     disruption = _disruption(status)
@@ -140,11 +145,16 @@ def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _main_ending(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How the container that decided ended: the run's own, if it ended badly, else the first that
-    did."""
-    endings = sorted(_endings(status), key=lambda item: item[0] != PREFECT_CONTAINER)
-    bad = [ended for _, ended in endings if ended.get("exitCode") != 0]
-    return next(iter([*bad, *(ended for _, ended in endings)]), {})
+    return next((ended for _, ended in _by_weight(status)), {})
+
+
+def _by_weight(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The ends of containers, the one that decided first: the run's own, if it ended badly, else
+    the first that did."""
+    return sorted(
+        _endings(status),
+        key=lambda item: (item[1].get("exitCode") == 0, item[0] != PREFECT_CONTAINER),
+    )
 
 
 def _endings(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpu_core.decisions.kubernetes.gang import is_first
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refusal, waiting_of
@@ -45,6 +46,23 @@ def combined(outcomes: Sequence[Outcome]) -> Outcome:
         return first if is_over else replace(first, phase=Phase.RUNNING, charge=None)
     order = (Phase.PENDING, Phase.RUNNING, Phase.SUCCEEDED)
     return min(outcomes, key=lambda found: order.index(found.phase))
+
+
+def telling_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Which of these pods ended in the way that says why the attempt is over?
+
+    Args:
+        pods: Of one attempt, in any order.
+
+    Returns:
+        The first that failed, what others did to it before what it did itself; where none failed
+        the first node's. None: none has ended.
+    """
+    ended = [(pod, found) for pod in pods if (found := ending_of(pod)) is not None]
+    failed = [(pod, found) for pod, found in ended if found.phase is Phase.FAILED]
+    if failed:
+        return min(failed, key=lambda end: _gravity(end[1]))[0]
+    return min((pod for pod, _ in ended), key=lambda pod: not is_first(pod), default=None)
 
 
 def not_over_before_its_pods(found: Outcome, pods: Sequence[Mapping[str, Any]]) -> Outcome:

@@ -110,7 +110,7 @@ class ContainerRuns:
             await anyio.sleep(_RETRY_S)
 
 
-def telling_pod(pods: Sequence[Json]) -> Json | None:
+def followed_pod(pods: Sequence[Json]) -> Json | None:
     """Which pod's output is the run's? Of those that run the one that leads; None: none runs yet.
 
     Where nobody leads it is the first by name: rank 0 of a gang.

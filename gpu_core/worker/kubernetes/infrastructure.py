@@ -22,13 +22,14 @@ from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, NOTICE_ANNOTAT
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
+from gpu_core.decisions.kubernetes.pods import telling_pod
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import Exit, Landed, NotStarted, Started, Trouble
-from gpu_core.worker.kubernetes.containers import ContainerRuns, telling_pod
+from gpu_core.worker.kubernetes.containers import ContainerRuns, followed_pod
 from gpu_core.worker.kubernetes.custom_ending import (
     custom_exit_of,
     custom_trouble_of,
@@ -48,6 +49,7 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
@@ -100,6 +102,7 @@ class KubernetesInfrastructure:
         self._offers = Offers(self._view, pool)
         self._node_pools = NodePools(api)
         self._events = PodEvents(api, self._view)
+        self._last_words = LastWords(api)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._failure: str | None = None
@@ -280,7 +283,7 @@ class KubernetesInfrastructure:
 
     async def _tend_container(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
-        pod = telling_pod(self._view.pods_of(attempt_id))
+        pod = followed_pod(self._view.pods_of(attempt_id))
         if self._containers is None:
             return
         if pod is not None:
@@ -326,6 +329,7 @@ class KubernetesInfrastructure:
         deadline_s = anyio.current_time() + _KILL_WAIT_S
         self._note_causes(attempt_id)
         if self._lives_anywhere(attempt_id):
+            await self._keep_last_words(running)
             await self._delete(running, grace_s=_KILL_GRACE_S)
         while self._lives_anywhere(attempt_id):
             if anyio.current_time() >= deadline_s:
@@ -346,6 +350,20 @@ class KubernetesInfrastructure:
         pods = self._view.last_pods_of(attempt_id)
         causes = self._causes.get(attempt_id)
         return [pod for pod in pods if causes is None or pod["metadata"]["uid"] in causes]
+
+    async def _keep_last_words(self, running: RunningAttempt) -> None:
+        """Of the pod of a flow that ended first: with its Job its output goes."""
+        if is_container_job(running) or running.is_draining:
+            return
+        attempt_id = running.attempt.attempt_id
+        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if has_ended(pod)])
+        if pod is not None:
+            await self._last_words.keep(attempt_id, pod)
+
+    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+        """From the log of the pod that says why it ended."""
+        await self._keep_last_words(running)
+        return self._last_words.of(running.attempt.attempt_id)
 
     async def _is_there_unseen(self, attempt_id: str) -> bool:
         """Does the API know of something living that the watches have not told of? It is ended.
@@ -395,6 +413,7 @@ class KubernetesInfrastructure:
         self._view.forget(attempt_id)
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
+        self._last_words.forget(attempt_id)
         if self._containers is not None:
             self._containers.forget(attempt_id)
 

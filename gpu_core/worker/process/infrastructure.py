@@ -157,6 +157,10 @@ class ProcessInfrastructure:
             return None
         return Exit(exit_code=report.exit_code, ended_at=report.ended_at)
 
+    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+        """From its output in the run's folder."""
+        return await in_thread(self._processes.last_lines, running.run_dir)
+
     def settled(self, running: RunningAttempt) -> None:
         """Nothing to forget."""
 

@@ -22,6 +22,10 @@ from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
+_OUTPUT = "output.log"
+
+# Some hundred lines, unless they are long.
+_LAST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class LocalProcesses:
             OSError: The process could not be created.
         """
         run_dir.mkdir(parents=True, exist_ok=True)
-        with (run_dir / "output.log").open("ab") as output:
+        with (run_dir / _OUTPUT).open("ab") as output:
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_LAUNCHER), str(run_dir), "--", *command],
                 env=dict(environment),
@@ -61,6 +65,16 @@ class LocalProcesses:
             )
         self._children[child.pid] = child
         return StartedProcess(child.pid, psutil.Process(child.pid).create_time())
+
+    def last_lines(self, run_dir: Path) -> tuple[str, ...]:
+        """The end of an attempt's output; empty: it wrote nothing, or its folder is gone."""
+        try:
+            with (run_dir / _OUTPUT).open("rb") as output:
+                size = output.seek(0, os.SEEK_END)
+                output.seek(max(0, size - _LAST_BYTES))
+                return tuple(output.read().decode(errors="replace").splitlines())
+        except FileNotFoundError:
+            return ()
 
     def lives(self, attempt: Attempt) -> bool:
         """Is the attempt's launcher alive? False also before it was started."""

@@ -6,13 +6,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.schemas.objects import FlowRun
-from prefect.states import Cancelled, Cancelling, Running
+from prefect.states import Cancelled, Cancelling, Completed, Crashed, Failed, Pending, Running
 
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
+from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.settlement import decide, to_record
+from gpu_core.worker.settlement import decide, is_unexplained, to_record
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime.now(UTC)
@@ -62,3 +63,49 @@ def test_a_remembered_decision_stands_unless_a_person_cancelled_the_run(
     again = decide(running, flow_run(state_then), None, (), NOW + timedelta(hours=1))
 
     assert again.settlement.next_state == want_next_state
+
+
+def undisturbed(run_dir):
+    """An attempt that nobody told to end."""
+    running = preempted(run_dir)
+    running.attempt = replace(running.attempt, drain_requested_at=None, drain_reason=None)
+    return running
+
+
+UNLOADABLE = ("Traceback:", "ModuleNotFoundError: No module named 'train'")
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_", "want"),
+    [
+        pytest.param(Crashed(), Exit(exit_code=0), True, id="Prefect's process says: code 1"),
+        pytest.param(Pending(), Exit(exit_code=1), True, id="it ended before the flow began"),
+        pytest.param(Running(), Exit(exit_code=1), True, id="it died under the flow"),
+        pytest.param(Completed(), Exit(exit_code=0), False, id="all is well"),
+        pytest.param(Failed(), Exit(exit_code=0), False, id="the flow says why it failed"),
+        pytest.param(Crashed(), None, False, id="nobody saw it end"),
+        pytest.param(
+            Running(), Exit(exit_code=137, is_interruption=True), False, id="a node was lost"
+        ),
+        pytest.param(
+            Running(), Exit(exit_code=1, is_flow=False), False, id="a container: it was followed"
+        ),
+    ],
+)
+def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state, exit_, want):
+    assert is_unexplained(undisturbed(tmp_path), flow_run(state), exit_) is want
+    assert not is_unexplained(preempted(tmp_path), flow_run(state), exit_)
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        pytest.param(Crashed(message="status code: 1"), "did not begin", id="it did not begin"),
+        pytest.param(Pending(), "did not begin", id="it could not even tell"),
+        pytest.param(Running(), "ended with exit code 1", id="it had begun"),
+    ],
+)
+def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, state, want):
+    exit_ = Exit(exit_code=1)
+    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, UNLOADABLE)
+    assert want in ending.settlement.message

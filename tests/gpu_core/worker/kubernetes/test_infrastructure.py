@@ -9,10 +9,11 @@ import pytest
 from aiohttp import web
 
 from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, _path
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
@@ -84,6 +85,69 @@ def test_a_run_does_not_start_again_beside_what_no_watch_has_told_of(
             assert await infrastructure.kill(running()) is want_gone
             assert api.deleted == want_deleted
             assert await infrastructure.kill(running()) is True
+
+    anyio.run(scenario)
+
+
+class Logs:
+    """Has the output of these pods until it is told to delete them; the watch tells at once."""
+
+    def __init__(self, pods):
+        self.logs = {f"{_path(pod)}/log": pod["metadata"]["name"] for pod in pods}
+        self.gone = lambda pod: None
+        self.pods = {_path(pod): pod for pod in pods}
+
+    async def handle(self, request):
+        if request.method == "DELETE":
+            del self.logs[f"{request.path}/log"]
+            self.gone(self.pods[request.path])
+            return web.json_response({})
+        if request.path.endswith("/log"):
+            assert request.query["container"] == "prefect-job"
+            return web.Response(text=self.logs[request.path])
+        return web.json_response({"items": []})
+
+
+def of_rank(rank, phase, code=None, at_s_ago=0):
+    ended = {"exitCode": code, "finishedAt": moment(at_s_ago)} if code is not None else None
+    return make_pod(
+        phase,
+        uid=f"rank-{rank}",
+        terminated=ended,
+        labels={ATTEMPT_ID_LABEL: "a", RANK_LABEL: str(rank)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([of_rank(0, "Succeeded", 0)], ("rank-0",), id="alone"),
+        pytest.param(
+            [of_rank(0, "Running"), of_rank(1, "Failed", 3)], ("rank-1",), id="the one that failed"
+        ),
+        pytest.param(
+            [of_rank(0, "Succeeded", 0), of_rank(1, "Running")],
+            ("rank-0",),
+            id="the first, although the rest is ended after it",
+        ),
+        pytest.param(
+            [of_rank(0, "Failed", 1, at_s_ago=1), of_rank(1, "Failed", 3, at_s_ago=9)],
+            ("rank-1",),
+            id="the first failure, not what followed from it",
+        ),
+        pytest.param([of_rank(0, "Running")], (), id="none has ended by itself"),
+    ],
+)
+def test_the_output_of_the_pod_that_ended_the_attempt_outlives_it(pods, want):
+    async def scenario():
+        server = Logs(pods)
+        async with serving(server) as client:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            for pod in pods:
+                infrastructure._view._pod_changed(None, pod)
+            server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
+            assert await infrastructure.kill(attempt)
+            assert await infrastructure.last_lines(attempt) == want
 
     anyio.run(scenario)
 

@@ -35,3 +35,19 @@ def test_a_process_is_known_by_its_mark_whatever_the_clock_says(launcher, attemp
     attempt = make_attempt(attempt_id=attempt_id, pid=launcher.pid, pid_created_at=86_400.0)
 
     assert LocalProcesses().lives(attempt) is want
+
+
+@pytest.mark.parametrize(
+    ("output", "want"),
+    [
+        pytest.param(None, (), id="no folder any more"),
+        pytest.param(b"", (), id="nothing"),
+        pytest.param(b"loading\nno such file\n", ("loading", "no such file"), id="two lines"),
+        pytest.param(b"\xff\n", ("\N{REPLACEMENT CHARACTER}",), id="no text"),
+        pytest.param(b"x" * 100_000 + b"\nend", ("x" * 65_532, "end"), id="the end of much"),
+    ],
+)
+def test_the_last_lines_of_an_attempt_are_the_end_of_its_output(tmp_path, output, want):
+    if output is not None:
+        (tmp_path / "output.log").write_bytes(output)
+    assert LocalProcesses().last_lines(tmp_path) == want
