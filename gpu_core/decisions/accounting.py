@@ -27,6 +27,8 @@ class EndReason(StrEnum):
     """The run's longest duration was over."""
     BUDGET_SPENT = "BudgetSpent"
     """The run's own budget was used up, and the policy stops such runs."""
+    REFUSED = "Refused"
+    """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
 

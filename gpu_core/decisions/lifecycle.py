@@ -56,6 +56,8 @@ class EndFacts:
     state_message: str | None = None
     why_unbegun: str | None = None
     """Why its flow did not begin, as its output tells; None: it did, or nobody knows."""
+    refusal: str | None = None
+    """Why what was to run it can never be made as it is, with what helps; None: it was made."""
     drain_reason: EndReason | None = None
     """Why the attempt was told to end; None: it was not."""
     drain_message: str | None = None
@@ -108,6 +110,8 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
         case EndReason.BUDGET_SPENT:
             why = facts.drain_message or "its budget was used up"
             return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
+        case EndReason.REFUSED:
+            return _refused(facts)
         case EndReason.INTERRUPTED:
             return _interrupted(facts, max_interruptions)
         case EndReason.FAILED if not facts.is_flow:
@@ -131,6 +135,8 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
             return EndReason.CANCELLED if drain is EndReason.CANCELLED else EndReason.SUSPENDED
         case None:
             return EndReason.CANCELLED if facts.was_started else None
+        case _ if facts.refusal is not None:
+            return EndReason.REFUSED
         case "SCHEDULED" | "PENDING" if not facts.was_started:
             return EndReason.CANCELLED if drain is EndReason.CANCELLED else None
         case "FAILED":
@@ -188,6 +194,16 @@ def _cancelled(facts: EndFacts) -> Settlement:
         is_charged_failure=False,
         next_state=None if is_over else "Cancelled",
         message=f"Cancelled: {_clause(why)}." if why else "Cancelled.",
+    )
+
+
+def _refused(facts: EndFacts) -> Settlement:
+    """Trying again would not help; Prefect's word for what cannot be started is Crashed."""
+    return Settlement(
+        end_reason=EndReason.REFUSED,
+        is_charged_failure=False,
+        next_state="Crashed",
+        message=f"It cannot be started. {_clause(facts.refusal or '')}.",
     )
 
 

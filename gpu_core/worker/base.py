@@ -20,10 +20,11 @@ from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import read_connections
 from gpu_core.worker.demand import still_waiting
-from gpu_core.worker.infrastructure import Infrastructure, NotStarted
+from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Refused
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -263,13 +264,17 @@ class GpuWorker(_Mixin):
     async def _launched(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         # An error here would mark the run as crashed. What was admitted and has nothing that runs
         # it is found by the acting worker, this one or another, which puts the run back in line.
-        if self._scheduler is None:
+        scheduler = self._scheduler
+        if scheduler is None:
             return _NOTHING
         try:
-            return await self._scheduler.launch(flow_run, configuration)
+            return await scheduler.launch(flow_run, configuration)
         except NotStarted as error:
-            self._logger.warning("Flow run %r is not started this time: %s", flow_run.name, error)
-            return _NOTHING
+            self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", error)
+        except (Refused, InvalidInput) as error:
+            if scheduler is self._scheduler:
+                scheduler.refuse(flow_run.id, str(error))
+        return _NOTHING
 
     # -- becoming the acting worker --------------------------------------------------------------
 

@@ -270,6 +270,12 @@ class Endings:
             running.is_ending = True
             self._tasks.start_soon(self._settle_until_done, running)
 
+    def refuse(self, running: RunningAttempt, why: str) -> None:
+        """Settle an attempt that can never be started as it is, and what was made of it."""
+        running.refusal = why
+        running.is_ending = True
+        self._tasks.start_soon(self._settle_until_done, running)
+
     async def _settle_until_done(self, running: RunningAttempt) -> None:
         delay_s = _RETRY_S
         while True:

@@ -53,6 +53,10 @@ class NotStarted(Exception):
     """Nothing was started, and nobody is to blame: the run goes back to its place in the line."""
 
 
+class Refused(Exception):
+    """It can never be started as it is. The message says why, and what helps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """An attempt that cannot go on where it is."""
@@ -128,6 +132,8 @@ class Infrastructure(Protocol):
 
         Raises:
             NotStarted: It can be created another time.
+            Refused: It can be created at no time.
+            InvalidInput: What the run asks for cannot be had.
             Exception: It could not be created, for a reason that is the run's.
         """
         ...

@@ -33,6 +33,8 @@ class RunningAttempt:
     report: CheckpointReport | None = None
     is_claimed: bool = False
     """Prefect has given the run to this worker. Otherwise another machine's may have it."""
+    refusal: str | None = None
+    """Why it can never be started as it is; None: nothing has said so."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
     gone_at: datetime | None = None

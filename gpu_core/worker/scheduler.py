@@ -214,6 +214,12 @@ class GpuScheduler:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
         return await self._launching.launch(flow_run, configuration, self._policies.current())
 
+    def refuse(self, flow_run_id: UUID, why: str) -> None:
+        """The admitted run can never be started as it is: let it end with this reason."""
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is not None:
+            self.endings.refuse(running, why)
+
     async def told(self) -> None:
         """Wait until nobody is in the midst of being told why it waits."""
         async with self._publisher.turn:

@@ -95,6 +95,7 @@ def decide(
             why_unbegun=why_unbegun(last_lines)
             if state is not None and state.type in _UNBEGUN
             else None,
+            refusal=running.refusal,
             drain_reason=attempt.drain_reason,
             drain_message=attempt.drain_message,
             exit_code=exit_.exit_code if exit_ is not None else None,

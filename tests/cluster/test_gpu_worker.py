@@ -172,3 +172,21 @@ def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace):
         ),
         "the pod's last lines are in its log",
     )
+
+
+def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    invalid = pool.submit(deployment, "invalid", env={"not a name!": "1"}, **shell("true"))
+    nowhere = pool.submit(deployment, "nowhere", namespace="no-such-place", **shell("true"))
+    for run, want in (
+        (invalid, "The cluster refuses it: Job.batch"),
+        (nowhere, "The cluster has no namespace 'no-such-place'. Create it"),
+    ):
+        pool.wait_until(run, "Crashed", timeout_s=90)
+        settled(pool, run)
+        assert pool.message(run).startswith(f"It cannot be started. {want}")
+        (attempt,) = pool.attempts(run)
+        assert (attempt.end_reason, attempt.is_charged_failure) == ("Refused", False)
+        assert not any("Traceback" in line for line in pool.logs(run))
+    assert not jobs(namespace, invalid)
+    assert "Traceback" not in pool.worker_log()

@@ -70,8 +70,17 @@ def test_the_rights_of_the_manifests_are_all_that_the_worker_needs(new_pool, nam
         wait_for(lambda: "hello" in pool.logs(hello), "its output is in its log")
         assert pool.attempts(victim)[0].end_reason == "Preempted"
 
+        # Where it has no rights it does not try again and again.
+        elsewhere = pool.submit(urgent, "elsewhere", namespace="default", command="true")
+        pool.wait_until(elsewhere, "Crashed", timeout_s=60)
+        told = "does not let the worker create jobs.batch in namespace 'default'"
+        assert told in pool.message(elsewhere)
+        wait_for(lambda: pool.attempts(elsewhere)[-1].released_at, "its attempt is settled")
+        assert [end.end_reason for end in pool.attempts(elsewhere)] == ["Refused"]
+
         assert [right for right in UNTRIED if not may(namespace, *right)] == []
         assert not may(namespace, "delete", "", "nodes")
 
         assert [line for line in worker_log(namespace).splitlines() if "orbidden" in line] == []
+        assert "Traceback" not in worker_log(namespace)
         assert restarts(namespace) == 0

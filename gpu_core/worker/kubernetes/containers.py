@@ -13,6 +13,7 @@ from prefect.states import Running
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.names import HEAD, ROLE_LABEL, SUBMITTER
+from gpu_core.worker.kubernetes.rights import NO_OUTPUT, MissingRights
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 
@@ -37,6 +38,7 @@ class ContainerRuns:
         api: The cluster.
         tasks: Where logs are followed.
         is_over: Has this attempt's pod ended, so that no more output comes?
+        rights: What the worker lacks.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class ContainerRuns:
         api: KubernetesApi,
         tasks: TaskGroup,
         is_over: Callable[[RunningAttempt], bool],
+        rights: MissingRights,
     ) -> None:
         self._client = client
         self._api = api
         self._tasks = tasks
         self._is_over = is_over
+        self._rights = rights
         self._told_running: set[str] = set()
         self._followed: set[str] = set()
         self._last_lines: dict[str, deque[str]] = {}
@@ -104,6 +108,7 @@ class ContainerRuns:
             except KubernetesError as error:
                 if error.is_missing:
                     return
+                self._rights.note(error, NO_OUTPUT)
                 _log.debug("The output of %r: %s", running.record.name, error)
             if self._is_over(running):
                 return

@@ -7,6 +7,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.view import ClusterView
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
@@ -27,8 +28,9 @@ class PodEvents:
     Asked for where something takes its time, instead of watching every event of a cluster.
     """
 
-    def __init__(self, api: KubernetesApi, view: ClusterView) -> None:
+    def __init__(self, api: KubernetesApi, view: ClusterView, rights: MissingRights) -> None:
         self._api = api
+        self._rights = rights
         self._view = view
         self._events: dict[str, dict[str, Json]] = {}
         self._looked_at_s: dict[str, float] = {}
@@ -58,6 +60,7 @@ class PodEvents:
             try:
                 await self._read(running)
             except KubernetesError as error:
+                self._rights.note(error, "runs do not hear why their pods do not start")
                 _log.debug("Events of %r: %s", running.record.name, error)
 
     def _waits(self, attempt_id: str) -> bool:

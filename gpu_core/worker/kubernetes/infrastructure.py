@@ -23,12 +23,20 @@ from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pods import telling_pod
+from gpu_core.decisions.kubernetes.refusals import is_of_quota, why_refused
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.infrastructure import Exit, Landed, NotStarted, Started, Trouble
+from gpu_core.worker.infrastructure import (
+    Exit,
+    Landed,
+    NotStarted,
+    Refused,
+    Started,
+    Trouble,
+)
 from gpu_core.worker.kubernetes.containers import ContainerRuns, followed_pod
 from gpu_core.worker.kubernetes.custom_ending import (
     custom_exit_of,
@@ -54,6 +62,7 @@ from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.reports import CheckpointReports
+from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended
 from gpu_core.worker.running import RunningAttempt
@@ -101,8 +110,9 @@ class KubernetesInfrastructure:
         self._view = ClusterView(api, wake)
         self._offers = Offers(self._view, pool)
         self._node_pools = NodePools(api)
-        self._events = PodEvents(api, self._view)
-        self._last_words = LastWords(api)
+        self._rights = MissingRights()
+        self._events = PodEvents(api, self._view, self._rights)
+        self._last_words = LastWords(api, self._rights)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._failure: str | None = None
@@ -115,7 +125,9 @@ class KubernetesInfrastructure:
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
         self._host = await self._cluster_name()
-        self._containers = ContainerRuns(self._client, self._api, tasks, self._is_over)
+        self._containers = ContainerRuns(
+            self._client, self._api, tasks, self._is_over, self._rights
+        )
         await self._view.start(tasks)
 
     @property
@@ -194,12 +206,14 @@ class KubernetesInfrastructure:
             else:
                 created = await self._create_job(template, launch, policy)
         except KubernetesError as error:
-            if error.is_retryable:
+            # 401: it is the worker that is not known, for as long as its credentials are old.
+            if error.is_retryable or error.status == 401 or is_of_quota(error.message):
                 # No answer is no refusal: it may be there all the same, and is given time to show.
+                # What a quota refuses is not asked for again at once.
                 self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
                 raise NotStarted(str(error)) from error
             self._created_at_s.pop(running.attempt.attempt_id, None)
-            raise
+            raise Refused(why_refused(error.message)) from error
         return replace(_started(created), started_at=datetime.now(UTC))
 
     async def _create_job(self, template: Json, launch: Launch, policy: Policy) -> Json:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.decisions.kubernetes.pod_endings import told_by
+from gpu_core.worker.kubernetes.rights import NO_OUTPUT, MissingRights
 
 _log = logging.getLogger("prefect.gpu.last_words")
 
@@ -18,10 +19,12 @@ class LastWords:
 
     Args:
         api: The cluster.
+        rights: What the worker lacks.
     """
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: KubernetesApi, rights: MissingRights) -> None:
         self._api = api
+        self._rights = rights
         self._kept: dict[str, tuple[str, ...]] = {}
 
     async def keep(self, attempt_id: str, pod: Mapping[str, Any]) -> None:
@@ -47,6 +50,7 @@ class LastWords:
         try:
             return tuple((await self._api.text(path, query)).splitlines())
         except KubernetesError as error:
+            self._rights.note(error, NO_OUTPUT)
             # Gone with its node, as most: nothing depends on it.
             _log.debug("The output of pod %s: %s", metadata["name"], error)
             return ()

@@ -292,6 +292,22 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             id="its budget is used up",
         ),
         pytest.param(
+            "PENDING",
+            NEVER_STARTED | {"refusal": "The worker may not. Grant it."},
+            "Refused",
+            "Crashed",
+            "It cannot be started. The worker may not. Grant it.",
+            id="refused for good: one attempt, whatever its failures before",
+        ),
+        pytest.param(
+            "CANCELLING",
+            NEVER_STARTED | {"refusal": "The worker may not."},
+            "Cancelled",
+            "Cancelled",
+            "Cancelled.",
+            id="refused, and cancelled meanwhile",
+        ),
+        pytest.param(
             "CRASHED", CANCELLED, "Cancelled", "Cancelled", "Cancelled.", id="cancelled hard"
         ),
     ],

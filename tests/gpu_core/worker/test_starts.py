@@ -13,8 +13,9 @@ from prefect.client.schemas.responses import (
     StateAcceptDetails,
 )
 
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
-from gpu_core.worker.infrastructure import NotStarted
+from gpu_core.worker.infrastructure import NotStarted, Refused
 
 RUN = FlowRun(id=UUID(int=1), flow_id=UUID(int=2), name="run")
 POOL = WorkPool(
@@ -56,6 +57,7 @@ class Scheduler:
         self.server = server
         self.outcome = outcome
         self.holds = lambda _flow_run_id: holds
+        self.refused = []
 
     async def told(self):
         assert not self.server.heard, "it could be told why it waits, and be Scheduled again"
@@ -70,6 +72,10 @@ class Scheduler:
             deployment=None,
             record=SimpleNamespace(flow_name="train"),
         )
+
+    def refuse(self, flow_run_id, why):
+        assert flow_run_id == RUN.id
+        self.refused.append(why)
 
     async def launch(self, _flow_run, _configuration):
         if isinstance(self.outcome, Exception):
@@ -106,3 +112,20 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
 
     assert anyio.run(story) == set()
     assert server.heard == ["why it waits", "who waits?", *want]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Refused("the cluster refuses it"), id="by the cluster"),
+        pytest.param(InvalidInput("framework", "takes whole GPUs"), id="by what it asks for"),
+    ],
+)
+def test_what_can_never_be_started_is_left_to_who_settles_ends(monkeypatch, caplog, error):
+    """Not Crashed at once: what was made of it is ended first. No traceback says it better."""
+    monkeypatch.setattr(GpuProcessWorker, "get_flow_run_logger", lambda *_: logging.getLogger())
+    worker = GpuProcessWorker(work_pool_name="gpus")
+    worker._scheduler = Scheduler(Server([]), error, holds=True)
+    assert anyio.run(worker.run, RUN, SimpleNamespace()).identifier == "none"
+    assert worker._scheduler.refused == [str(error)]
+    assert not caplog.records

@@ -1,11 +1,14 @@
-"""How often the events of pods that do not run yet are asked for."""
+"""How often the events of pods that do not run yet are asked for, and what if they may not be."""
 
+import logging
 from types import SimpleNamespace
 
 import anyio
 import pytest
 
+from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.rights import MissingRights
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_job
 
@@ -41,7 +44,7 @@ class Api:
 )
 def test_a_hundred_that_start_together_are_not_all_asked_for_at_once(monkeypatch, looks_at_s, want):
     api, clock_s = Api(), iter(looks_at_s)
-    events = PodEvents(api, VIEW)
+    events = PodEvents(api, VIEW, MissingRights())
     monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
 
     async def story():
@@ -50,3 +53,34 @@ def test_a_hundred_that_start_together_are_not_all_asked_for_at_once(monkeypatch
 
     anyio.run(story)
     assert api.asked == want
+
+
+class Refusing:
+    """Lets nobody list events."""
+
+    async def get(self, _path, _query):
+        raise KubernetesError(
+            403,
+            "Forbidden",
+            'events is forbidden: User "system:serviceaccount:ml:gpu-worker" cannot list resource '
+            '"events" in API group "" in the namespace "ml"',
+        )
+
+
+def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
+    """Runs go on without it; but somebody should know why their logs say nothing."""
+    clock_s = iter([100, 110, 150])
+    monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    events = PodEvents(Refusing(), VIEW, MissingRights())
+
+    async def story():
+        for _ in range(3):
+            await events.look(ATTEMPTS)
+
+    with caplog.at_level(logging.WARNING):
+        anyio.run(story)
+    assert [record.message for record in caplog.records] == [
+        "The worker may not list events in namespace 'ml', so runs do not hear why their pods do "
+        "not start; infra/kubernetes/rbac.yaml grants it"
+    ]

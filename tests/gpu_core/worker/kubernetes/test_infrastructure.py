@@ -10,10 +10,13 @@ from aiohttp import web
 
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
+from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
+from gpu_core.worker.infrastructure import NotStarted, Refused
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, _path
+from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
@@ -85,6 +88,47 @@ def test_a_run_does_not_start_again_beside_what_no_watch_has_told_of(
             assert await infrastructure.kill(running()) is want_gone
             assert api.deleted == want_deleted
             assert await infrastructure.kill(running()) is True
+
+    anyio.run(scenario)
+
+
+class Answering:
+    """Answers every creation like this."""
+
+    def __init__(self, status, message):
+        self.status = status
+        self.body = {"kind": "Status", "reason": "Some", "message": message}
+
+    async def handle(self, _request):
+        return web.json_response(self.body, status=self.status)
+
+
+TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "prefect-job"}]}}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "want", "want_time_to_show"),
+    [
+        pytest.param(403, 'cannot create resource "jobs"', Refused, False, id="no right"),
+        pytest.param(422, "env[3].name: Invalid value", Refused, False, id="a value"),
+        pytest.param(400, 'admission webhook "w" denied the request', Refused, False, id="a rule"),
+        pytest.param(403, "forbidden: exceeded quota: q", NotStarted, True, id="a quota passes"),
+        pytest.param(401, "Unauthorized", NotStarted, True, id="credentials are renewed"),
+        pytest.param(500, "failed calling webhook", NotStarted, True, id="a rule that is ill"),
+        pytest.param(429, "too many requests", NotStarted, True, id="busy"),
+    ],
+)
+def test_what_a_refusal_of_its_job_means_for_a_run(status, message, want, want_time_to_show):
+    """What stays refused is tried once; what may pass is tried again, but not at once."""
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
+
+    async def scenario():
+        async with serving(Answering(status, message)) as client:
+            infrastructure, attempt = of_cluster(client), running()
+            context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+            with pytest.raises(want):
+                await infrastructure.start(attempt, configuration, context, {}, Policy(version=1))
+            assert infrastructure.lives(attempt) is want_time_to_show
 
     anyio.run(scenario)
 

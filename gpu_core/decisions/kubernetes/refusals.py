@@ -1,0 +1,81 @@
+"""What the API server's refusals mean, and who can lift them."""
+
+import re
+
+# The words of RBAC (Kubernetes 1.20 to 1.34, `pkg/registry/authorization`); admission has others.
+_RIGHT = re.compile(
+    r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'
+    r'(?: in API group "(?P<group>[^"]*)")?'
+    r'(?: in the namespace "(?P<namespace>[^"]+)"| at the cluster scope)?'
+)
+_WEBHOOK = re.compile(
+    r'admission webhook "(?P<name>[^"]+)" denied the request:?\s*(?P<why>.*)', re.DOTALL
+)
+_NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
+
+GRANTED_BY = "infra/kubernetes/rbac.yaml grants it"
+"""The manifest with all rights of the worker, as a clause."""
+
+# A webhook may quote the whole object.
+_LONGEST_REASON = 600
+
+
+def is_of_quota(message: str) -> bool:
+    """Does a ResourceQuota refuse it? That passes when other objects go."""
+    return "exceeded quota" in message or "failed quota" in message
+
+
+def missing_right(message: str) -> str | None:
+    """Which right does the worker lack? None: these are not the words of RBAC.
+
+    Args:
+        message: What the API server answered with 403.
+
+    Returns:
+        A clause, such as "create jobs.batch in namespace 'ml'".
+    """
+    found = _RIGHT.search(message)
+    if found is None:
+        return None
+    group, namespace = found["group"], found["namespace"]
+    resource = f"{found['resource']}.{group}" if group else found["resource"]
+    place = "in all namespaces" if namespace is None else f"in namespace {namespace!r}"
+    return f"{found['verb']} {resource} {place}"
+
+
+def why_refused(message: str) -> str:
+    """Why can an object never be made as it is, and what helps?
+
+    Args:
+        message: What the API server answered.
+
+    Returns:
+        Sentences for the run's page.
+    """
+    right = missing_right(message)
+    if right is not None:
+        return (
+            f"The cluster does not let the worker {right}. {GRANTED_BY}: apply it there, with "
+            f"that namespace; or let the pool's variable 'namespace' name the worker's own."
+        )
+    namespace = _NO_NAMESPACE.search(message)
+    if namespace is not None:
+        return (
+            f"The cluster has no namespace {namespace['name']!r}. Create it, or correct the "
+            f"variable 'namespace' of the pool or of the run."
+        )
+    webhook = _WEBHOOK.search(message)
+    if webhook is not None:
+        return (
+            f"The cluster's admission webhook {webhook['name']!r} refuses it: "
+            f"{_clause(webhook['why'])}. Change the pool's base job template or the run's job "
+            f"variables, or that rule."
+        )
+    return (
+        f"The cluster refuses it: {_clause(message)}. Change what this names in the pool's base "
+        f"job template or in the run's job variables."
+    )
+
+
+def _clause(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_REASON].rstrip(".") or "no reason is given"

@@ -1,0 +1,94 @@
+"""What refusals of the API server mean, in its own words."""
+
+import pytest
+
+from gpu_core.decisions.kubernetes.refusals import is_of_quota, missing_right, why_refused
+
+RBAC = (
+    'jobs.batch is forbidden: User "system:serviceaccount:prefect-gpu:gpu-worker" cannot create '
+    'resource "jobs" in API group "batch" in the namespace "ml"'
+)
+POD_LOG = (
+    'pods "gpu-1" is forbidden: User "worker" cannot get resource "pods/log" in API group "" in '
+    'the namespace "ml"'
+)
+CLUSTER_WIDE = (
+    'nodes is forbidden: User "w" cannot list resource "nodes" in API group "" at the cluster scope'
+)
+QUOTA = (
+    'jobs.batch "gpu-1" is forbidden: exceeded quota: small, requested: count/jobs.batch=1, used: '
+    "count/jobs.batch=2, limited: count/jobs.batch=2"
+)
+WEBHOOK = (
+    'admission webhook "validation.gatekeeper.sh" denied the request: [images] the image\n'
+    "registry.example/train is not allowed."
+)
+INVALID = (
+    'Job.batch "gpu-1" is invalid: spec.template.spec.containers[0].env[3].name: Invalid value: '
+    '"1 bad": a valid environment variable name must consist of alphabetic characters'
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        pytest.param(RBAC, "create jobs.batch in namespace 'ml'", id="of a group"),
+        pytest.param(POD_LOG, "get pods/log in namespace 'ml'", id="of the core"),
+        pytest.param(CLUSTER_WIDE, "list nodes in all namespaces", id="of the whole cluster"),
+        pytest.param(QUOTA, None, id="a quota"),
+        pytest.param(WEBHOOK, None, id="a webhook"),
+        pytest.param(INVALID, None, id="a value"),
+    ],
+)
+def test_a_missing_right_is_named(message, want):
+    assert missing_right(message) == want
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        pytest.param(
+            RBAC,
+            "The cluster does not let the worker create jobs.batch in namespace 'ml'. "
+            "infra/kubernetes/rbac.yaml grants it: apply it there, with that namespace; or let the "
+            "pool's variable 'namespace' name the worker's own.",
+            id="a right",
+        ),
+        pytest.param(
+            'namespaces "mll" not found',
+            "The cluster has no namespace 'mll'. Create it, or correct the variable 'namespace' of "
+            "the pool or of the run.",
+            id="a namespace",
+        ),
+        pytest.param(
+            WEBHOOK,
+            "The cluster's admission webhook 'validation.gatekeeper.sh' refuses it: [images] the "
+            "image registry.example/train is not allowed. Change the pool's base job template or "
+            "the run's job variables, or that rule.",
+            id="a webhook",
+        ),
+        pytest.param(
+            INVALID,
+            f"The cluster refuses it: {INVALID}. Change what this names in the pool's base job "
+            "template or in the run's job variables.",
+            id="a value",
+        ),
+        pytest.param(
+            "",
+            "The cluster refuses it: no reason is given. Change what this names in the pool's base "
+            "job template or in the run's job variables.",
+            id="without a word",
+        ),
+    ],
+)
+def test_a_refusal_is_told_with_what_helps(message, want):
+    assert why_refused(message) == want
+
+
+def test_a_refusal_that_quotes_an_object_is_cut():
+    assert len(why_refused("x" * 10_000)) < 1_000
+
+
+@pytest.mark.parametrize(("message", "want"), [(QUOTA, True), (RBAC, False), (WEBHOOK, False)])
+def test_a_quota_passes(message, want):
+    assert is_of_quota(message) is want
