@@ -55,9 +55,14 @@ def _rank(rank: int | None) -> Manifest:
 
 def is_first(pod: Mapping[str, Any]) -> bool:
     """Is this pod the first node of its gang?"""
-    metadata = pod["metadata"]
-    told = (metadata.get("labels") or {}).get(RANK_LABEL)
-    return (told or (metadata.get("annotations") or {}).get(_INDEX_ANNOTATION)) == "0"
+    annotations = pod["metadata"].get("annotations") or {}
+    return (rank_of(pod) or annotations.get(_INDEX_ANNOTATION)) == "0"
+
+
+def rank_of(item: Mapping[str, Any]) -> str | None:
+    """Of which node is this Job, or its pod, where each node has a Job? None: one Job has all."""
+    rank: str | None = (item["metadata"].get("labels") or {}).get(RANK_LABEL)
+    return rank
 
 
 def gang_command(container: Manifest, launch: Launch) -> Manifest:

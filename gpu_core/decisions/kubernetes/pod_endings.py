@@ -65,6 +65,16 @@ def told_by(pod: Mapping[str, Any]) -> str | None:
     return next((name for name, _ in _by_weight(pod.get("status") or {})), None)
 
 
+def told_to_end_at(pod: Mapping[str, Any]) -> datetime | None:
+    """When was this pod deleted? Kubernetes notes when its grace is over. None: it was not."""
+    metadata = pod.get("metadata") or {}
+    gone_at = metadata.get("deletionTimestamp")
+    grace_s = metadata.get("deletionGracePeriodSeconds")
+    if not gone_at or not grace_s:
+        return None
+    return datetime.fromisoformat(gone_at) - timedelta(seconds=grace_s)
+
+
 def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome | None:
     """Why a pod that is still there is about to end; None: it is not."""
     disruption = _disruption(status)
@@ -123,12 +133,10 @@ def _container_cause(
 def _was_told_before(metadata: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
     """Did the container end only after its pod had been deleted? Not every program then ends with
     SIGTERM's code: torchrun's is 1."""
-    gone_at, ended_at = metadata.get("deletionTimestamp"), ended.get("finishedAt")
-    grace_s = metadata.get("deletionGracePeriodSeconds")
-    if not (gone_at and ended_at and grace_s):
+    told_at, ended_at = told_to_end_at({"metadata": metadata}), ended.get("finishedAt")
+    if told_at is None or not ended_at:
         return False
-    deleted_at = datetime.fromisoformat(gone_at) - timedelta(seconds=grace_s)
-    return datetime.fromisoformat(ended_at) >= deleted_at
+    return datetime.fromisoformat(ended_at) >= told_at
 
 
 def _disruption_cause(condition: Mapping[str, Any]) -> tuple[Cause, str | None]:

@@ -72,7 +72,12 @@ def silent_for_s(node: Json | None, now: datetime) -> float | None:
 
 
 def exit_of(
-    jobs: Sequence[Json], pods: Sequence[Json], last_lines: Sequence[str], *, is_flow: bool
+    jobs: Sequence[Json],
+    pods: Sequence[Json],
+    last_lines: Sequence[str],
+    *,
+    is_flow: bool,
+    nodes: int = 1,
 ) -> Exit | None:
     """How did an attempt end, of which nothing lives?
 
@@ -81,14 +86,19 @@ def exit_of(
         pods: Its pods as they were seen last.
         last_lines: The end of its output, where it was followed.
         is_flow: Whether Prefect ran inside.
+        nodes: How many it needed at once.
     """
     if not jobs and not pods:
         return None
     # Pods that were never seen to end are gone without a word.
     ended = [pod for pod in pods if has_ended(pod)]
-    found = observe(jobs[0] if jobs else None, ended)
+    if is_flow and not any(_has_failed(pod) for pod in ended):
+        # A flow is done when the first node of its gang is, whatever the others still do.
+        first = [pod for pod in ended if is_first(pod)]
+        jobs, ended, nodes = ((), first, 1) if first else (jobs, ended, nodes)
+    found = observe(jobs, ended, size=nodes)
     if found.phase in (Phase.PENDING, Phase.RUNNING):
-        found = observe(None)
+        found = observe(())
     return Exit(
         exit_code=found.exit_code,
         ended_at=moment(found.ended_at),
@@ -176,7 +186,7 @@ def waiting_outcome(
     """What does it wait for? None: it runs, or has ended."""
     if not jobs:
         return None
-    found = observe(jobs[0], pods, events)
+    found = observe(jobs, pods, events)
     return found if found.phase is Phase.PENDING else None
 
 

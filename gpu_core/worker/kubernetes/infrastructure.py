@@ -419,6 +419,7 @@ class KubernetesInfrastructure:
             self._telling_pods(attempt_id),
             lines,
             is_flow=not is_container_job(running),
+            nodes=running.workload.nodes,
         )
 
     def settled(self, running: RunningAttempt) -> None:

@@ -4,8 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from gpu_core.decisions.kubernetes.names import RANK_LABEL
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase, outcome
-from gpu_core.decisions.kubernetes.pods import combined, observe
+from gpu_core.decisions.kubernetes.pods import observe, telling_pod
 
 MAIN = "prefect-job"
 UNSCHEDULABLE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
@@ -19,6 +20,11 @@ def job(*conditions, completions=1, metadata=None, **spec):
         "spec": {"completions": completions, **spec},
         "status": {"conditions": found},
     }
+
+
+def seen(found_job, *arguments):
+    """What happened to an attempt with this Job, or without any."""
+    return observe([] if found_job is None else [found_job], *arguments)
 
 
 def pod(phase, *conditions, state=None, name=MAIN, deleted=False, **status):
@@ -146,7 +152,7 @@ RUNNING = pod("Running", state={"running": {}})
     ],
 )  # fmt: skip
 def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
-    found = observe(job(), pods, events)
+    found = seen(job(), pods, events)
     assert (found.phase, found.cause, found.charge) == (Phase.PENDING, want_cause, None)
     assert want_words in found.message
     assert found.needs_person is want_needs_person
@@ -312,7 +318,7 @@ def test_why_it_waits(pods, events, want_cause, want_words, want_needs_person):
     ],
 )  # fmt: skip
 def test_how_it_failed_and_who_bears_it(pods, want_cause, want_charge, want_words):
-    found = observe(job(("Failed", "BackoffLimitExceeded", "")), pods)
+    found = seen(job(("Failed", "BackoffLimitExceeded", "")), pods)
     assert (found.phase, found.cause, found.charge) == (Phase.FAILED, want_cause, want_charge)
     assert want_words in found.message
 
@@ -354,7 +360,7 @@ def test_how_it_failed_and_who_bears_it(pods, want_cause, want_charge, want_word
     ],
 )
 def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
-    found = observe(found_job)
+    found = seen(found_job)
     assert (found.phase, found.cause, found.charge) == (Phase.FAILED, want_cause, want_charge)
 
 
@@ -382,7 +388,7 @@ def test_a_job_without_pods_still_tells(found_job, want_cause, want_charge):
 )
 def test_nothing_is_over_while_a_pod_may_run(found_job, pods):
     """The next attempt must not run beside it."""
-    found = observe(found_job, pods)
+    found = seen(found_job, pods)
     assert (found.phase, found.charge) == (Phase.RUNNING, None)
     assert found.is_ending
 
@@ -393,9 +399,9 @@ def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
     error = pod("Failed", state=ended(2, at=late))
     lost = pod("Failed", disrupted("DeletionByPodGC"))
     failed = job(completions=3)
-    assert observe(failed, [error, consequence, lost]).cause is Cause.NODE_LOST
-    assert observe(failed, [error, consequence]).exit_code == 1
-    assert observe(failed, [consequence, error]).exit_code == 1
+    assert seen(failed, [error, consequence, lost]).cause is Cause.NODE_LOST
+    assert seen(failed, [error, consequence]).exit_code == 1
+    assert seen(failed, [consequence, error]).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -421,44 +427,111 @@ def test_of_a_gang_the_cause_is_told_and_not_the_consequences():
     ],
 )  # fmt: skip
 def test_the_rest(found_job, pods, want_phase):
-    found = observe(found_job, pods)
+    found = seen(found_job, pods)
     assert (found.phase, found.charge, found.needs_person) == (want_phase, None, False)
     assert not found.is_ending
 
 
+def of_rank(rank, item):
+    """The Job of one node of a gang, or its pod."""
+    return {**item, "metadata": {**item["metadata"], "labels": {RANK_LABEL: str(rank)}}}
+
+
+DONE = pod("Succeeded", state=ended(0, "Completed"))
+EVERY_JOB = [of_rank(0, job()), of_rank(1, job())]
+COMPLETE, GAVE_UP = job(("Complete", "", "")), job(("Failed", "BackoffLimitExceeded", ""))
+
+
 @pytest.mark.parametrize(
-    ("causes", "want_phase", "want_cause"),
+    ("jobs", "pods", "want_phase", "want_cause"),
     [
-        pytest.param([Cause.RUNNING, Cause.CREATING], Phase.PENDING, Cause.CREATING, id="not all"),
-        pytest.param([Cause.RUNNING, Cause.COMPLETED], Phase.RUNNING, Cause.RUNNING, id="one done"),
         pytest.param(
-            [Cause.COMPLETED, Cause.COMPLETED], Phase.SUCCEEDED, Cause.COMPLETED, id="all done"
+            EVERY_JOB, [of_rank(0, RUNNING)], Phase.PENDING, Cause.CREATING, id="one is made"
         ),
         pytest.param(
-            [Cause.RUNNING, Cause.FAILED], Phase.RUNNING, Cause.FAILED, id="one failed, one to end"
+            EVERY_JOB,
+            [of_rank(0, RUNNING), of_rank(1, pod("Pending", state=waiting("ErrImagePull")))],
+            Phase.PENDING,
+            Cause.BAD_IMAGE,
+            id="one waits: any of them",
         ),
         pytest.param(
-            [Cause.COMPLETED, Cause.FAILED, Cause.NODE_LOST],
+            EVERY_JOB,
+            [of_rank(0, DONE), of_rank(1, RUNNING)],
+            Phase.RUNNING,
+            Cause.RUNNING,
+            id="one is done, one runs",
+        ),
+        pytest.param(
+            EVERY_JOB,
+            [of_rank(0, DONE), of_rank(1, DONE)],
+            Phase.SUCCEEDED,
+            Cause.COMPLETED,
+            id="all are done",
+        ),
+        pytest.param(
+            EVERY_JOB,
+            [of_rank(0, RUNNING), of_rank(1, pod("Failed", state=ended(1)))],
+            Phase.RUNNING,
+            Cause.FAILED,
+            id="one failed, one is to end",
+        ),
+        pytest.param(
+            [of_rank(0, job()), of_rank(1, GAVE_UP)],
+            [of_rank(0, DONE)],
             Phase.FAILED,
-            Cause.NODE_LOST,
-            id="a lost node is why another failed",
+            Cause.DELETED,
+            id="one is done, the pod of the other is gone",
+        ),
+        pytest.param(
+            [of_rank(0, COMPLETE)],
+            [of_rank(0, DONE)],
+            Phase.FAILED,
+            Cause.DELETED,
+            id="one is done, the Job of the other is gone",
+        ),
+        pytest.param(
+            [], [of_rank(0, DONE)], Phase.FAILED, Cause.DELETED, id="one is done, no Job is left"
         ),
     ],
 )
-def test_a_gang_with_a_job_for_each_node(causes, want_phase, want_cause):
-    found = combined([outcome(cause) for cause in causes])
+def test_a_gang_with_a_job_for_each_node(jobs, pods, want_phase, want_cause):
+    found = observe(jobs, pods, size=2)
     assert (found.phase, found.cause) == (want_phase, want_cause)
     assert (found.charge is None) == (want_phase is not Phase.FAILED)
 
 
+FAILS_AT = "2026-09-01T12:00:05Z"
+
+
+@pytest.mark.parametrize(
+    ("told_at", "code", "want_cause", "want_code"),
+    [
+        pytest.param("2026-09-01T12:00:05Z", 143, Cause.FAILED, 3, id="its Job is given up"),
+        pytest.param("2026-09-01T12:00:09Z", 137, Cause.FAILED, 3, id="and deaf to SIGTERM"),
+        pytest.param("2026-09-01T12:00:01Z", 143, Cause.DELETED, 143, id="by a person, before"),
+    ],
+)
+def test_who_was_told_to_end_after_another_failed_is_not_the_cause(
+    told_at, code, want_cause, want_code
+):
+    """Kubernetes ends the rest of an Indexed Job that failed; it failed all the same."""
+    told = deleted_at(told_at, ended(code, at="2026-09-01T12:00:20Z"))
+    bad = pod("Failed", state=ended(3, at=FAILS_AT))
+    for pods in ([told, bad], [bad, told]):
+        found = observe([job(completions=2)], pods)
+        assert (found.cause, found.exit_code) == (want_cause, want_code)
+        assert telling_pod(pods) is (bad if want_cause is Cause.FAILED else told)
+
+
 def test_an_end_after_sigterm_is_marked():
     done = pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed"))
-    assert "had been told to end" in observe(job(), [done]).message
+    assert "had been told to end" in seen(job(), [done]).message
 
 
 def test_long_words_are_cut():
     words = "node(s) had untolerated taint, " * 100
-    found = observe(job(), [pod("Pending", ("PodScheduled", "False", "Unschedulable", words))])
+    found = seen(job(), [pod("Pending", ("PodScheduled", "False", "Unschedulable", words))])
     assert len(found.message) < 500
 
 

@@ -227,3 +227,58 @@ def test_a_pod_that_vanished_while_it_ran_was_interrupted():
 
 def test_what_nobody_saw_is_unknown():
     assert exit_of([], [], [], is_flow=True) is None
+
+
+def of_rank(rank, phase, code=None):
+    ended = None if code is None else {"exitCode": code, "finishedAt": moment(9)}
+    return make_pod(phase, uid=f"rank-{rank}", terminated=ended, labels={RANK_LABEL: str(rank)})
+
+
+@pytest.mark.parametrize(
+    ("pods", "is_flow", "want_code", "want_interruption"),
+    [
+        pytest.param([of_rank(0, "Succeeded", 0)], True, 0, False, id="a flow: the first is done"),
+        pytest.param(
+            [of_rank(0, "Running"), of_rank(1, "Succeeded", 0)],
+            True,
+            None,
+            True,
+            id="a flow: the first was lost, whatever the other did",
+        ),
+        pytest.param(
+            [of_rank(0, "Succeeded", 0), of_rank(1, "Failed", 3)],
+            True,
+            3,
+            False,
+            id="a flow: a node that failed before it was over",
+        ),
+        pytest.param(
+            [of_rank(0, "Succeeded", 0), of_rank(1, "Succeeded", 0)],
+            False,
+            0,
+            False,
+            id="a container: all have done their part",
+        ),
+        pytest.param(
+            [of_rank(0, "Succeeded", 0), of_rank(1, "Running")],
+            False,
+            None,
+            True,
+            id="a container: one was lost, which was to write the model",
+        ),
+        pytest.param(
+            [of_rank(0, "Succeeded", 0), of_rank(1, "Failed", 3)],
+            False,
+            3,
+            False,
+            id="a container: any failure is its own",
+        ),
+    ],
+)
+def test_a_gang_ends_as_its_nodes_did(pods, is_flow, want_code, want_interruption):
+    """Whether its Jobs are still there, one or one for each node, or are gone already."""
+    of_each = [make_job() | {"metadata": make_job()["metadata"] | {"name": n}} for n in "ab"]
+    for jobs in ([], [make_gang_job()], of_each):
+        found = exit_of(jobs, pods, [], is_flow=is_flow, nodes=2)
+        assert found is not None
+        assert (found.exit_code, found.is_interruption) == (want_code, want_interruption)
