@@ -51,6 +51,8 @@ class EndFacts:
     """What is known of the end beyond the exit code, in words."""
     is_interruption: bool = False
     """Whether the machine or the provider ended it, and not the run itself."""
+    is_gang_lost: bool = False
+    """Whether a node of its gang had fallen silent, so that the others could not but fail."""
     is_flow: bool = True
     """Whether Prefect runs inside and has told how the flow ended; otherwise the exit code says."""
     state_message: str | None = None
@@ -140,9 +142,10 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
         case "SCHEDULED" | "PENDING" if not facts.was_started:
             return EndReason.CANCELLED if drain is EndReason.CANCELLED else None
         case "FAILED":
-            return drain or EndReason.FAILED
+            return drain or (EndReason.INTERRUPTED if facts.is_gang_lost else EndReason.FAILED)
         case "CRASHED":
-            return drain or (EndReason.INTERRUPTED if facts.is_interruption else EndReason.CRASHED)
+            is_of_others = facts.is_interruption or facts.is_gang_lost
+            return drain or (EndReason.INTERRUPTED if is_of_others else EndReason.CRASHED)
         case "SCHEDULED":
             # Prefect itself put it back, as it does when a signal from outside ends its process.
             return drain or EndReason.INTERRUPTED
@@ -160,7 +163,7 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
 
 def _own_end(facts: EndFacts) -> EndReason | None:
     """How did a run end that Prefect thinks is running? None: nobody saw, or others ended it."""
-    if not facts.exit_is_known or facts.is_interruption:
+    if not facts.exit_is_known or facts.is_interruption or facts.is_gang_lost:
         return None
     if facts.is_flow:
         return EndReason.CRASHED
@@ -209,7 +212,8 @@ def _refused(facts: EndFacts) -> Settlement:
 
 def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
     count = facts.interruptions_before + 1
-    why = facts.drain_message or (facts.exit_message if facts.is_interruption else None)
+    is_of_others = facts.is_interruption or facts.is_gang_lost
+    why = facts.drain_message or (facts.exit_message if is_of_others else None)
     why = why or (
         "a signal from outside ended its process"
         if facts.prefect_state_type == "SCHEDULED"

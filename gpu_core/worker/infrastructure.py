@@ -45,6 +45,8 @@ class Exit:
     """Prefect ran inside and has told how the flow ended; otherwise the exit code says it."""
     is_interruption: bool = False
     """The machine or the provider ended it, not the run itself."""
+    is_gang_lost: bool = False
+    """Another node of its gang had fallen silent before: what failed could not but fail."""
     is_own_failure: bool = False
     """What ran it is known to have failed by itself, also where no exit code is known."""
 

@@ -103,6 +103,7 @@ def decide(
             and (exit_.exit_code is not None or exit_.is_own_failure),
             exit_message=exit_.message if exit_ is not None else None,
             is_interruption=exit_ is not None and exit_.is_interruption,
+            is_gang_lost=exit_ is not None and exit_.is_gang_lost,
             is_flow=exit_ is None or exit_.is_flow,
             # A worker that died at the wrong moment did not note the start, but the end is known.
             was_started=attempt.started_at is not None or exit_ is not None,

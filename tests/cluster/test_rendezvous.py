@@ -93,6 +93,42 @@ def test_a_node_that_fails_is_the_cause_and_not_the_other_that_is_ended_then(new
     assert (attempt.exit_code, attempt.is_charged_failure) == (3, True)
 
 
+def test_a_node_that_fails_because_the_other_fell_silent_was_interrupted(
+    new_pool, namespace, policy, cluster
+):
+    """Nothing of the second node is heard any more; the first notices before Kubernetes does."""
+    pool = new_pool(policy)
+    pool.start_worker()
+    broken = pool.folder / "broken"
+    script = (
+        f"test $PREFECT_GPU_ATTEMPT = 2 && exit 0; test $NODE_RANK = 1 && exec sleep 600; "
+        f"until test -e {broken}; do sleep 0.2; done; exit 1"
+    )
+    run = submit_gang(pool, f"/bin/sh -c '{script}'", max_failures=1)
+    pool.wait_until(run, "Running", timeout_s=TOGETHER_S)
+    first_try = pods_of(namespace, run, attempt=1)
+    wait_for(
+        lambda: all(
+            pod["status"]["phase"] == "Running" for pod in pods_of(namespace, run, attempt=1)
+        ),
+        "both nodes run",
+        TOGETHER_S,
+    )
+    silent = f"kubelet@{first_try[-1]['spec']['nodeName']}"
+    cluster.stop(silent)
+    try:
+        broken.touch()
+        wait_for(
+            lambda: pool.attempts(run)[0].released_at, "the first attempt is settled", TOGETHER_S
+        )
+    finally:
+        cluster.start(silent)
+    pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
+    lost = pool.attempts(run)[0]
+    assert (lost.end_reason, lost.is_charged_failure) == ("Interrupted", False)
+    assert "was lost, and with it its gang" in (lost.end_message or "")
+
+
 def submit_gang(pool: Pool, command: str, **variables: object) -> str:
     """A container job on two nodes; its id."""
     return pool.submit(

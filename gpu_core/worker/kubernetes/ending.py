@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.kubernetes.gang import is_first
+from gpu_core.decisions.kubernetes.gang_loss import silent_partner
 from gpu_core.decisions.kubernetes.node_health import interruption_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
 from gpu_core.decisions.kubernetes.pods import observe
@@ -106,6 +107,30 @@ def exit_of(
         is_flow=is_flow,
         is_interruption=is_of_others(found),
     )
+
+
+# What can follow from a partner that does not answer; running out of memory, for one, does not.
+# A flow tells Prefect that it failed, and its pod ends well.
+_MAY_FOLLOW = frozenset({Cause.FAILED, Cause.COMPLETED})
+
+
+def silent_partner_of(
+    ended: Sequence[Json], pods: Sequence[Json], nodes: Mapping[str, Json]
+) -> str | None:
+    """Which other node had fallen silent when the pod failed that ended its gang? None: none.
+
+    Args:
+        ended: The pods whose ends say why the attempt ended.
+        pods: All its pods as they were seen last.
+        nodes: All of the cluster, by name.
+    """
+    told = [pod for pod in ended if has_ended(pod)]
+    found = observe((), told) if told else None
+    if found is None or found.cause not in _MAY_FOLLOW:
+        return None
+    known = {pod["metadata"]["uid"] for pod in told}
+    partners = [pod for pod in pods if pod["metadata"]["uid"] not in known]
+    return silent_partner(moment(found.ended_at), partners, nodes)
 
 
 def trouble_of(

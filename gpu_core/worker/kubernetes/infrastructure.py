@@ -54,6 +54,7 @@ from gpu_core.worker.kubernetes.ending import (
     moment,
     runs,
     silent_for_s,
+    silent_partner_of,
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
@@ -414,13 +415,19 @@ class KubernetesInfrastructure:
         if self._is_operated(running):
             custom_job = self._view.custom_jobs.last_of(attempt_id)
             return custom_exit_of(custom_job, self._view.last_pods_of(attempt_id), lines)
-        return exit_of(
+        ended, pods = self._telling_pods(attempt_id), self._view.last_pods_of(attempt_id)
+        found = exit_of(
             self._view.jobs_of(attempt_id),
-            self._telling_pods(attempt_id),
+            ended,
             lines,
             is_flow=not is_container_job(running),
             nodes=running.workload.nodes,
         )
+        node = silent_partner_of(ended, pods, self._view.nodes)
+        if found is None or node is None:
+            return found
+        why = (f"node {node} was lost, and with it its gang.", found.message)
+        return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
     def settled(self, running: RunningAttempt) -> None:
         """Forget how its pods ended."""

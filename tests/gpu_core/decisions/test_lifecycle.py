@@ -32,6 +32,10 @@ INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node
 UNSEEN = {"exit_is_known": False, "exit_code": None}
 NEVER_STARTED = {"was_started": False, **UNSEEN}
 CONTAINER = {"is_flow": False}
+LOST_GANG = {
+    "is_gang_lost": True,
+    "exit_message": "node b was lost, and with it its gang.",
+}
 EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
 
 
@@ -290,6 +294,33 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "Failed",
             "Budget spent: $4.98 of $5.00 are spent.",
             id="its budget is used up",
+        ),
+        pytest.param(
+            "FAILED",
+            LOST_GANG | {"state_message": "NCCL error", "failures_before": 2},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: node b was lost, and with it its gang; trying again.",
+            id="a flow that failed because another node fell silent",
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | LOST_GANG | {"exit_code": 1},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: node b was lost, and with it its gang; trying again.",
+            id="a container that failed because another node fell silent",
+        ),
+        pytest.param(
+            "CRASHED",
+            LOST_GANG | {"exit_code": 134},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: node b was lost, and with it its gang; trying again.",
+            id="a flow that was aborted because another node fell silent",
+        ),
+        pytest.param(
+            "COMPLETED", LOST_GANG, "Completed", None, "Completed.", id="done, and then lost a node"
         ),
         pytest.param(
             "PENDING",

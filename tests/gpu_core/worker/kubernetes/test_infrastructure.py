@@ -1,5 +1,6 @@
 """What the worker does about an attempt that its watches have not told of."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +193,42 @@ def test_the_output_of_the_pod_that_ended_the_attempt_outlives_it(pods, want):
             server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
             assert await infrastructure.kill(attempt)
             assert await infrastructure.last_lines(attempt) == want
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("first", "node", "want"),
+    [
+        pytest.param(
+            of_rank(0, "Failed", 1, at_s_ago=9), make_node("n2", "Unknown", 2), True, id="silent"
+        ),
+        pytest.param(of_rank(0, "Failed", 1, at_s_ago=9), make_node("n2"), False, id="well"),
+        pytest.param(
+            of_rank(0, "Succeeded", 0, at_s_ago=9), make_node("n2", "Unknown", 2), True,
+            id="a flow that told Prefect itself that it failed",
+        ),
+        pytest.param(
+            of_rank(0, "Failed", 127, at_s_ago=9), make_node("n2", "Unknown", 2), False,
+            id="a command that is missing is missing all the same",
+        ),
+    ],
+)  # fmt: skip
+def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want):
+    other = of_rank(1, "Running")
+    other["spec"]["nodeName"] = "n2"
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = replace(attempt.workload, nodes=2)
+        infrastructure._view._node_changed(None, make_node())
+        infrastructure._view._node_changed(None, node)
+        for pod in (first, other):
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._note_causes("a")
+        found = await infrastructure.exit(attempt)
+        assert found.is_gang_lost is want
+        assert ("node n2 was lost, and with it its gang" in (found.message or "")) is want
 
     anyio.run(scenario)
 
