@@ -148,7 +148,9 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
             return drain or (EndReason.INTERRUPTED if is_of_others else EndReason.CRASHED)
         case "SCHEDULED":
             # Prefect itself put it back, as it does when a signal from outside ends its process.
-            return drain or EndReason.INTERRUPTED
+            # A container knows nothing of it: one that did its work is not run again.
+            is_done = not facts.is_flow and _own_end(facts) is EndReason.COMPLETED
+            return drain or (EndReason.COMPLETED if is_done else EndReason.INTERRUPTED)
         case "RUNNING" | "PENDING":
             return drain or _own_end(facts) or EndReason.INTERRUPTED
         case unknown:

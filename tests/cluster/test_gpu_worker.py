@@ -190,3 +190,15 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
         assert not any("Traceback" in line for line in pool.logs(run))
     assert not jobs(namespace, invalid)
     assert "Traceback" not in pool.worker_log()
+
+
+def test_a_container_that_is_done_is_not_run_again_although_its_run_was_set_back(pool, namespace):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "set back", **shell("sleep 5"))
+    pool.wait_until(run, "Running", timeout_s=90)
+    back = {"state": {"type": "SCHEDULED", "name": "Scheduled"}, "force": True}
+    pool.call("POST", f"/flow_runs/{run}/set_state", back)
+    pool.wait_until(run, "Completed", timeout_s=90)
+    settled(pool, run)
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason == "Completed"
+    assert len(pods(namespace, run)) == 1
