@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.operators import PlayedKubeRay, ray_jobs
-from tests.cluster.pools import FLOWS
+from tests.cluster.pools import FLOWS, POLICY
 from tests.support.prefect_stack import wait_for
 
 _S = 240
@@ -80,3 +80,19 @@ def test_a_ray_job_that_fails_is_tried_again_by_the_worker_alone(pool, kuberay):
     (attempt,) = pool.attempts(run)
     assert attempt.is_charged_failure
     assert "entrypoint command failed" in pool.message(run)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_a_ray_job_that_is_over_goes_after_a_while_whoever_works_then(new_pool, kuberay):
+    """KubeRay leaves it; the worker that started it is gone by then."""
+    pool = new_pool(POLICY + "  kept_after_end: 10s\n")
+    pool.start_worker()
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "short", **ray("true"))
+    job = kuberay.job_of(run)
+    kuberay.tell(job, "Complete", "SUCCEEDED", endTime=job["metadata"]["creationTimestamp"])
+    pool.wait_until(run, "Completed", timeout_s=_S)
+    wait_for(lambda: pool.attempts(run)[0].released_at is not None, "it is settled", _S)
+    pool.kill_worker()
+    pool.start_worker()
+    wait_for(lambda: not kuberay.jobs_of(run), "its RayJob is gone", _S)
+    assert pool.state(run) == "Completed"

@@ -137,6 +137,11 @@ class CustomJobs:
         """The object of an attempt as it was seen last, also when it is gone."""
         return self._last.get(attempt_id)
 
+    @property
+    def items(self) -> list[Json]:
+        """All objects that are there, of every pool."""
+        return list(self._by_attempt.values())
+
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled: how its object ended need not be remembered."""
         self._last.pop(attempt_id, None)
@@ -178,11 +183,12 @@ class CustomJobs:
     def _changed(self, before: Json | None, after: Json | None) -> None:
         item = after or before or {}
         attempt_id = item["metadata"]["labels"][ATTEMPT_ID_LABEL]
-        self._last[attempt_id] = item
-        if after is None:
-            self._by_attempt.pop(attempt_id, None)
+        if after is not None:
+            self._by_attempt[attempt_id] = self._last[attempt_id] = after
         else:
-            self._by_attempt[attempt_id] = after
+            self._by_attempt.pop(attempt_id, None)
+            if attempt_id in self._last:  # not of an attempt that is settled
+                self._last[attempt_id] = item
         self._on_change()
 
 

@@ -58,6 +58,7 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.finished import FinishedObjects
 from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.node_tasks import NodeTasks
@@ -114,6 +115,7 @@ class KubernetesInfrastructure:
         self._rights = MissingRights()
         self._events = PodEvents(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
+        self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._failure: str | None = None
@@ -284,11 +286,14 @@ class KubernetesInfrastructure:
         )
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
-        """Events of pods that do not run yet; states and output of containers without Prefect.
+        """Events of pods that do not run yet; states and output of containers without Prefect;
+        and objects of operators that ended long ago go.
 
         An attempt that somebody else is ending loses its Job, which would make other pods for it.
         """
         await self._view.custom_jobs.look_again()
+        open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
+        await self._finished.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
             await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])

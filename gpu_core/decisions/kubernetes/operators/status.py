@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.errors import InvalidInput
@@ -42,6 +43,22 @@ def custom_job_outcome(
     if found.phase in (Phase.SUCCEEDED, Phase.FAILED):
         found = replace(found, ended_at=_ended_at(status))
     return not_over_before_its_pods(found, pods)
+
+
+def has_been_kept(manifest: Mapping[str, Any], kept_after_end_s: int, now: datetime) -> bool:
+    """Has this object been over for as long as it is to stay? Where its operator does not say when
+    it ended, since it was made.
+
+    Args:
+        manifest: A RayJob, TrainJob or SparkApplication as the API returns it.
+        kept_after_end_s: How long objects stay that ended, in seconds.
+        now: Aware.
+    """
+    found = custom_job_outcome(manifest)
+    since = found.ended_at or manifest["metadata"].get("creationTimestamp")
+    if found.phase not in (Phase.SUCCEEDED, Phase.FAILED) or since is None:
+        return False
+    return now - datetime.fromisoformat(since) >= timedelta(seconds=kept_after_end_s)
 
 
 def _ray(status: Mapping[str, Any]) -> Outcome:

@@ -1,5 +1,7 @@
 """Runs that an operator spreads over pods."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from gpu_core.decisions.errors import InvalidInput
@@ -8,6 +10,7 @@ from gpu_core.decisions.kubernetes.operators import (
     PodSet,
     build_custom_job,
     custom_job_outcome,
+    has_been_kept,
 )
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase
 from tests.gpu_core.decisions.kubernetes.builders import (
@@ -348,3 +351,26 @@ def test_it_is_not_over_while_a_pod_may_run():
 def test_another_kind_is_refused():
     with pytest.raises(InvalidInput, match="no object of a known operator"):
         custom_job_outcome({"kind": "MPIJob"})
+
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+LATE, EARLY = "2026-03-04T11:59:01Z", "2026-03-04T11:59:00Z"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want"),
+    [
+        pytest.param(ray("Complete", "SUCCEEDED", endTime=EARLY), True, id="for a minute"),
+        pytest.param(ray("Complete", "SUCCEEDED", endTime=LATE), False, id="for less"),
+        pytest.param(ray("Failed", "FAILED", endTime=EARLY), True, id="it failed"),
+        pytest.param(ray("Running", "RUNNING"), False, id="it runs, however long"),
+        pytest.param(ray("", ""), False, id="it has not begun"),
+        pytest.param(spark("SUSPENDED"), False, id="Kueue has its own line"),
+        pytest.param(
+            spark("SUBMISSION_FAILED"), True, id="it does not say when: since it was made"
+        ),
+    ],
+)
+def test_what_is_over_stays_for_a_while(manifest, want):
+    made = {**manifest, "metadata": {"creationTimestamp": EARLY}}
+    assert has_been_kept(made, 60, NOON) is want
