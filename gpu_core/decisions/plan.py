@@ -27,7 +27,8 @@ class Reason(StrEnum):
     BUDGET_EXCEEDED = "BudgetExceeded"
     """It would cost more than is left of a budget."""
     WAITING_FOR_SPOT = "WaitingForSpot"
-    """Spot is away, its deadline leaves time to wait, and waiting costs less than on-demand."""
+    """Spot is away, and waiting costs less than on-demand where its deadline leaves time, or its
+    budget does not pay for on-demand."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""

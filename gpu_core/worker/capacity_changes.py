@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.capacity.change import capacity_change
+from gpu_core.decisions.capacity.run_budget import budget_left_micro_usd
 from gpu_core.decisions.capacity.state import CapacityDecision
 from gpu_core.decisions.capacity.view import LOOK_S, CapacityView
 from gpu_core.decisions.request import AUTO
@@ -51,7 +52,8 @@ class CapacityChanges:
         for running in sorted(asked, key=lambda running: running.attempt.attempt_id):
             attempts = earlier.get(running.attempt.flow_run_id, ())
             before = [a for a in attempts if a.number < running.attempt.number]
-            decision = capacity_change(running.allocation(), before, there)
+            left = budget_left_micro_usd(running.workload, [*before, running.attempt], now)
+            decision = capacity_change(running.allocation(), before, there, left)
             if decision is not None:
                 found.append((running, decision))
         return found

@@ -28,18 +28,26 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     working = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables())
     patient = pool.submit(working, "patient", deadline="20h", expected_duration="1h")
     pressed = pool.submit(working, "pressed", deadline="80m", expected_duration="1h")
+    # With a changeover $1.80 on spot and $4.32 on on-demand, half of which is free.
+    thrifty = pool.submit(working, "thrifty", budget_usd=4, expected_duration="1h")
     pool.wait_until(pressed, "Completed")
     wait_for(lambda: "WaitingForSpot" in (pool.message(patient) or ""), "why the patient waits")
     assert "spot is away and worth waiting for" in pool.message(patient)
     assert "on-demand costs 2.40 times spot" in pool.message(patient)
 
+    wait_for(lambda: "WaitingForSpot" in (pool.message(thrifty) or ""), "why the thrifty waits")
+    assert "its budget holds on spot only; $4.00 of its budget are left" in pool.message(thrifty)
+
     release.touch()
     pool.wait_until(patient, "Completed")
+    pool.wait_until(thrifty, "Completed")
     assert [attempt.capacity_type for attempt in pool.attempts(pressed)] == ["on-demand"]
     assert [attempt.capacity_type for attempt in pool.attempts(patient)] == ["spot"]
+    assert [attempt.capacity_type for attempt in pool.attempts(thrifty)] == ["spot"]
     for run, rule in (
         (pressed, "Capacity: on-demand: more waiting or another change could miss the deadline"),
         (patient, "Capacity: spot: spot is up; slack 18h"),
+        (thrifty, "Capacity: spot: its budget holds on spot only; $4.00"),
     ):
         wait_for(partial(logged, pool, run, rule), f"in the run's log: {rule}")
 

@@ -8,7 +8,7 @@ from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import avoided_nodes
 from gpu_core.decisions.capacity.next_attempt import spot_interruptions
 from gpu_core.decisions.capacity.observed import SPOT
-from gpu_core.decisions.capacity.state import Capacity, CapacityDecision
+from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, Rule
 from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
 from gpu_core.decisions.cluster import Allocation
 
@@ -17,18 +17,23 @@ _OTHER = {Capacity.SPOT: SPOT, Capacity.ON_DEMAND: ON_DEMAND}
 
 
 def capacity_change(
-    allocation: Allocation, earlier: Sequence[Attempt], view: CapacityView
+    allocation: Allocation,
+    earlier: Sequence[Attempt],
+    view: CapacityView,
+    budget_left_micro_usd: int | None = None,
 ) -> CapacityDecision | None:
     """On which capacity should it go on, if not where it is?
 
     Only where it keeps checkpoints, may be preempted, has had its minimum run time, and could begin
     there at once; with a deadline only if its run time is known. Without one it is where the mix
-    put it, if the policy has a target for that.
+    put it, if the policy has a target for that. A budget that holds on spot only comes before the
+    mix, and before what became of it on spot earlier. Nobody gives way only to wait.
 
     Args:
         allocation: What it holds; its owner left the capacity open.
         earlier: Its attempts before this one, by number.
         view: What there is, with all that is held.
+        budget_left_micro_usd: What is left of its budget; None: it has none.
 
     Returns:
         None: it stays.
@@ -40,7 +45,8 @@ def capacity_change(
     if current is None or saved_at is None or allocation.is_draining or is_bound:
         return None
     policy = view.policy.capacity
-    if workload.deadline_at is None and policy.target_spot_share is not None:
+    is_mixed = workload.deadline_at is None and policy.target_spot_share is not None
+    if is_mixed and budget_left_micro_usd is None:
         return None
     workload = replace(
         workload,
@@ -48,7 +54,7 @@ def capacity_change(
         avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now),
     )
     done_s = max(0.0, (saved_at - allocation.admitted_at).total_seconds())
-    state = view.state(workload, current, done_s, held_s)
+    state = view.state(workload, current, done_s, held_s, budget_left_micro_usd)
     if state is None:
         return None
     decision = decide(state, policy)
@@ -56,11 +62,12 @@ def capacity_change(
     if other is None or decision.capacity is current or not view.fits(workload, other):
         return None
     most = policy.max_spot_interruptions
-    if (
+    keeps_failing = (
         other == SPOT
         and most is not None
         and spot_interruptions(earlier, policy.changeover_s) >= most
-    ):
+    )
+    if decision.rule is not Rule.BUDGET_NEEDS_SPOT and (is_mixed or keeps_failing):
         return None
     view.take(workload, other)
     return decision

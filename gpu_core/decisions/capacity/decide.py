@@ -7,7 +7,7 @@ that look. Slack never grows, so on-demand that runs with less than two is kept 
 """
 
 from gpu_core.decisions.capacity.policy import CapacityPolicy
-from gpu_core.decisions.capacity.spending import next_look_micro_usd
+from gpu_core.decisions.capacity.spending import needs_spot, next_look_micro_usd
 from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, CapacityState, Rule
 from gpu_core.decisions.capacity.strategies import STRATEGIES, Advice
 
@@ -26,6 +26,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         state = _as_if_taken(state)
     advice = (
         _whatever_the_deadline(state, policy)
+        or _within_budget(state, policy)
         or _safety_net(state)
         or STRATEGIES[policy.strategy](state)
     )
@@ -40,6 +41,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         spot_age_s=state.spot.age_s,
         patience_s=advice.patience_s,
         price_ratio=state.price_ratio,
+        rest=advice.rest,
     )
 
 
@@ -59,6 +61,15 @@ def _whatever_the_deadline(state: CapacityState, policy: CapacityPolicy) -> Advi
     if state.current is Capacity.SPOT:
         return Advice(Capacity.SPOT, Rule.STAY_ON_SPOT)
     return None
+
+
+def _within_budget(state: CapacityState, policy: CapacityPolicy) -> Advice | None:
+    """Spot, or waiting for it, where the budget does not hold on on-demand."""
+    rest = needs_spot(state, policy)
+    if rest is None:
+        return None
+    capacity = Capacity.SPOT if state.spot.is_up else Capacity.IDLE
+    return Advice(capacity, Rule.BUDGET_NEEDS_SPOT, rest=rest)
 
 
 def _can_pay(state: CapacityState, capacity: Capacity, policy: CapacityPolicy) -> bool:

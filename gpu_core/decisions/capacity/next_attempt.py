@@ -9,16 +9,22 @@ from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import avoided_nodes
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
-from gpu_core.decisions.capacity.run_budget import spent_hold
-from gpu_core.decisions.capacity.state import SENTENCES, Capacity, Rule
+from gpu_core.decisions.capacity.run_budget import budget_left_micro_usd, spent_hold
+from gpu_core.decisions.capacity.state import SENTENCES, Capacity, CapacityDecision, Rule
 from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Hold, Workload
+
+_WHEN_IT_CAN_PAY = (
+    "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
+)
 
 
 class _Choice(NamedTuple):
     capacity: Capacity
     reason: str
+    resolution: str = "It starts when spot is free, or on on-demand when it cannot wait longer."
+    """What ends its waiting, where it waits."""
 
 
 class NextAttempts:
@@ -62,7 +68,7 @@ class NextAttempts:
         if choice is None:
             return workload
         if choice.capacity is Capacity.IDLE:
-            return replace(workload, hold=workload.hold or _wait(choice.reason))
+            return replace(workload, hold=workload.hold or _wait(choice))
         chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
         if workload.hold is None:
             view.take(workload, chosen)
@@ -70,6 +76,9 @@ class NextAttempts:
 
     def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
         """None: it may go where there is room."""
+        decision = self._decision(workload, attempts)
+        if decision is not None and decision.rule is Rule.BUDGET_NEEDS_SPOT:
+            return _Choice(decision.capacity, decision.reason, _WHEN_IT_CAN_PAY)
         most = self._policy.max_spot_interruptions
         interruptions = spot_interruptions(attempts, self._policy.changeover_s)
         if most is not None and interruptions >= most:
@@ -80,17 +89,18 @@ class NextAttempts:
         if self._policy.critical_on_demand and self._view.is_critical(workload):
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")
         if workload.deadline_at is not None:
-            return self._for_deadline(workload)
+            if decision is None or decision.rule in (Rule.DONE, Rule.BUDGET_SPENT):
+                return None
+            return _Choice(decision.capacity, decision.reason)
         return self._for_mix(workload)
 
-    def _for_deadline(self, workload: Workload) -> _Choice | None:
-        state = self._view.state(workload)
-        if state is None:
+    def _decision(self, workload: Workload, attempts: Sequence[Attempt]) -> CapacityDecision | None:
+        """None: it has neither deadline nor budget, or nobody knows how long it takes."""
+        left = budget_left_micro_usd(workload, attempts, self._view.now)
+        if workload.deadline_at is None and left is None:
             return None
-        decision = decide(state, self._policy)
-        if decision.rule is Rule.DONE:
-            return None
-        return _Choice(decision.capacity, decision.reason)
+        state = self._view.state(workload, budget_left_micro_usd=left)
+        return None if state is None else decide(state, self._policy)
 
     def _for_mix(self, workload: Workload) -> _Choice | None:
         """Spot where it is free and cheaper, as far as the policy wants so much of it."""
@@ -117,11 +127,11 @@ class NextAttempts:
         return _Choice(Capacity.ON_DEMAND, mix.reason)
 
 
-def _wait(reason: str) -> Hold:
+def _wait(choice: _Choice) -> Hold:
     return Hold(
         reason=Reason.WAITING_FOR_SPOT,
-        summary=f"Waiting for spot; {reason}.",
-        resolution="It starts when spot is free, or on on-demand when it cannot wait longer.",
+        summary=f"Waiting for spot; {choice.reason}.",
+        resolution=choice.resolution,
     )
 
 

@@ -43,6 +43,20 @@ def spent_micro_usd(attempts: Iterable[Attempt], now: datetime) -> int:
     return sum(usage_until(attempt, now).micro_usd for attempt in attempts)
 
 
+def budget_left_micro_usd(
+    workload: Workload, attempts: Iterable[Attempt], now: datetime
+) -> int | None:
+    """What is left of the run's budget? None: it has none. Negative: it is overspent.
+
+    Args:
+        workload: With its budget.
+        attempts: All of the run so far.
+        now: Aware.
+    """
+    budget = workload.budget_micro_usd
+    return None if budget is None else budget - spent_micro_usd(attempts, now)
+
+
 def spending(
     attempts: Iterable[Attempt],
     *,

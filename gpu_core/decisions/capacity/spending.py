@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpu_core.decisions.capacity.policy import CapacityPolicy
-from gpu_core.decisions.capacity.state import Capacity, CapacityState
+from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rest
 from gpu_core.decisions.units import SECONDS_PER_HOUR, format_duration, format_usd
 
 
@@ -80,23 +80,21 @@ def feasibility(state: CapacityState) -> Feasibility:
     Args:
         state: As it is submitted or as it stands; `budget_left_micro_usd` is the budget.
     """
-    needed_s = state.remaining_work_s + (
-        0.0 if state.current is Capacity.ON_DEMAND else state.changeover_s
-    )
-    on_demand = _cost_micro_usd(state.on_demand_micro_usd_per_hour, needed_s)
-    spot = _cost_micro_usd(state.spot_micro_usd_per_hour, needed_s)
+    on_demand_s = _needed_s(state, Capacity.ON_DEMAND)
+    on_demand = _cost_micro_usd(state.on_demand_micro_usd_per_hour, on_demand_s)
+    spot = _cost_micro_usd(state.spot_micro_usd_per_hour, _needed_s(state, Capacity.SPOT))
     # Spot is only for those who can still change to on-demand.
     can_use_spot = state.slack_s is None or state.slack_s >= 2 * state.changeover_s
     possible = [on_demand, spot] if can_use_spot else [on_demand]
     known = [cost for cost in possible if cost is not None]
     cheapest = min(known) if len(known) == len(possible) else None
-    late_s = 0.0 if state.time_left_s is None else max(0.0, needed_s - state.time_left_s)
+    late_s = _late_s(state)
     budget = state.budget_left_micro_usd
     verdict = _verdict(budget, cheapest, on_demand, late_s)
     needed_spot_s = None
     if verdict is Verdict.NEEDS_SPOT and budget is not None and cheapest is not None and on_demand:
         # What is over the budget on on-demand must be saved, at the difference of the prices.
-        needed_spot_s = needed_s * (on_demand - budget) / (on_demand - cheapest)
+        needed_spot_s = on_demand_s * (on_demand - budget) / (on_demand - cheapest)
     return Feasibility(
         verdict=verdict,
         cheapest_micro_usd=cheapest,
@@ -105,6 +103,28 @@ def feasibility(state: CapacityState) -> Feasibility:
         needed_spot_s=needed_spot_s,
         late_s=late_s or None,
     )
+
+
+def needs_spot(state: CapacityState, policy: CapacityPolicy) -> Rest | None:
+    """Does the budget pay for the rest of the work on spot, but not on on-demand?
+
+    Whatever the deadline: of the two the budget wins, where the policy stops who has spent it.
+
+    Args:
+        state: As it stands; `budget_left_micro_usd` is what is left of the budget.
+        policy: What happens at its end.
+
+    Returns:
+        The numbers. None: on-demand is paid for, too, or not even spot is, or nobody knows.
+    """
+    left = state.budget_left_micro_usd
+    if left is None or policy.at_budget == "continue":
+        return None
+    found = feasibility(state._replace(time_left_s=None))
+    spot, on_demand = found.cheapest_micro_usd, found.on_demand_micro_usd
+    if found.verdict is not Verdict.NEEDS_SPOT or spot is None or on_demand is None:
+        return None
+    return Rest(left, spot, on_demand)
 
 
 def budget_stage(
@@ -132,6 +152,25 @@ def next_look_micro_usd(state: CapacityState, capacity: Capacity) -> int:
         Capacity.ON_DEMAND: state.on_demand_micro_usd_per_hour,
     }
     return _cost_micro_usd(prices.get(capacity), state.look_s) or 0
+
+
+def _needed_s(state: CapacityState, capacity: Capacity) -> float:
+    """How long would the rest of the work usually take there?"""
+    usual_s = state.usual_remaining_work_s
+    work_s = state.remaining_work_s if usual_s is None else usual_s
+    return work_s + _start_s(state, capacity)
+
+
+def _late_s(state: CapacityState) -> float:
+    """How long after the deadline would on-demand end, if it took as long as it may? 0: in time."""
+    if state.time_left_s is None:
+        return 0.0
+    needed_s = state.remaining_work_s + _start_s(state, Capacity.ON_DEMAND)
+    return max(0.0, needed_s - state.time_left_s)
+
+
+def _start_s(state: CapacityState, capacity: Capacity) -> float:
+    return 0.0 if state.current is capacity else state.changeover_s
 
 
 def _cost_micro_usd(micro_usd_per_hour: int | None, duration_s: float) -> int | None:

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpu_core.decisions.capacity.lives import SpotRecord
-from gpu_core.decisions.units import format_duration
+from gpu_core.decisions.units import format_duration, format_usd
 
 
 class Capacity(StrEnum):
@@ -23,6 +23,8 @@ class Rule(StrEnum):
     """No work is left (the thrifty rule)."""
     BUDGET_SPENT = "BudgetSpent"
     """The run's budget does not reach to the next look, and the policy stops it."""
+    BUDGET_NEEDS_SPOT = "BudgetNeedsSpot"
+    """What is left of the run's budget pays for the rest of its work on spot, not on on-demand."""
     CRITICAL = "Critical"
     """The policy keeps critical work on on-demand."""
     SPOT_NOT_CHEAPER = "SpotNotCheaper"
@@ -49,6 +51,23 @@ class Rule(StrEnum):
     """Spot has been up for long enough to leave on-demand for it."""
     STAY_ON_DEMAND = "StayOnDemand"
     """Changing would not pay, or there is nothing to change to."""
+
+
+class Rest(NamedTuple):
+    """What the rest of the work costs without an interruption, beside what is left to pay it."""
+
+    left_micro_usd: int
+    spot_micro_usd: int
+    on_demand_micro_usd: int
+
+    @property
+    def reason(self) -> str:
+        """The numbers as part of a sentence."""
+        return (
+            f"{format_usd(self.left_micro_usd)} of its budget are left, the rest of its work costs "
+            f"{format_usd(self.spot_micro_usd)} on spot and "
+            f"{format_usd(self.on_demand_micro_usd)} on on-demand"
+        )
 
 
 class CapacityState(NamedTuple):
@@ -83,6 +102,9 @@ class CapacityState(NamedTuple):
     is_critical: bool = False
     budget_left_micro_usd: int | None = None
     """None: it has no budget."""
+    usual_remaining_work_s: float | None = None
+    """What is usually left of the work: what money is reckoned with. A deadline is to hold even for
+    `remaining_work_s`, which is seldom needed; None: the two are the same."""
 
     @property
     def slack_s(self) -> float | None:
@@ -113,11 +135,15 @@ class CapacityDecision(NamedTuple):
     """The age that would change the decision; None: the rule has none, or no age would."""
     price_ratio: float | None = None
     """On-demand by spot price; None: unknown."""
+    rest: Rest | None = None
+    """The money that decided; None: it did not."""
 
     @property
     def reason(self) -> str:
         """The decision and its numbers as one sentence."""
         parts = [f"{self.capacity}: {SENTENCES[self.rule]}"]
+        if self.rest is not None:
+            parts.append(self.rest.reason)
         if self.patience_s is not None:
             age, patience = format_duration(self.spot_age_s), format_duration(self.patience_s)
             parts.append(f"{age} of {patience}")
@@ -138,6 +164,7 @@ class CapacityDecision(NamedTuple):
 SENTENCES = {
     Rule.DONE: "no work is left",
     Rule.BUDGET_SPENT: "its budget does not reach to the next look",
+    Rule.BUDGET_NEEDS_SPOT: "its budget holds on spot only",
     Rule.CRITICAL: "critical work runs on on-demand",
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "it stays on spot until that is taken away",

@@ -18,7 +18,7 @@ from gpu_core.decisions.capacity.lives import (
     longest_wait_s,
 )
 from gpu_core.decisions.capacity.policy import StrategyName
-from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rule
+from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rest, Rule
 
 RESERVED_CHANGES = 4
 """Slack for so many changeovers is never waited away. 0, 2, 4 and 6 were tried on us-west-2a."""
@@ -36,6 +36,7 @@ class Advice(NamedTuple):
     rule: Rule
     expected_progress_s: float | None = None
     patience_s: float | None = None
+    rest: Rest | None = None
 
 
 Strategy = Callable[[CapacityState], Advice]

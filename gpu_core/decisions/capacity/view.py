@@ -1,6 +1,7 @@
 """What there is of spot and on-demand in one cycle, and how a workload stands towards it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from gpu_core.decisions.capacity.lives import SpotRecord
@@ -86,6 +87,7 @@ class CapacityView:
         current: Capacity = Capacity.IDLE,
         done_s: float = 0.0,
         held_s: float = 0.0,
+        budget_left_micro_usd: int | None = None,
     ) -> CapacityState | None:
         """What the choice of its capacity looks at.
 
@@ -95,15 +97,21 @@ class CapacityView:
             done_s: What it has made safe since `remaining_s` was worked out.
             held_s: For how long it has run there. Without a deadline a run of unknown length is
                 taken to go on for as long again.
+            budget_left_micro_usd: What is left of its budget, which says nothing of a run of
+                unknown length; None: it has none.
 
         Returns:
             None: it has a deadline, and nobody knows how long it takes.
         """
         due, estimate = workload.deadline_at, workload.run_time
+        usual_s = None
         if estimate is not None and estimate.source is not RunTimeSource.LIMIT:
             # What is to hold is the time that it stays under, not the usual one.
             work_s = estimate.upper_s
             left_s = work_s if workload.remaining_s is None else workload.remaining_s
+            # What is usually left falls as what is left at most does. What is not saved yet is done
+            # all the same where it runs on.
+            usual_s = max(0.0, left_s * _part(estimate.median_s, work_s) - held_s)
         elif due is None:
             left_s = work_s = done_s + held_s
         else:
@@ -121,6 +129,8 @@ class CapacityView:
             spot_micro_usd_per_hour=spot_price,
             on_demand_micro_usd_per_hour=steady_price,
             is_critical=self.is_critical(workload),
+            budget_left_micro_usd=None if usual_s is None else budget_left_micro_usd,
+            usual_remaining_work_s=usual_s,
         )
 
     def is_critical(self, workload: Workload) -> bool:
@@ -156,16 +166,20 @@ class CapacityView:
 
     def _prices_per_gpu(self, workload: Workload) -> tuple[int | None, int | None]:
         price_of = self.policy.price_micro_usd_per_gpu_hour
-        spot = {
-            kind.gpu_type: price_of(*kind)
-            for kind in self._usable(workload)
-            if kind.capacity_type == SPOT
-        }
+        spot = self._spot_prices(workload)
+        if not spot and workload.avoided_nodes:
+            # Spot that is left alone for now comes back, at its price.
+            spot = self._spot_prices(replace(workload, avoided_nodes=frozenset()))
         known = [(price, gpu_type) for gpu_type, price in spot.items() if price is not None]
         if not known:
             return None, None
         price, gpu_type = min(known)
         return price, price_of(gpu_type, ON_DEMAND)
+
+    def _spot_prices(self, workload: Workload) -> dict[str, int | None]:
+        price_of = self.policy.price_micro_usd_per_gpu_hour
+        usable = self._usable(workload)
+        return {kind.gpu_type: price_of(*kind) for kind in usable if kind.capacity_type == SPOT}
 
     def _record(self, workload: Workload) -> SpotRecord:
         is_up = self.fits(workload, SPOT)
@@ -204,3 +218,7 @@ class CapacityView:
             for allocation in self.allocations:
                 self._room.hold(allocation.workload.shape, allocation.placement)
         return self._room
+
+
+def _part(some_s: float, all_s: float) -> float:
+    return some_s / all_s if all_s else 1.0

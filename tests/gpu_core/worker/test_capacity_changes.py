@@ -85,6 +85,17 @@ def test_who_is_left_alone(ledger, taken):
     assert looks(ledger, taken, [1, 5]) == [[], []]
 
 
+@pytest.mark.parametrize(
+    ("budget_usd", "want"),
+    [pytest.param(19.9, ["spot"], id="not paid for"), pytest.param(20.1, [], id="paid for")],
+)
+def test_what_it_has_cost_until_now_counts_against_its_budget(ledger, budget_usd, want):
+    """$1 after an hour, and 19 h more on on-demand. Spot has not proved itself yet."""
+    taken = running()
+    taken.workload = replace(taken.workload, budget_micro_usd=round(budget_usd * 1_000_000))
+    assert looks(ledger, taken, [1]) == [want]
+
+
 def test_what_became_of_its_earlier_attempts_counts(ledger):
     """One interruption, with a policy of one: spot is not tried again."""
     cut = make_attempt(

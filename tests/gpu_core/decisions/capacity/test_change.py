@@ -45,7 +45,7 @@ def running(capacity_type="on-demand", due_h=30, saved_s=600, allocation=None, *
     )
 
 
-def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, **policy):
+def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, left_usd=None, **policy):
     """What is decided once spot could have been had for so long."""
     sights = SpotSights()
     for moment in (NOW - timedelta(hours=spot_for_h), NOW):
@@ -56,7 +56,8 @@ def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, **policy):
             allocations=[allocation, *others],
             sights=sights,
         )
-        found = capacity_change(allocation, earlier, view)
+        left = None if left_usd is None else round(left_usd * 1_000_000)
+        found = capacity_change(allocation, earlier, view, left)
     return found
 
 
@@ -85,6 +86,53 @@ def test_a_run_of_unknown_length_is_taken_to_go_on_for_as_long_as_it_has():
     unknown = replace(allocation, workload=replace(allocation.workload, run_time=None))
     assert decide(unknown).rule is Rule.SPOT_PROVEN
     assert decide(replace(unknown, admitted_at=ago(60), checkpointed_at=ago(0))) is None
+
+
+# 19 h are left, and 12 min of a changeover to spot: on 8 GPUs $230.40 and $547.20.
+PAYS_FOR_SPOT = {"left_usd": 240}
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param({"spot_for_h": 0}, id="spot need not prove itself"),
+        pytest.param({"capacity": {"target_spot_share": 0.0}}, id="whatever the mix"),
+        pytest.param({"earlier": "cut"}, id="and whatever spot did to it"),
+    ],
+)
+@pytest.mark.parametrize("due_h", [None, 19.5, 30])
+def test_on_demand_that_would_overspend_is_left_for_spot(due_h, world):
+    world = world | ({"earlier": CUT} if "earlier" in world else {})
+    found = decide(running(due_h=due_h), **PAYS_FOR_SPOT, **world)
+    assert (found.capacity, found.rule) == (Capacity.SPOT, Rule.BUDGET_NEEDS_SPOT)
+    assert "$240.00 of its budget are left" in found.reason
+    assert "costs $230.40 on spot and $547.20 on on-demand" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("left_usd", "world"),
+    [
+        pytest.param(548, {}, id="on-demand is paid for"),
+        pytest.param(230, {}, id="not even spot is"),
+        pytest.param(240, {"others": "spot is taken"}, id="nobody gives way only to wait"),
+        pytest.param(240, {"capacity": {"at_budget": "continue"}}, id="it may overspend"),
+    ],
+)
+def test_a_budget_leaves_it_where_it_is(left_usd, world):
+    """Spot has just come, which is no reason of its own."""
+    world = world | ({"others": [OTHER]} if "others" in world else {})
+    assert decide(running(), left_usd=left_usd, spot_for_h=0, **world) is None
+
+
+def test_the_budget_of_a_run_of_unknown_length_leaves_it_where_it_is():
+    allocation = running(due_h=None)
+    unknown = replace(allocation, workload=replace(allocation.workload, run_time=None))
+    assert decide(unknown, left_usd=1, spot_for_h=0) is None
+
+
+def test_what_is_not_saved_yet_counts_as_done_where_it_runs_on():
+    """It saved once, five minutes after it began: its budget for 19 h more is enough."""
+    assert decide(running(saved_s=55 * 60), left_usd=548, spot_for_h=0) is None
 
 
 CUT = [

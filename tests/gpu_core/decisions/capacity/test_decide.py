@@ -45,6 +45,10 @@ HALF = START._replace(elapsed_s=30 * HOUR_S, time_left_s=30 * HOUR_S, remaining_
 """On the line, 6 hours of slack."""
 
 
+PAYS_FOR_SPOT = START._replace(budget_left_micro_usd=100_000_000)
+"""48.2 h with a changeover: $48.20 on spot, $144.60 on on-demand."""
+
+
 def state(base: CapacityState = START, **changes: Any) -> CapacityState:
     """A state like this one."""
     return base._replace(**changes)
@@ -68,6 +72,33 @@ def state(base: CapacityState = START, **changes: Any) -> CapacityState:
         ),
         pytest.param(
             state(budget_left_micro_usd=166_667), Capacity.SPOT, Rule.TAKE_SPOT, id="they just fit"
+        ),
+        pytest.param(
+            PAYS_FOR_SPOT, Capacity.SPOT, Rule.BUDGET_NEEDS_SPOT, id="its budget holds on spot only"
+        ),
+        pytest.param(
+            PAYS_FOR_SPOT._replace(spot=away()),
+            Capacity.IDLE,
+            Rule.BUDGET_NEEDS_SPOT,
+            id="it waits for spot until it can pay for on-demand",
+        ),
+        pytest.param(
+            PAYS_FOR_SPOT._replace(current=Capacity.ON_DEMAND),
+            Capacity.SPOT,
+            Rule.BUDGET_NEEDS_SPOT,
+            id="on on-demand it changes at once",
+        ),
+        pytest.param(
+            PAYS_FOR_SPOT._replace(spot=away(), time_left_s=48.1 * HOUR_S),
+            Capacity.IDLE,
+            Rule.BUDGET_NEEDS_SPOT,
+            id="the budget comes before the deadline",
+        ),
+        pytest.param(
+            PAYS_FOR_SPOT._replace(is_critical=True),
+            Capacity.ON_DEMAND,
+            Rule.CRITICAL,
+            id="critical work is never on spot, whatever its budget",
         ),
         pytest.param(state(is_critical=True), Capacity.ON_DEMAND, Rule.CRITICAL, id="critical"),
         pytest.param(
@@ -255,6 +286,13 @@ def test_a_budget_that_is_spent_does_not_stop_where_the_policy_says_so() -> None
     assert decision.capacity is Capacity.SPOT
 
 
+def test_a_budget_does_not_choose_where_the_policy_lets_it_be_overspent() -> None:
+    """`at_budget: continue`: then the deadline wins."""
+    late = PAYS_FOR_SPOT._replace(time_left_s=48.3 * HOUR_S)
+    decision = decide(late, CapacityPolicy(at_budget="continue"))
+    assert (decision.capacity, decision.rule) == (Capacity.ON_DEMAND, Rule.SAFETY_NET)
+
+
 def test_critical_work_uses_spot_where_the_policy_allows_it() -> None:
     """`critical_on_demand: false`."""
     decision = decide(state(is_critical=True), CapacityPolicy(critical_on_demand=False))
@@ -324,6 +362,11 @@ def test_a_decision_explains_itself() -> None:
     assert late.reason == (
         "on-demand: the deadline cannot be met any more; slack -1h 00m; "
         "prices unknown: decided by the deadline only"
+    )
+    paid = decide(PAYS_FOR_SPOT._replace(spot=away(), time_left_s=None), CapacityPolicy())
+    assert paid.reason == (
+        "idle: its budget holds on spot only; $100.00 of its budget are left, the rest of its work "
+        "costs $48.20 on spot and $144.60 on on-demand; on-demand costs 3.00 times spot"
     )
     behind = decide(
         state(HALF, spot=away(), remaining_work_s=25 * HOUR_S),

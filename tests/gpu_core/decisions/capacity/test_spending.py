@@ -11,6 +11,7 @@ from gpu_core.decisions.capacity.spending import (
     Verdict,
     budget_stage,
     feasibility,
+    needs_spot,
     next_look_micro_usd,
 )
 from gpu_core.decisions.capacity.state import Capacity, CapacityState
@@ -66,6 +67,18 @@ SUBMITTED = CapacityState(
             "$29.40 at least",
             id="on-demand runs and needs no changeover",
         ),
+        pytest.param(
+            {"budget_left_micro_usd": 9_800_000, "current": Capacity.SPOT},
+            Verdict.NEEDS_SPOT,
+            "$9.80 at least, $30.00 on on-demand",
+            id="spot runs and needs no changeover",
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 20 * USD, "usual_remaining_work_s": 6 * 3600.0},
+            Verdict.FEASIBLE,
+            "$6.20 at least, $18.60 on on-demand",
+            id="money is reckoned with what is usual",
+        ),
         pytest.param({"time_left_s": None}, Verdict.FEASIBLE, "Feasible", id="no deadline"),
         pytest.param(
             {"budget_left_micro_usd": USD, "spot_micro_usd_per_hour": None},
@@ -87,6 +100,34 @@ def test_feasibility(changes: dict[str, Any], want_verdict: Verdict, want_text: 
     assert found.verdict is want_verdict
     assert want_text in found.reason
     assert found.is_refusal is (want_verdict in (Verdict.OVER_BUDGET, Verdict.DEADLINE_TOO_EARLY))
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_budget", "want"),
+    [
+        pytest.param({"budget_left_micro_usd": 20 * USD}, "stop", (20, 10, 30), id="spot only"),
+        pytest.param({"budget_left_micro_usd": 30 * USD}, "stop", None, id="on-demand, too"),
+        pytest.param({"budget_left_micro_usd": 9 * USD}, "stop", None, id="not even spot"),
+        pytest.param({"budget_left_micro_usd": 20 * USD}, "continue", None, id="it may overspend"),
+        pytest.param({}, "stop", None, id="no budget"),
+        pytest.param(
+            {"budget_left_micro_usd": 20 * USD, "time_left_s": 9.0 * 3600},
+            "stop",
+            (20, 10, 30),
+            id="whatever the deadline",
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 20 * USD, "on_demand_micro_usd_per_hour": None},
+            "stop",
+            None,
+            id="a price is unknown",
+        ),
+    ],
+)
+def test_who_can_pay_for_spot_only(changes: dict[str, Any], at_budget: Any, want: Any) -> None:
+    """In dollars: what is left, the rest on spot, the rest on on-demand."""
+    found = needs_spot(SUBMITTED._replace(**changes), CapacityPolicy(at_budget=at_budget))
+    assert (found and tuple(money / USD for money in found)) == want
 
 
 @pytest.mark.parametrize(
