@@ -58,6 +58,7 @@ class Shape(NamedTuple):
     tolerations: frozenset[str] = frozenset()
     same_label: str | None = None
     avoided_nodes: frozenset[str] = frozenset()
+    preferred_nodes: frozenset[str] = frozenset()
 
     @property
     def total_gpu_milli(self) -> int:
@@ -96,6 +97,8 @@ class Workload:
     """`on-demand`, `spot` or `reserved`; None: any."""
     capacity_reason: str | None = None
     """Why that was chosen for a run that left it open; None: it was not."""
+    zone_reason: str | None = None
+    """Why it prefers the spot of one zone; None: it does not."""
     gpu_share_milli: int = WHOLE_GPU_MILLI
     """Thousandths of each GPU, 1 to 1000; less than 1000 shares it by time-slicing or MPS."""
     mig_profile: str | None = None
@@ -112,6 +115,8 @@ class Workload:
     """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
     avoided_nodes: frozenset[str] = frozenset()
     """Nodes that failed it lately: left alone while there are others that it could use."""
+    preferred_nodes: frozenset[str] = frozenset()
+    """Nodes that are tried before others that it wants as much."""
 
     is_preemptible: bool = True
     min_runtime_s: int = 0
@@ -160,4 +165,5 @@ class Workload:
             self.tolerations,
             self.same_label,
             self.avoided_nodes,
+            self.preferred_nodes,
         )

@@ -12,9 +12,11 @@ from gpu_core.decisions.capacity.observed import (
     SpotPast,
     learned_spot_lives,
     spot_pasts,
+    spot_stays,
 )
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import CapacityView
+from gpu_core.decisions.capacity.zones import Stay
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, CapacityLife
 from gpu_core.decisions.choosing.in_pool import with_gpu_types
 from gpu_core.decisions.cluster import Allocation, Node, Usage
@@ -56,6 +58,7 @@ class History:
         self._on_spot: dict[str, Attempt] = {}
         self._spot_lives: Mapping[str, CapacityLife] = {}
         self._spot_pasts: Mapping[str, SpotPast] = {}
+        self._spot_stays: Mapping[str, Sequence[Stay]] = {}
         self._sights = SpotSights()
         self._lives_at: datetime | None = None
 
@@ -139,6 +142,7 @@ class History:
             allocations=allocations,
             pasts=self._spot_pasts,
             sights=self._sights,
+            stays=self._spot_stays,
         )
 
     async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
@@ -175,11 +179,17 @@ class History:
         return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
 
     def _learn_lives(self, news: News, now: datetime) -> None:
-        for _, attempt in (*news.started, *news.ended):
-            if attempt.capacity_type == SPOT:
-                self._on_spot[attempt.attempt_id] = attempt
+        on_spot = {
+            attempt.attempt_id: attempt
+            for _, attempt in (*news.started, *news.ended)
+            if attempt.capacity_type == SPOT
+        }
+        self._on_spot.update(on_spot)
         for attempt_id in news.withdrawn:
             self._on_spot.pop(attempt_id, None)
+        if on_spot:
+            # A zone that has just failed is left at once.
+            self._spot_stays = spot_stays(self._on_spot.values(), now)
         if self._lives_at is not None and now - self._lives_at < _LIVES_AGE:
             return
         self._on_spot = {
@@ -189,6 +199,7 @@ class History:
         }
         self._spot_lives = learned_spot_lives(self._on_spot.values(), now)
         self._spot_pasts = spot_pasts(self._on_spot.values(), now)
+        self._spot_stays = spot_stays(self._on_spot.values(), now)
         self._lives_at = now
 
     def _learn(self, record: Record) -> None:

@@ -86,6 +86,7 @@ class Launching:
         for what, why in (
             ("GPU types", running.workload.gpu_type_reason),
             ("Capacity", running.workload.capacity_reason),
+            ("Zone", running.workload.zone_reason),
         ):
             if why is not None:
                 run_log(running.record).info("%s: %s", what, why)

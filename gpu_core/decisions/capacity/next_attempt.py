@@ -9,6 +9,7 @@ from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import avoided_nodes
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.preferred_zones import PreferredZones
 from gpu_core.decisions.capacity.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.capacity.state import SENTENCES, Capacity, CapacityDecision, Rule
 from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
@@ -40,18 +41,36 @@ class NextAttempts:
     def __init__(self, view: CapacityView) -> None:
         self._view = view
         self._policy = view.policy.capacity
+        self._zones = PreferredZones(view)
         self._spot_gpus, self._steady_gpus = _gpus_without_deadline(view)
 
     def of(self, workload: Workload, attempts: Sequence[Attempt]) -> Workload:
-        """Which nodes does the workload leave alone, and on which capacity is it to be?
+        """Which nodes does it leave alone, on which capacity is it to be, and in which zone rather?
 
-        That is chosen only where the run itself left its capacity open and there are both kinds for
+        Its capacity is chosen only where the run itself left it open and there are both kinds for
         it: a run is never kept waiting for capacity that does not exist.
 
         Args:
             workload: With its run time and what is left of it, as far as they are known.
             attempts: All attempts of the run so far, by number.
         """
+        workload = self._with_past(workload, attempts)
+        choice = self._choice(workload, attempts) if self._is_open(workload) else None
+        if choice is not None and choice.capacity is Capacity.IDLE:
+            return replace(workload, hold=workload.hold or _wait(choice))
+        if choice is not None:
+            chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
+            workload = replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
+        if workload.hold is not None:
+            return workload
+        workload = self._zones.preferring(workload)
+        if choice is not None:
+            self._view.take(workload, chosen)
+            self._zones.forget()
+        return workload
+
+    def _with_past(self, workload: Workload, attempts: Sequence[Attempt]) -> Workload:
+        """With the nodes that it leaves alone, and held if its budget is spent."""
         view = self._view
         if attempts:
             avoided = avoided_nodes(attempts, view.nodes, self._policy, view.now)
@@ -60,19 +79,14 @@ class NextAttempts:
             hold = spent_hold(workload, attempts, self._policy, view.now)
             if hold is not None and workload.hold is None:
                 workload = replace(workload, hold=hold)
+        return workload
+
+    def _is_open(self, workload: Workload) -> bool:
+        """Is there a choice of capacity for it?"""
+        view = self._view
         if workload.capacity_type is not None or not workload.gpu_count or not view.is_mixed:
-            return workload
-        if not (view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)):
-            return workload
-        choice = self._choice(workload, attempts)
-        if choice is None:
-            return workload
-        if choice.capacity is Capacity.IDLE:
-            return replace(workload, hold=workload.hold or _wait(choice))
-        chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
-        if workload.hold is None:
-            view.take(workload, chosen)
-        return replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
+            return False
+        return view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)
 
     def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
         """None: it may go where there is room."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.lives import Lives
+from gpu_core.decisions.capacity.zones import Stay
 from gpu_core.decisions.capacity_life import (
     SPOT_PRIOR,
     CapacityLife,
@@ -63,6 +64,7 @@ def _both(one: Lives, other: Lives) -> Lives:
 @dataclass(slots=True)
 class _Machine:
     gpu_type: str
+    zone: str | None
     began_at: datetime
     until: datetime
     was_interrupted: bool = False
@@ -84,6 +86,34 @@ def spot_lives(
         attempts: Of any runs, in any order; those on other capacity are left out.
         now: Until when an attempt that is open has lived.
     """
+    found: dict[str, list[ObservedLife]] = defaultdict(list)
+    for machine in _machines(attempts, now):
+        found[machine.gpu_type].append(machine.life)
+    return {gpu_type: tuple(lives) for gpu_type, lives in found.items()}
+
+
+def spot_stays(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, tuple[Stay, ...]]:
+    """In which zones did these spot machines live, and for how long, by GPU type?
+
+    Args:
+        attempts: As for `spot_lives`. Where nobody said in which zone, nothing is known of it.
+        now: Until when an attempt that is open has lived.
+    """
+    found: dict[str, list[Stay]] = defaultdict(list)
+    for machine in _machines(attempts, now):
+        if machine.zone is not None:
+            found[machine.gpu_type].append(
+                Stay(
+                    zone=machine.zone,
+                    began_at=machine.began_at,
+                    ended_at=machine.until,
+                    was_interrupted=machine.was_interrupted,
+                )
+            )
+    return {gpu_type: tuple(stays) for gpu_type, stays in found.items()}
+
+
+def _machines(attempts: Iterable[Attempt], now: datetime) -> list[_Machine]:
     on_spot = [
         attempt
         for attempt in attempts
@@ -96,15 +126,17 @@ def spot_lives(
     for attempt in sorted(on_spot, key=lambda a: (a.admitted_at, a.attempt_id)):
         machine = current.get(attempt.node)
         if machine is None or _is_another(machine, attempt):
-            machine = _Machine(str(attempt.gpu_type), attempt.admitted_at, attempt.admitted_at)
+            machine = _Machine(
+                gpu_type=str(attempt.gpu_type),
+                zone=attempt.zone,
+                began_at=attempt.admitted_at,
+                until=attempt.admitted_at,
+            )
             current[attempt.node] = machine
             machines.append(machine)
         machine.until = max(machine.until, attempt.released_at or now)
         machine.was_interrupted |= attempt.end_reason is EndReason.INTERRUPTED
-    found: dict[str, list[ObservedLife]] = defaultdict(list)
-    for machine in machines:
-        found[machine.gpu_type].append(machine.life)
-    return {gpu_type: tuple(lives) for gpu_type, lives in found.items()}
+    return machines
 
 
 def _is_another(machine: _Machine, attempt: Attempt) -> bool:

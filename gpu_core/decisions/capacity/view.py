@@ -1,6 +1,6 @@
 """What there is of spot and on-demand in one cycle, and how a workload stands towards it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.capacity.observed import SPOT, SpotPast
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.state import Capacity, CapacityState
+from gpu_core.decisions.capacity.zones import Stay
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement
 from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import Room
@@ -34,6 +35,7 @@ class CapacityView:
         now: Aware.
         pasts: What the ledger shows of spot, by GPU type.
         sights: Since when each workload could have spot, or not; None: since now.
+        stays: How long spot lived in which zone, by GPU type.
     """
 
     def __init__(
@@ -45,17 +47,20 @@ class CapacityView:
         allocations: Sequence[Allocation] = (),
         pasts: Mapping[str, SpotPast] | None = None,
         sights: SpotSights | None = None,
+        stays: Mapping[str, Sequence[Stay]] | None = None,
     ) -> None:
         self.nodes = nodes
         self.allocations = allocations
         self.policy = policy
         self.now = now
+        self.stays = stays or {}
         self._pasts = pasts or {}
         self._sights = sights or SpotSights()
         self._flavors = frozenset(node.flavor for node in nodes)
         kinds = {flavor.capacity_type for flavor in self._flavors}
         self.is_mixed = {SPOT, ON_DEMAND} <= kinds
         """Is there a choice at all?"""
+        self.is_spot_only = kinds == {SPOT}
         self._room: Room | None = None
         self._full: set[Shape] = set()
         self._never: dict[Shape, bool] = {}
@@ -72,11 +77,34 @@ class CapacityView:
 
     def fits(self, workload: Workload, capacity_type: str) -> bool:
         """Could it begin now on such capacity, where it has not failed lately?"""
-        return self._find(workload, capacity_type) is not None
+        return self.find(workload, capacity_type) is not None
+
+    def find(
+        self, workload: Workload, capacity_type: str, among: Container[str] | None = None
+    ) -> Placement | None:
+        """Where could it begin now on such capacity, where it has not failed lately?
+
+        Args:
+            workload: What it asks for.
+            capacity_type: What it is to be on.
+            among: The only nodes that it may use, by name; None: all.
+        """
+        shape = workload.shape._replace(capacity_type=capacity_type)
+        if shape in self._full:
+            return None
+        avoided = workload.avoided_nodes
+
+        def allows(name: str) -> bool:
+            return name not in avoided and (among is None or name in among)
+
+        placement = self._all_room().find(shape, allows=allows)
+        if placement is None and among is None:
+            self._full.add(shape)  # taking makes no room
+        return placement
 
     def take(self, workload: Workload, capacity_type: str) -> None:
         """It is to have such capacity: what it takes is not there for others."""
-        placement = self._find(workload, capacity_type)
+        placement = self.find(workload, capacity_type)
         if placement is not None:
             shape = workload.shape._replace(capacity_type=capacity_type)
             self._all_room().take(shape, placement)
@@ -201,16 +229,6 @@ class CapacityView:
         if not workload.gpu_types:
             return flavors
         return frozenset(kind for kind in flavors if kind.gpu_type in workload.gpu_types)
-
-    def _find(self, workload: Workload, capacity_type: str) -> Placement | None:
-        shape = workload.shape._replace(capacity_type=capacity_type)
-        if shape in self._full:
-            return None
-        avoided = workload.avoided_nodes
-        placement = self._all_room().find(shape, allows=lambda name: name not in avoided)
-        if placement is None:
-            self._full.add(shape)  # taking makes no room
-        return placement
 
     def _all_room(self) -> Room:
         if self._room is None:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import fmean
 
 from gpu_core.decisions.capacity.policy import BackoffPolicy, ZonePolicy
 from gpu_core.decisions.units import format_duration
@@ -22,21 +21,15 @@ EXPLORATION = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneOffer:
-    """Spot in one zone."""
-
-    zone: str
-    spot_micro_usd_per_hour: int | None = None
-    """None: unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """A time on spot in a zone that is over. A request that got nothing is one without length."""
+    """A time on spot in a zone. A request that got nothing is one without length."""
 
     zone: str
     began_at: datetime
     ended_at: datetime
+    """If it goes on: until when it was seen."""
+    was_interrupted: bool = True
+    """False: it was given back, or goes on. Its time counts, but it was no failure."""
 
     def useful_s(self, changeover_s: float) -> float:
         """For how long did it do work?"""
@@ -50,17 +43,10 @@ class ZoneScore:
     zone: str
     useful_s: float
     """What a stay is thought to give, with the bonus for being tried seldom."""
-    saving: float | None
-    """The part of the on-demand price that spot saves there; None: a price is unknown."""
     stays: int
     """In the window."""
     blocked_until: datetime | None
     """None: it may be tried now."""
-
-    @property
-    def worth_s(self) -> float:
-        """Useful time by what each second of it saves; by time alone where prices are unknown."""
-        return self.useful_s * (1.0 if self.saving is None else self.saving)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,54 +56,44 @@ class ZoneChoice:
     zone: str | None
     """None: no zone may be tried now."""
     retry_at: datetime | None
-    """When the first zone may be tried again, if none may be now; None: never."""
+    """When the first zone may be tried again, if none may be now; None: there is no zone."""
     scores: tuple[ZoneScore, ...]
-    """All zones whose spot is cheaper than on-demand or of unknown price, best first."""
+    """All zones, best first."""
 
     @property
     def reason(self) -> str:
         """The choice and its numbers as one sentence."""
         if not self.scores:
-            return "no zone has spot that is cheaper than on-demand"
+            return "there is no zone"
         if self.zone is None:
             return f"every zone has failed lately; again at {self.retry_at:%H:%M:%S}"
-        best = next(score for score in self.scores if score.zone == self.zone)
-        saving = "prices unknown" if best.saving is None else f"saves {best.saving:.0%}"
-        return (
-            f"{best.zone}: {format_duration(best.useful_s)} of useful time a stay, "
-            f"{saving}, {best.stays} stays in the window"
-        )
+        first, *others = sorted(self.scores, key=lambda score: score.zone != self.zone)
+        beside = "".join(f", {other.zone} {format_duration(other.useful_s)}" for other in others)
+        useful = format_duration(first.useful_s)
+        return f"{first.zone}: a stay is thought to give {useful} of useful time{beside}"
 
 
 def choose_zone(
-    offers: Sequence[ZoneOffer],
+    zones: Sequence[str],
     stays: Sequence[Stay],
     policy: ZonePolicy,
     *,
     changeover_s: float,
-    on_demand_micro_usd_per_hour: int | None,
     now: datetime,
 ) -> ZoneChoice:
     """In which zone should spot be tried now?
 
     Args:
-        offers: The zones, in order of preference where all else is equal.
+        zones: In order of preference where all else is equal.
         stays: What became of earlier tries, in any order.
         policy: Window and back-off.
         changeover_s: What a start loses.
-        on_demand_micro_usd_per_hour: What spot is compared with; None: unknown.
         now: Aware.
     """
     since = now - timedelta(seconds=policy.window_s)
     recent = sorted((s for s in stays if s.ended_at >= since), key=lambda s: s.ended_at)
-    savings = [_saving(offer, on_demand_micro_usd_per_hour) for offer in offers]
-    are_priced = None not in savings
-    scores = [
-        _score(offer.zone, saving if are_priced else None, recent, policy, changeover_s, now)
-        for offer, saving in zip(offers, savings, strict=True)
-        if saving is None or saving > 0
-    ]
-    scores.sort(key=lambda score: -score.worth_s)
+    scores = [_score(zone, recent, policy, changeover_s, now) for zone in zones]
+    scores.sort(key=lambda score: -score.useful_s)
     free = [score.zone for score in scores if score.blocked_until is None]
     blocked = [score.blocked_until for score in scores if score.blocked_until is not None]
     return ZoneChoice(
@@ -127,32 +103,32 @@ def choose_zone(
     )
 
 
-def _saving(offer: ZoneOffer, on_demand: int | None) -> float | None:
-    if offer.spot_micro_usd_per_hour is None or not on_demand:
-        return None
-    return 1 - offer.spot_micro_usd_per_hour / on_demand
-
-
 def _score(
     zone: str,
-    saving: float | None,
     recent: Sequence[Stay],
     policy: ZonePolicy,
     changeover_s: float,
     now: datetime,
 ) -> ZoneScore:
     own = [stay for stay in recent if stay.zone == zone]
+    failures = [stay for stay in own if stay.was_interrupted]
+    all_failures = sum(stay.was_interrupted for stay in recent)
     # One stay like the mean of all zones' keeps a zone that was tried once from being judged by it.
-    everywhere_s = fmean(s.useful_s(changeover_s) for s in recent) if recent else changeover_s
-    mean_s = (sum(s.useful_s(changeover_s) for s in own) + everywhere_s) / (len(own) + 1)
-    bonus = EXPLORATION * math.sqrt(2 * math.log(len(recent) + 1) / (len(own) + 1))
+    everywhere_s = (
+        _useful_s(recent, changeover_s) / max(1, all_failures) if recent else changeover_s
+    )
+    mean_s = (_useful_s(own, changeover_s) + everywhere_s) / (len(failures) + 1)
+    bonus = EXPLORATION * math.sqrt(2 * math.log(all_failures + 1) / (len(failures) + 1))
     return ZoneScore(
         zone=zone,
         useful_s=mean_s + bonus * max(everywhere_s, changeover_s),
-        saving=saving,
         stays=len(own),
-        blocked_until=blocked_until(own, policy, changeover_s, now),
+        blocked_until=blocked_until(failures, policy, changeover_s, now),
     )
+
+
+def _useful_s(stays: Sequence[Stay], changeover_s: float) -> float:
+    return sum(stay.useful_s(changeover_s) for stay in stays)
 
 
 def blocked_until(

@@ -18,10 +18,11 @@ def rough_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
     Args:
         counts: How often each was asked for, or is asked for now.
     """
-    # What failed one run lately says nothing about the requests to come.
+    # What failed lately, or has lately been better, says nothing about the requests to come.
     merged: Counter[Shape] = Counter()
     for shape, count in counts.items():
-        merged[shape._replace(avoided_nodes=frozenset())] += count
+        plain = shape._replace(avoided_nodes=frozenset(), preferred_nodes=frozenset())
+        merged[plain] += count
     asked = [(shape, count) for shape, count in merged.items() if count > 0]
     asked.sort(key=lambda item: (-item[1], _sortable(item[0])))
     return {shape: _rounded(count) for shape, count in asked[:_SHAPES]}

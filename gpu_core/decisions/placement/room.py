@@ -44,8 +44,8 @@ class _Fit:
 
     groups: tuple[Group, ...]
     tiers: tuple[_Tier, ...]
-    """In the order in which they are tried: what is there before what has yet to come, and of each
-    the most wanted first."""
+    """In the order in which they are tried: what is there before what has yet to come, of each the
+    most wanted first, and of these the preferred nodes."""
     eligible: int
     """The nodes of all groups, as bits."""
     names: tuple[str, ...]
@@ -97,8 +97,8 @@ class Room:
         """Where does the shape go now? None: it does not fit.
 
         On nodes that are there before those that have yet to come, on the GPU type that is wanted
-        most, then on the nodes that the strategy puts first, then by name. A gang gets that many
-        different nodes of one group, or nothing.
+        most, on preferred nodes, then on the nodes that the strategy puts first, then by name. A
+        gang gets that many different nodes of one group, or nothing.
 
         Args:
             shape: What is to be placed.
@@ -254,8 +254,10 @@ class Room:
         tiers = [_tier(sets[wanted]) for wanted in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
         if eligible & self._planned:
-            there = [[(kind, bits & ~self._planned) for kind, bits in t.groups] for t in tiers]
-            tiers = [*map(_tier, there), *tiers]
+            tiers = [*(_among(tier, ~self._planned) for tier in tiers), *tiers]
+        if shape.preferred_nodes:
+            preferred = self._bits(shape.preferred_nodes)
+            tiers = [part for tier in tiers for part in (_among(tier, preferred), tier)]
         return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
 
     def _not_avoided(self, shape: Shape, nodes: int) -> int:
@@ -264,6 +266,10 @@ class Room:
             return nodes
         kept = (n for n in numbers_in(nodes) if not is_avoided(shape, self._nodes[n]))
         return bits_of(kept)
+
+    def _bits(self, names: Collection[str]) -> int:
+        """The nodes of these names that are here, as bits."""
+        return bits_of([self._position_of[name] for name in names if name in self._position_of])
 
     def _names(self, nodes: int) -> tuple[str, ...]:
         """Of these nodes, as bits, ascending. Many shapes have the same."""
@@ -284,6 +290,10 @@ def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> l
 
 def _tier(groups: Sequence[tuple[Flavor, int]]) -> _Tier:
     return _Tier(tuple(groups), _union(bits for _, bits in groups))
+
+
+def _among(tier: _Tier, nodes: int) -> _Tier:
+    return _tier([(kind, bits & nodes) for kind, bits in tier.groups])
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -341,6 +341,7 @@ class _Replay:
             plain = replace(
                 life.workload,
                 avoided_nodes=frozenset(),
+                preferred_nodes=frozenset(),
                 capacity_type=life.job.capacity_type,
                 capacity_reason=None,
                 hold=None,

@@ -13,6 +13,7 @@ from prefect.client.schemas.objects import FlowRun
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import EndReason, Provenance
 from gpu_core.decisions.capacity_life import SPOT_PRIOR
+from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import RunTimeSource
 from gpu_core.worker.demand import Demand
@@ -230,6 +231,34 @@ def test_how_long_spot_lives_is_learned_from_all_runs_of_the_pool(ledger, histor
     assert history.capacity_life("t4", "spot") == SPOT_PRIOR
     assert history.capacity_life("a10g", "on-demand") is None
     assert history.capacity_life(None, "spot") is None
+
+
+def test_a_zone_that_has_just_failed_is_left_at_once(ledger, history):
+    """Lives are learned every ten minutes, but where spot went is known at the next look."""
+    nodes = [
+        make_node(f"s{zone}", gpu_type="a10g", capacity_type="spot", labels={ZONE_LABEL: zone})
+        for zone in "ab"
+    ]
+    look(history, 0)
+    first, second = (
+        opened(ledger, make_run(zone), capacity_type="spot", node=f"s{zone}", zone=zone)
+        for zone in "ab"
+    )
+
+    def preferred(hours):
+        look(history, hours)
+        run_id = str(uuid4())
+        found = anyio.run(
+            history.of_pending, {run_id: demand(run_id)}, nodes, (), BUDGETED, at(hours)
+        )
+        return found[run_id].workload
+
+    close(ledger, first, 0.05, EndReason.INTERRUPTED)
+    assert preferred(0.06).preferred_nodes == {"sb"}
+    close(ledger, second, 0.15, EndReason.INTERRUPTED)
+    found = preferred(0.16)
+    assert found.preferred_nodes == {"sa"}
+    assert found.zone_reason.startswith("a: a stay is thought to give ")
 
 
 def test_an_attempt_that_never_was_tells_nothing_of_spot(ledger, history):

@@ -11,6 +11,7 @@ from gpu_core.decisions.capacity.observed import (
     learned_spot_lives,
     spot_lives,
     spot_pasts,
+    spot_stays,
 )
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, ObservedLife
 from tests.gpu_core.accounting_builders import at, make_attempt
@@ -102,3 +103,22 @@ def test_several_types_are_one_past():
     one = SpotPast().with_away(60).with_up(ObservedLife(120, was_interrupted=True))
     both = SpotPast.of([one, SpotPast(), one])
     assert (both.up.ends, both.away.ends, both.observed_s) == (2, 2, 360)
+
+
+def test_the_stays_of_machines_in_their_zones():
+    """Where nobody said in which zone, there is none."""
+    attempts = [
+        stay(0, 2, CUT, zone="a"),
+        stay(0, 1, node="s2", zone="b"),
+        stay(1, None, node="s2", zone="b", flow_run_id="later"),
+        stay(0, 3, CUT, node="s3"),
+        stay(0, 4, CUT, node="s4", zone="a", gpu_type="t4"),
+    ]
+    found = {
+        gpu_type: [(s.zone, s.began_at, s.ended_at, s.was_interrupted) for s in stays]
+        for gpu_type, stays in spot_stays(attempts, at(10)).items()
+    }
+    assert found == {
+        "a10g": [("a", at(0), at(2), True), ("b", at(0), at(10), False)],
+        "t4": [("a", at(0), at(4), True)],
+    }

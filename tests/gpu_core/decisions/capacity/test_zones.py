@@ -1,5 +1,6 @@
-"""Which zone next: usefulness, price, leaving what failed, and when to come back."""
+"""Which zone next: usefulness, leaving what failed, and when to come back."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.capacity.policy import ZonePolicy
-from gpu_core.decisions.capacity.zones import Stay, ZoneChoice, ZoneOffer, choose_zone
+from gpu_core.decisions.capacity.zones import Stay, ZoneChoice, choose_zone
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = ZonePolicy()
-ABC = tuple(ZoneOffer(zone=zone) for zone in "abc")
+ABC = ("a", "b", "c")
 
 
 def stay(zone: str, minutes: float, ended_min_ago: float) -> Stay:
@@ -20,24 +21,15 @@ def stay(zone: str, minutes: float, ended_min_ago: float) -> Stay:
     return Stay(zone=zone, began_at=ended_at - timedelta(minutes=minutes), ended_at=ended_at)
 
 
-def choose(
-    stays: list[Stay], offers: tuple[ZoneOffer, ...] = ABC, on_demand: int | None = None
-) -> ZoneChoice:
+def choose(stays: list[Stay], zones: tuple[str, ...] = ABC) -> ZoneChoice:
     """With a changeover of 12 minutes."""
-    return choose_zone(
-        offers,
-        stays,
-        POLICY,
-        changeover_s=720,
-        on_demand_micro_usd_per_hour=on_demand,
-        now=NOW,
-    )
+    return choose_zone(zones, stays, POLICY, changeover_s=720, now=NOW)
 
 
 @pytest.mark.parametrize(
     ("stays", "want_zone"),
     [
-        pytest.param([], "a", id="nothing is known: the first of the offers"),
+        pytest.param([], "a", id="nothing is known: the first of them"),
         pytest.param([stay("a", 120, 0)], "b", id="the zone that has just interrupted is left"),
         pytest.param(
             [stay("a", 120, 600), stay("b", 13, 500), stay("c", 30, 400)],
@@ -69,7 +61,7 @@ def test_the_next_zone(stays: list[Stay], want_zone: str | None) -> None:
 def test_back_off_doubles_with_each_useless_stay_and_has_an_end() -> None:
     """60 s, 2 min, 4 min ... an hour; a useful stay starts it anew."""
     useless = [stay("a", 0, minutes) for minutes in (30, 20, 10)]
-    one_zone = (ZoneOffer(zone="a"),)
+    one_zone = ("a",)
 
     def wait_s(stays: list[Stay]) -> float:
         retry_at = choose(stays, one_zone).retry_at
@@ -84,27 +76,22 @@ def test_back_off_doubles_with_each_useless_stay_and_has_an_end() -> None:
     )
 
 
-def test_a_cheaper_zone_wins_where_both_last_as_long() -> None:
-    """And one at on-demand's price is none."""
-    prices = {"a": 3_000_000, "b": 1_500_000, "c": 1_000_000}
-    offers = tuple(
-        ZoneOffer(zone=zone, spot_micro_usd_per_hour=price) for zone, price in prices.items()
+def test_without_zones_there_is_nothing_to_choose() -> None:
+    """And nothing to wait for."""
+    choice = choose([], ())
+    assert (choice.zone, choice.retry_at, choice.reason) == (None, None, "there is no zone")
+
+
+def test_time_that_nothing_ended_counts_and_is_no_failure() -> None:
+    """Ten hours in `b` and going on, beside a life of two in `a`; a job of a minute says little."""
+    alive = replace(stay("b", 600, 0), was_interrupted=False)
+    short = replace(stay("c", 1, 0), was_interrupted=False)
+    choice = choose([stay("a", 120, 600), alive, short])
+    assert [score.zone for score in choice.scores] == ["b", "c", "a"]
+    assert choice.zone == "b"
+    assert choice.reason == (
+        "b: a stay is thought to give 22h 45m of useful time, c 12h 57m, a 7h 39m"
     )
-    choice = choose([], offers, on_demand=3_000_000)
-    assert [score.zone for score in choice.scores] == ["c", "b"]
-    assert "saves 67%" in choice.reason
-    nothing = choose([], offers[:1], on_demand=3_000_000)
-    assert nothing.zone is None
-    assert nothing.retry_at is None
-    assert nothing.reason == "no zone has spot that is cheaper than on-demand"
-
-
-def test_without_all_prices_only_time_counts() -> None:
-    """And it says so."""
-    offers = (ZoneOffer(zone="a", spot_micro_usd_per_hour=2_000_000), ZoneOffer(zone="b"))
-    choice = choose([], offers, on_demand=3_000_000)
-    assert choice.zone == "a"
-    assert "prices unknown" in choice.reason
 
 
 @given(
