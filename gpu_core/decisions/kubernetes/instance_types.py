@@ -1,8 +1,9 @@
 """Which GPUs a cloud's machine type has, for clusters whose labels say no more than that.
 
-Sources: the instance-type reference of Karpenter's AWS provider v1.14, Google's and Microsoft's
-machine-type pages (read 2026-08). A type that is not listed is unknown, never guessed. The EC2
-types g6f and gr6f are left out on purpose: they have a part of a GPU and no `nvidia.com/gpu`.
+Of EC2 the catalog that comes with the package is the source: decisions read no files, so what they
+need of it stands here, and a test fails where the two disagree. Google's and Microsoft's are from
+their machine-type pages (read 2026-08). A type that is not listed is unknown, never guessed. The
+EC2 types g6f and gr6f are left out on purpose: they have a part of a GPU and no `nvidia.com/gpu`.
 """
 
 from collections.abc import Iterator, Mapping
