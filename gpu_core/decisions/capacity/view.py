@@ -123,8 +123,8 @@ class CapacityView:
             workload: With its run time and what is left of it, as far as they are known.
             current: What it uses now.
             done_s: What it has made safe since `remaining_s` was worked out.
-            held_s: For how long it has run there. Without a deadline a run of unknown length is
-                taken to go on for as long again.
+            held_s: For how long it has run there. Without a deadline a run of unknown length, and
+                one that has outlasted its run time, is taken to go on for as long again.
             budget_left_micro_usd: What is left of its budget, which says nothing of a run of
                 unknown length; None: it has none.
 
@@ -132,22 +132,25 @@ class CapacityView:
             None: it has a deadline, and nobody knows how long it takes.
         """
         due, estimate = workload.deadline_at, workload.run_time
-        usual_s = None
+        whole_s = 0.0
+        left_s: float | None = None
+        usual_s: float | None = None
         if estimate is not None and estimate.source is not RunTimeSource.LIMIT:
             # What is to hold is the time that it stays under, not the usual one.
-            work_s = estimate.upper_s
-            left_s = work_s if workload.remaining_s is None else workload.remaining_s
+            whole_s = estimate.upper_s
+            begun_s = whole_s if workload.remaining_s is None else workload.remaining_s
+            left_s = max(0.0, begun_s - done_s)
             # What is usually left falls as what is left at most does. What is not saved yet is done
             # all the same where it runs on.
-            usual_s = max(0.0, left_s * _part(estimate.median_s, work_s) - held_s)
-        elif due is None:
-            left_s = work_s = done_s + held_s
-        else:
+            usual_s = max(0.0, begun_s * _part(estimate.median_s, whole_s) - held_s)
+        if due is None and not left_s:
+            left_s = held_s
+        if left_s is None:
             return None
         spot_price, steady_price = self.prices(workload)
         return CapacityState(
-            work_s=max(work_s, left_s),
-            remaining_work_s=max(0.0, left_s - done_s),
+            work_s=max(whole_s, done_s + left_s),
+            remaining_work_s=left_s,
             elapsed_s=(self.now - workload.submitted_at).total_seconds(),
             time_left_s=None if due is None else (due - self.now).total_seconds(),
             changeover_s=self.policy.capacity.changeover_s,

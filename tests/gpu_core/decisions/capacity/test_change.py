@@ -48,17 +48,13 @@ def running(capacity_type="on-demand", due_h=30, saved_s=600, allocation=None, *
 def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, left_usd=None, **policy):
     """What is decided once spot could have been had for so long."""
     sights = SpotSights()
-    for moment in (NOW - timedelta(hours=spot_for_h), NOW):
-        view = CapacityView(
-            NODES,
-            make_policy(**policy),
-            moment,
-            allocations=[allocation, *others],
-            sights=sights,
-        )
-        left = None if left_usd is None else round(left_usd * 1_000_000)
-        found = capacity_change(allocation, earlier, view, left)
-    return found
+    since = NOW - timedelta(hours=spot_for_h)
+    sights.age_s(allocation.workload.workload_id, is_up=True, now=since)
+    view = CapacityView(
+        NODES, make_policy(**policy), NOW, allocations=[allocation, *others], sights=sights
+    )
+    left = None if left_usd is None else round(left_usd * 1_000_000)
+    return capacity_change(allocation, earlier, view, left)
 
 
 def test_on_demand_is_left_for_spot_that_has_proved_itself():
@@ -86,6 +82,14 @@ def test_a_run_of_unknown_length_is_taken_to_go_on_for_as_long_as_it_has():
     unknown = replace(allocation, workload=replace(allocation.workload, run_time=None))
     assert decide(unknown).rule is Rule.SPOT_PROVEN
     assert decide(replace(unknown, admitted_at=ago(60), checkpointed_at=ago(0))) is None
+
+
+def test_so_is_one_that_has_outlasted_its_run_time():
+    """In this attempt, or already in an earlier one."""
+    assert decide(running(due_h=None, remaining_s=20 * 60)).rule is Rule.SPOT_PROVEN
+    outlasted = running(due_h=None, remaining_s=0)
+    assert decide(outlasted).rule is Rule.SPOT_PROVEN
+    assert decide(replace(outlasted, admitted_at=ago(60), checkpointed_at=ago(0))) is None
 
 
 # 19 h are left, and 12 min of a changeover to spot: on 8 GPUs $230.40 and $547.20.
