@@ -1,7 +1,7 @@
 """The nodes of a replay: those that are there, on their way, or could still come."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.capacity.elsewhere import zone_of
@@ -58,6 +58,8 @@ class Nodes:
         self._stays: list[NodeStay] = []
         self.has_changed = any(node.is_planned for node in self._nodes.values())
         """Are the nodes to plan with others than when that was last asked?"""
+        self._plan_with: tuple[Node, ...] | None = None
+        """What was worked out since the last change."""
 
     def take_changed(self) -> bool:
         """`has_changed`, and from now on it means: than now."""
@@ -74,9 +76,13 @@ class Nodes:
 
     def to_plan_with(self) -> tuple[Node, ...]:
         """What is there or on its way, and of each kind a few that may still come."""
+        if self._plan_with is None:
+            self._plan_with = tuple(self._worth_planning_with())
+        return self._plan_with
+
+    def _worth_planning_with(self) -> Iterator[Node]:
         gpus_left = self._gpus_left()
         planned: Counter[str | None] = Counter()
-        found: list[Node] = []
         for node in self._nodes.values():
             if node.name not in self._asked_s:
                 kind = planned_kind(node.name)
@@ -84,13 +90,16 @@ class Nodes:
                 most = _AT_ONCE if gpus_left is None else min(_AT_ONCE, gpus_left // _gpus(node))
                 if planned[kind] > most:
                     continue
-            found.append(node)
-        return tuple(found)
+            yield node
+
+    def _changes(self) -> None:
+        self.has_changed = True
+        self._plan_with = None
 
     def change(self, events: Iterable[NodeEvent], now_s: float) -> None:
         """Nodes come, change or go, whatever runs on them."""
         for event in events:
-            self.has_changed = True
+            self._changes()
             name = event.name
             if event.node is None:
                 self._end_stay(name, now_s)
@@ -116,7 +125,7 @@ class Nodes:
         for name in missing:
             self._asked_s[name] = now_s
             self._ready_s[name] = now_s + self._start_s
-            self.has_changed = True
+            self._changes()
         for name in names:
             self._holders[name] += 1
             self._idle_since_s.pop(name, None)
@@ -143,7 +152,7 @@ class Nodes:
         if self._ready_s.get(name, now_s + 1) <= now_s:
             del self._ready_s[name]
             self._nodes[name] = replace(self._nodes[name], is_planned=False)
-            self.has_changed = True
+            self._changes()
 
     def let_go(self, name: str, now_s: float) -> None:
         """The moment has come at which this node goes if it has been idle for long enough."""
@@ -152,7 +161,7 @@ class Nodes:
             return
         self._end_stay(name, now_s)
         self._nodes[name] = replace(self._nodes[name], is_planned=True)
-        self.has_changed = True
+        self._changes()
 
     def stays(self, end_s: float) -> tuple[NodeStay, ...]:
         """All stays, by their beginning; those that last end with the replay."""
