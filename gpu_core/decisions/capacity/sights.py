@@ -29,6 +29,10 @@ class SpotSights:
             sight = self._sights[workload_id] = _Sight(is_up, now)
         return max(0.0, (now - sight.since).total_seconds())
 
+    def forget(self, workload_id: str) -> None:
+        """It has seen nothing yet."""
+        self._sights.pop(workload_id, None)
+
     def keep(self, workload_ids: Collection[str]) -> None:
         """Forget all others."""
         self._sights = {key: s for key, s in self._sights.items() if key in workload_ids}

@@ -156,7 +156,7 @@ class CapacityView:
             changeover_s=self.policy.capacity.changeover_s,
             look_s=LOOK_S,
             current=current,
-            spot=self._record(workload),
+            spot=self._record(workload, current),
             spot_micro_usd_per_hour=spot_price,
             on_demand_micro_usd_per_hour=steady_price,
             is_critical=self.is_critical(workload),
@@ -212,17 +212,22 @@ class CapacityView:
         usable = self._usable(workload)
         return {kind.gpu_type: price_of(*kind) for kind in usable if kind.capacity_type == SPOT}
 
-    def _record(self, workload: Workload) -> SpotRecord:
-        is_up = self.fits(workload, SPOT)
+    def _record(self, workload: Workload, current: Capacity) -> SpotRecord:
         types = sorted({k.gpu_type for k in self._usable(workload) if k.capacity_type == SPOT})
         past = SpotPast.of(self._pasts[t] for t in types if t in self._pasts)
+        is_up, age_s = self._sight(workload, current)
         return SpotRecord(
-            is_up=is_up,
-            age_s=self._sights.age_s(workload.workload_id, is_up=is_up, now=self.now),
-            observed_s=past.observed_s,
-            up=past.up,
-            away=past.away,
+            is_up=is_up, age_s=age_s, observed_s=past.observed_s, up=past.up, away=past.away
         )
+
+    def _sight(self, workload: Workload, current: Capacity) -> tuple[bool, float]:
+        """Could it have spot, and since when is that so?"""
+        if current is Capacity.SPOT:
+            # Once it loses what it has, it sees anew: what others can have is not its own.
+            self._sights.forget(workload.workload_id)
+            return True, 0.0
+        is_up = self.fits(workload, SPOT)
+        return is_up, self._sights.age_s(workload.workload_id, is_up=is_up, now=self.now)
 
     def _usable(self, workload: Workload) -> Iterable[Flavor]:
         """The kinds of GPUs that it may use and that are there."""

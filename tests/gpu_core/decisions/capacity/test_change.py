@@ -181,6 +181,19 @@ def test_it_stays(allocation, world):
     assert decide(allocation, **world) is None
 
 
+def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
+    """Nobody else could have had any for hours: that is no time that it has waited."""
+    sights = SpotSights()
+    allocation = replace(running("spot"), admitted_at=ago(6 * H))
+    for hours in (5, 0):
+        moment = NOW - timedelta(hours=hours)
+        view = CapacityView(NODES, make_policy(), moment, allocations=[allocation], sights=sights)
+        capacity_change(allocation, (), view)
+    lost = CapacityView(NODES[1:], make_policy(), NOW, sights=sights)
+    state = lost.state(replace(allocation.workload, capacity_type=None))
+    assert (state.spot.is_up, state.spot.age_s) == (False, 0)
+
+
 def test_who_leaves_takes_what_it_goes_to():
     """Of two that would go to the same spot one goes."""
     nodes = (*NODES, make_node("o2"))
