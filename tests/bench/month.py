@@ -20,8 +20,8 @@ that the worker uses. What is assumed:
   (`v100_1`) and with eight (`v100_8`); a machine with four is between them, so both are replayed.
   They last 27 days and then begin again. `none`: no spot, which shows what elasticity alone saves.
 - **Which first**: spot where it can be had, as the policy says of jobs without a deadline, in zone
-  a before b; otherwise on-demand. An interrupted job leaves that zone alone for a while, and takes
-  on-demand after three interruptions in a row. All that is not named here is the policy's default.
+  a before b; otherwise on-demand. An interrupted job leaves that zone alone for a while, and all
+  of spot after three interruptions in a row. All that is not named here is the policy's default.
 - **Machines come** 4 minutes after they are asked for, paid from then on, and go after 10 minutes
   without work. The 4 minutes, and 5 for a restart, are those that Wu et al. measured for launch and
   set-up ("Can't Be Late", NSDI'24, section 6). Images are there.

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.decide import decide
-from gpu_core.decisions.capacity.elsewhere import avoided_nodes
-from gpu_core.decisions.capacity.next_attempt import spot_interruptions
+from gpu_core.decisions.capacity.elsewhere import avoided_nodes, spot_left_alone_until
 from gpu_core.decisions.capacity.observed import SPOT
 from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, Rule
 from gpu_core.decisions.capacity.view import ON_DEMAND, CapacityView
@@ -61,13 +60,8 @@ def capacity_change(
     other = _OTHER.get(decision.capacity)
     if other is None or decision.capacity is current or not view.fits(workload, other):
         return None
-    most = policy.max_spot_interruptions
-    keeps_failing = (
-        other == SPOT
-        and most is not None
-        and spot_interruptions(earlier, policy.changeover_s) >= most
-    )
-    if decision.rule is not Rule.BUDGET_NEEDS_SPOT and (is_mixed or keeps_failing):
+    is_left_alone = other == SPOT and spot_left_alone_until(earlier, policy, view.now) is not None
+    if decision.rule is not Rule.BUDGET_NEEDS_SPOT and (is_mixed or is_left_alone):
         return None
     view.take(workload, other)
     return decision

@@ -3,12 +3,12 @@
 A place is what fails together: all spot machines of one GPU type in one zone, because the provider
 takes them back together and has none left afterwards; everything that a provisioner may still add
 of one kind; else one node. A place that failed is left alone, for twice as long after each further
-failure in a row, as `zones` does it.
+failure in a row, as `zones` does it. So is all spot, once it has failed the run too often in a row.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.policy import CapacityPolicy
@@ -42,6 +42,55 @@ def avoided_nodes(
         for node in nodes
         if _place(node.name, zone_of(node), node.gpu_type, node.capacity_type) in blocked
     )
+
+
+def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[datetime, ...]:
+    """When was the run interrupted on spot before the stay there had paid, since one that did?
+
+    A stay of `t` seconds makes `t - d` of progress. On on-demand, at `k` times the price, that
+    would have cost as much when `t = d * k / (k - 1)`: two changeovers where on-demand costs twice
+    as much. After a longer stay it is counted anew, as after one that spot did not end. What the
+    run did on other capacity in between does not make spot any better.
+
+    Args:
+        attempts: Of the run, by number.
+        changeover_s: What a start loses (`d`).
+    """
+    failures: list[datetime] = []
+    for attempt in attempts:
+        if attempt.capacity_type != "spot" or attempt.released_at is None:
+            continue
+        has_paid = (attempt.released_at - attempt.admitted_at).total_seconds() > 2 * changeover_s
+        if has_paid or attempt.end_reason is not EndReason.INTERRUPTED:
+            failures.clear()
+        else:
+            failures.append(attempt.released_at)
+    return tuple(failures)
+
+
+def spot_left_alone_until(
+    attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime
+) -> datetime | None:
+    """Until when does the run use no spot at all, because that fails it again and again?
+
+    From the failure on that is one too many, for as long as a place that failed so often. Not for
+    ever: spot that came and went for an hour may then last for days, which a long run would pay
+    for on on-demand. A try that fails costs two changeovers at most, and the next one comes after
+    twice the time.
+
+    Args:
+        attempts: Of the run, by number.
+        policy: How many failures are allowed, and the back-off.
+        now: Aware.
+
+    Returns:
+        None: it may use spot.
+    """
+    most, failures = policy.max_spot_interruptions, spot_failures(attempts, policy.changeover_s)
+    if most is None or len(failures) < most:
+        return None
+    until = failures[-1] + timedelta(seconds=policy.elsewhere.backoff_s(len(failures)))
+    return until if until > now else None
 
 
 def zone_of(node: Node) -> str | None:

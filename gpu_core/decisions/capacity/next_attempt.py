@@ -1,12 +1,16 @@
 """What the next attempt of a run asks for, after what became of its earlier ones."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.decide import decide
-from gpu_core.decisions.capacity.elsewhere import avoided_nodes
+from gpu_core.decisions.capacity.elsewhere import (
+    avoided_nodes,
+    spot_failures,
+    spot_left_alone_until,
+)
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
 from gpu_core.decisions.capacity.preferred_zones import PreferredZones
@@ -93,13 +97,14 @@ class NextAttempts:
         decision = self._decision(workload, attempts)
         if decision is not None and decision.rule is Rule.BUDGET_NEEDS_SPOT:
             return _Choice(decision.capacity, decision.reason, _WHEN_IT_CAN_PAY)
-        most = self._policy.max_spot_interruptions
-        interruptions = spot_interruptions(attempts, self._policy.changeover_s)
-        if most is not None and interruptions >= most:
-            times = (
-                f"interrupted on spot {interruptions} times in a row too soon, {most} are allowed"
+        until = spot_left_alone_until(attempts, self._policy, self._view.now)
+        if until is not None:
+            failures = len(spot_failures(attempts, self._policy.changeover_s))
+            return _Choice(
+                Capacity.ON_DEMAND,
+                f"{ON_DEMAND}: it was interrupted on spot {failures} times in a row too soon, "
+                f"which it leaves alone until {until:%H:%M:%S}",
             )
-            return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: it was {times}")
         if self._policy.critical_on_demand and self._view.is_critical(workload):
             return _Choice(Capacity.ON_DEMAND, f"{ON_DEMAND}: {SENTENCES[Rule.CRITICAL]}")
         if workload.deadline_at is not None:
@@ -161,25 +166,3 @@ def _gpus_without_deadline(view: CapacityView) -> tuple[float, float]:
         elif allocation.placement.capacity_type == ON_DEMAND:
             steady += gpus
     return spot, steady
-
-
-def spot_interruptions(attempts: Iterable[Attempt], changeover_s: float) -> int:
-    """How often in a row was the run interrupted on spot before the stay there had paid?
-
-    A stay of `t` seconds makes `t - d` of progress. On on-demand, at `k` times the price, that
-    would have cost as much when `t = d * k / (k - 1)`: two changeovers where on-demand costs twice
-    as much. A longer stay begins the count anew, as does one that spot did not end. What the run
-    did on other capacity in between does not make spot any better.
-
-    Args:
-        attempts: Of the run, by number.
-        changeover_s: What a start loses (`d`).
-    """
-    count = 0
-    for attempt in attempts:
-        if attempt.capacity_type != SPOT or attempt.released_at is None:
-            continue
-        has_paid = (attempt.released_at - attempt.admitted_at).total_seconds() > 2 * changeover_s
-        failed = attempt.end_reason is EndReason.INTERRUPTED and not has_paid
-        count = count + 1 if failed else 0
-    return count

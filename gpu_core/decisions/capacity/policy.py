@@ -16,6 +16,11 @@ class BackoffPolicy(Section):
     """After the first failure; twice as long after each further one in a row."""
     longest_backoff_s: PositiveDuration = Field(default=6 * 3600, alias="longest_backoff")
 
+    def backoff_s(self, failures: int) -> float:
+        """For how long, after so many failures in a row? At least 1."""
+        # 2^32 first back-offs are longer than any longest one.
+        return min(self.longest_backoff_s, self.first_backoff_s * 2.0 ** min(failures - 1, 32))
+
 
 class ZonePolicy(BackoffPolicy):
     """Which zone is tried next for spot."""
@@ -47,4 +52,5 @@ class CapacityPolicy(Section):
     that zone."""
     max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
     """A run that leaves its capacity open and was interrupted on spot so often in a row, each time
-    within two changeovers, goes on on-demand, where there is any; None: it tries spot for ever."""
+    within two changeovers, goes on on-demand, where there is any, for as long as `elsewhere` says
+    after so many failures; None: it tries spot for ever."""

@@ -152,7 +152,5 @@ def blocked_until(
         if stay.useful_s(changeover_s) > 0:
             break
         useless += 1
-    # 2^32 first back-offs are longer than any longest one.
-    backoff_s = min(policy.longest_backoff_s, policy.first_backoff_s * 2 ** min(useless, 32))
-    until = own[-1].ended_at + timedelta(seconds=backoff_s)
+    until = own[-1].ended_at + timedelta(seconds=policy.backoff_s(useless + 1))
     return until if until > now else None

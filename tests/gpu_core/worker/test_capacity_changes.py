@@ -97,8 +97,9 @@ def test_what_it_has_cost_until_now_counts_against_its_budget(ledger, budget_usd
 
 
 def test_what_became_of_its_earlier_attempts_counts(ledger):
-    """One interruption, with a policy of one: spot is not tried again."""
+    """One interruption, with a policy of one and half a day: spot is not tried again."""
     cut = make_attempt(
+        gpu_type="t4",
         capacity_type="spot",
         admitted_at=at(-1.1),
         released_at=at(-1),
@@ -107,7 +108,11 @@ def test_what_became_of_its_earlier_attempts_counts(ledger):
     record_ended(ledger, cut)
     assert looks(ledger, running(), [1, 5]) == [[], ["spot"]]
     once = make_policy(
-        prices={"a10g": {"spot": 0.4, "on-demand": 1.0}}, capacity={"max_spot_interruptions": 1}
+        prices={"a10g": {"spot": 0.4, "on-demand": 1.0}},
+        capacity={
+            "max_spot_interruptions": 1,
+            "elsewhere": {"first_backoff": "12h", "longest_backoff": "12h"},
+        },
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.gpu_core.worker.test_capacity_changes.POLICY", once)

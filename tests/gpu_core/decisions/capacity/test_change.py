@@ -92,6 +92,22 @@ def test_so_is_one_that_has_outlasted_its_run_time():
     assert decide(replace(outlasted, admitted_at=ago(60), checkpointed_at=ago(0))) is None
 
 
+def cut(times):
+    """So often on spot for five minutes, the last time just before it was admitted here."""
+    return [
+        make_attempt(
+            number=number,
+            node="gone",
+            gpu_type="t4",
+            capacity_type="spot",
+            admitted_at=ago((times - number + 1) * H + 300),
+            released_at=ago((times - number + 1) * H),
+            end_reason=EndReason.INTERRUPTED,
+        )
+        for number in range(1, times + 1)
+    ]
+
+
 # 19 h are left, and 12 min of a changeover to spot: on 8 GPUs $230.40 and $547.20.
 PAYS_FOR_SPOT = {"left_usd": 240}
 
@@ -106,7 +122,7 @@ PAYS_FOR_SPOT = {"left_usd": 240}
 )
 @pytest.mark.parametrize("due_h", [None, 19.5, 30])
 def test_on_demand_that_would_overspend_is_left_for_spot(due_h, world):
-    world = world | ({"earlier": CUT} if "earlier" in world else {})
+    world = world | ({"earlier": cut(4)} if "earlier" in world else {})
     found = decide(running(due_h=due_h), **PAYS_FOR_SPOT, **world)
     assert (found.capacity, found.rule) == (Capacity.SPOT, Rule.BUDGET_NEEDS_SPOT)
     assert "$240.00 of its budget are left" in found.reason
@@ -139,18 +155,12 @@ def test_what_is_not_saved_yet_counts_as_done_where_it_runs_on():
     assert decide(running(saved_s=55 * 60), left_usd=548, spot_for_h=0) is None
 
 
-CUT = [
-    make_attempt(
-        number=number,
-        node="gone",
-        gpu_type="t4",
-        capacity_type="spot",
-        admitted_at=ago(number * 24 * H),
-        released_at=ago(number * 24 * H - 300),
-        end_reason=EndReason.INTERRUPTED,
-    )
-    for number in (1, 2, 3)
-]
+def test_spot_that_failed_it_is_tried_again_after_the_back_off():
+    """Forty minutes after three failures, an hour and twenty after four."""
+    assert decide(running(), earlier=cut(3)).rule is Rule.SPOT_PROVEN
+    assert decide(running(), earlier=cut(4)) is None
+
+
 OTHER = make_allocation(make_workload("other", gpus=1), {"s1": "0"}, capacity_type="spot")
 
 
@@ -159,7 +169,7 @@ OTHER = make_allocation(make_workload("other", gpus=1), {"s1": "0"}, capacity_ty
     [
         pytest.param(running(), {"spot_for_h": 0}, id="spot has just come back"),
         pytest.param(running(), {"others": [OTHER]}, id="spot is not free"),
-        pytest.param(running(), {"earlier": CUT}, id="spot has failed it three times"),
+        pytest.param(running(), {"earlier": cut(4)}, id="spot has failed it too often"),
         pytest.param(running(due_h=19.5), {}, id="no time for two changeovers"),
         pytest.param(running(due_h=19.5), {"spot_for_h": 9}, id="nor later"),
         pytest.param(

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.capacity.elsewhere import avoided_nodes
+from gpu_core.decisions.capacity.elsewhere import (
+    avoided_nodes,
+    spot_failures,
+    spot_left_alone_until,
+)
 from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.cluster import NodeShare
 from tests.gpu_core.accounting_builders import make_attempt
@@ -103,3 +107,56 @@ def test_nothing_is_avoided_for_longer_than_the_longest_back_off(failures, ended
     avoided = avoided_nodes(attempts, NODES, POLICY, NOW)
     backoff_min = min(360, 10 * 2 ** (failures - 1))
     assert avoided == ({"od-1"} if ended_min_ago < backoff_min else set())
+
+
+def in_a_row(ends):
+    """s is spot and interrupted at once, l after a day, p preempted; o is on-demand. An hour each
+    lies between them, and the last ended now."""
+    reasons = {"p": EndReason.PREEMPTED}
+    return [
+        ended(
+            number,
+            60 * (len(ends) - number),
+            lasted_min=24 * 60 if end == "l" else 5,
+            reason=reasons.get(end, EndReason.INTERRUPTED),
+            capacity_type="on-demand" if end == "o" else "spot",
+        )
+        for number, end in enumerate(ends, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "want"),
+    [
+        pytest.param("", 0, id="a first attempt"),
+        pytest.param("ss", 2, id="twice in a row"),
+        pytest.param("ssp", 0, id="a stay that spot did not end"),
+        pytest.param("sspss", 2, id="counted from there"),
+        pytest.param("sslss", 2, id="and from a stay that paid"),
+        pytest.param("llll", 0, id="spot that lasts pays, however often it ends"),
+        pytest.param("soso", 2, id="what happened on on-demand does not count"),
+    ],
+)
+def test_failures_on_spot_are_counted_in_a_row(ends, want):
+    assert len(spot_failures(in_a_row(ends), changeover_s=600)) == want
+
+
+@pytest.mark.parametrize(
+    ("ends", "section", "want_min"),
+    [
+        pytest.param("ss", {}, None, id="two are allowed"),
+        pytest.param("sss", {}, 40, id="the third doubles ten minutes twice"),
+        pytest.param("ssss", {}, 80, id="one more, twice as long"),
+        pytest.param("s" * 9, {}, 360, id="six hours at most"),
+        pytest.param("s" * 80, {}, 360, id="however often"),
+        pytest.param("sso", {"max_spot_interruptions": 2}, None, id="from the failure on"),
+        pytest.param("sss", {"max_spot_interruptions": None}, None, id="the policy: never"),
+    ],
+)
+def test_all_spot_is_left_alone_for_a_while(ends, section, want_min):
+    policy = CapacityPolicy.model_validate(section)
+    want = None if want_min is None else NOW + timedelta(minutes=want_min)
+    attempts = in_a_row(ends)
+    assert spot_left_alone_until(attempts, policy, NOW) == want
+    if want is not None:
+        assert spot_left_alone_until(attempts, policy, want) is None

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.capacity.next_attempt import NextAttempts, spot_interruptions
+from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.capacity.observed import SpotPast
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import CapacityView
@@ -31,35 +31,20 @@ H = 3600
 
 
 def attempts(ends):
-    """One a day: s is spot and interrupted at once, l after a day, p preempted; o is on-demand."""
+    """One a day, the last until now: s is spot and interrupted at once, l after a day, p preempted;
+    o is on-demand."""
     reasons = {"p": EndReason.PREEMPTED}
     return [
         make_attempt(
             number=number,
             node="x",
             capacity_type="on-demand" if end == "o" else "spot",
-            admitted_at=ago(24 * H * (len(ends) - number + 1) + (24 * H if end == "l" else 60)),
-            released_at=ago(24 * H * (len(ends) - number + 1)),
+            admitted_at=ago(24 * H * (len(ends) - number) + (24 * H if end == "l" else 60)),
+            released_at=ago(24 * H * (len(ends) - number)),
             end_reason=reasons.get(end, EndReason.INTERRUPTED),
         )
         for number, end in enumerate(ends, start=1)
     ]
-
-
-@pytest.mark.parametrize(
-    ("ends", "want"),
-    [
-        pytest.param("", 0, id="a first attempt"),
-        pytest.param("ss", 2, id="twice in a row"),
-        pytest.param("ssp", 0, id="a stay that spot did not end"),
-        pytest.param("sspss", 2, id="counted from there"),
-        pytest.param("sslss", 2, id="and from a stay that paid"),
-        pytest.param("llll", 0, id="spot that lasts pays, however often it ends"),
-        pytest.param("soso", 2, id="what happened on on-demand does not count"),
-    ],
-)
-def test_interruptions_on_spot_are_counted_in_a_row(ends, want):
-    assert spot_interruptions(attempts(ends), changeover_s=600) == want
 
 
 @pytest.mark.parametrize(
@@ -82,6 +67,22 @@ def test_on_demand_when_spot_keeps_failing(ends, nodes, asked, section, want_cap
     found = NextAttempts(CapacityView(nodes, policy, NOW)).of(workload, attempts(ends))
     assert found.capacity_type == want_capacity
     assert found.avoided_nodes == frozenset()
+
+
+def test_spot_is_tried_again_after_a_while():
+    """Three are allowed, and each failure doubles the ten minutes."""
+
+    def asked(minutes):
+        view = CapacityView(BOTH, POLICY, NOW + timedelta(minutes=minutes))
+        return NextAttempts(view).of(make_workload(), attempts("sss"))
+
+    too_soon = asked(39)
+    assert too_soon.capacity_type == "on-demand"
+    assert too_soon.capacity_reason == (
+        "on-demand: it was interrupted on spot 3 times in a row too soon, which it leaves alone "
+        f"until {NOW + timedelta(minutes=40):%H:%M:%S}"
+    )
+    assert asked(40).capacity_type == "spot"
 
 
 def taking(hours, source=RunTimeSource.STATED):
