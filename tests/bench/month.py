@@ -30,7 +30,9 @@ that the worker uses. What is assumed:
 - **Window**: costs, GPU-hours and utilisation are of the month's 31 days; waits, recoveries and
   failures of all its jobs, to their end.
 
-Each target is the mission's. Availability is not simulated.
+Each target is the mission's. Availability is not simulated. As facts stand beside them for how much
+of the window any spot is up, whatever is asked for then, which is about what the share of spot can
+be; and the waits of the jobs that came while all that was asked for was within the cap.
 """
 
 import argparse
@@ -133,19 +135,31 @@ def market() -> Market:
 
 def demand(jobs: Sequence[TraceJob], window_s: float) -> Demand:
     """What do these jobs, submitted in this window, ask for?"""
-    changes = sorted(
-        change
-        for job in jobs
-        for change in (
-            (job.submit_s, job.total_gpus),
-            (job.submit_s + job.duration_s, -job.total_gpus),
-        )
-    )
     gpu_s = sum(job.duration_s * job.total_gpus for job in jobs)
     return Demand(
         mean_gpus=gpu_s / window_s,
-        peak_gpus=math.ceil(max(accumulate(gpus for _, gpus in changes))),
+        peak_gpus=math.ceil(max(accumulate(gpus for _, gpus, _ in _changes(jobs)))),
     )
+
+
+def arrived_within(jobs: Iterable[TraceJob], cap_gpus: float) -> frozenset[str]:
+    """Which jobs came while all that would run if nobody waited was within the cap?"""
+    changes = _changes(jobs)
+    asked_gpus = accumulate(gpus for _, gpus, _ in changes)
+    return frozenset(
+        job_id
+        for (_, gpus, job_id), asked in zip(changes, asked_gpus, strict=True)
+        if gpus > 0 and asked <= cap_gpus
+    )
+
+
+def spot_up_share(traces: Iterable[SpotTrace], window_s: float) -> float:
+    """For what part of the window is spot up in any zone? No more of the work can be on it."""
+    zones = [(trace.is_up(), trace.tick_s) for trace in traces]
+    if not zones:
+        return 0.0
+    ticks = math.ceil(window_s / zones[0][1])
+    return fmean(any(is_up[tick % len(is_up)] for is_up, _ in zones) for tick in range(ticks))
 
 
 def pool_policy(market: Market, cap_gpus: int, zones: Iterable[str]) -> Policy:
@@ -254,6 +268,8 @@ def run(jobs: Sequence[TraceJob], days: float, traces: Mapping[str, SpotTrace]) 
         fixed_gpus=asked.fixed_gpus,
         fixed_micro_usd=fixed_node_hours * prices.on_demand_micro_usd_per_hour,
         micro_usd_per_hour=prices.micro_usd_per_hour,
+        within_cap=arrived_within(jobs, asked.cap_gpus),
+        spot_up_share=spot_up_share(traces.values(), window_s),
         cpu_s=time.process_time() - began_s,
     )
 
@@ -284,6 +300,18 @@ def _traces(data: Path, spot: str) -> dict[str, SpotTrace]:
         return {}
     name = "aws-2022-10-26_us-west-2{}_{}.json"
     return {zone: read_spot_trace(data / "spot" / name.format(zone, spot)) for zone in _ZONES}
+
+
+def _changes(jobs: Iterable[TraceJob]) -> list[tuple[float, float, str]]:
+    """When do how many GPUs more, or fewer, run for whom, if nobody waits?"""
+    return sorted(
+        change
+        for job in jobs
+        for change in (
+            (job.submit_s, job.total_gpus, job.job_id),
+            (job.submit_s + job.duration_s, -job.total_gpus, job.job_id),
+        )
+    )
 
 
 def _in_whole_nodes(gpus: float) -> int:

@@ -1,6 +1,6 @@
 """The numbers of a replayed month, each beside what the mission wants."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from gpu_core.decisions.catalog.offerings import SPOT
@@ -61,6 +61,8 @@ def month_results(
     fixed_gpus: int,
     fixed_micro_usd: float,
     micro_usd_per_hour: Callable[[Node], int],
+    within_cap: Collection[str],
+    spot_up_share: float,
     cpu_s: float,
 ) -> MonthResults:
     """What was this month like?
@@ -73,6 +75,8 @@ def month_results(
         fixed_gpus: GPUs of the fixed cluster.
         fixed_micro_usd: What that costs in the month.
         micro_usd_per_hour: What a node costs.
+        within_cap: The jobs that came while no more than the cap was asked for.
+        spot_up_share: The part of the month in which any spot is up.
         cpu_s: What the replay took.
     """
     outcomes = simulation.outcomes
@@ -86,7 +90,8 @@ def month_results(
     )
     cap_gpu_h = cap_gpus * window_s / SECONDS_PER_HOUR
     kept_gpu_h = _times(found.utilisation, cap_gpu_h)
-    queue_wait_s = spread(o.attempts[0].start_s - o.job.submit_s for o in outcomes if o.attempts)
+    modest = [o for o in outcomes if o.job.job_id in within_cap]
+    queue_wait_s = spread(_queue_waits_s(outcomes))
     time_to_gpu_s = spread(_times_to_gpu_s(outcomes))
     recovery_s = spread(_recoveries_s(outcomes))
     finished_wait_s = spread(wait_s(o) for o in outcomes if o.finished_s is not None)
@@ -112,6 +117,7 @@ def month_results(
         "spot_gpu_h": spot_gpu_h,
         "held_gpu_h": _times(found.allocated, cap_gpu_h),
         "kept_work_gpu_h": kept_gpu_h,
+        "spot_up_percent": 100 * spot_up_share,
         "node_stays": len(stays),
         "interruptions": found.interruptions,
         "preemptions": found.preemptions,
@@ -121,6 +127,9 @@ def month_results(
         "cpu_s": cpu_s,
         **_spread_facts("queue_wait", queue_wait_s),
         **_spread_facts("time_to_gpu", time_to_gpu_s),
+        "jobs_within_cap": len(modest),
+        **_spread_facts("queue_wait_within_cap", spread(_queue_waits_s(modest))),
+        **_spread_facts("time_to_gpu_within_cap", spread(_times_to_gpu_s(modest))),
         **_spread_facts("recovery", recovery_s),
         **_spread_facts("beyond_run_time", finished_wait_s),
     }
@@ -135,10 +144,15 @@ def lines(results: MonthResults) -> Iterator[str]:
         target = f"{'at least' if goal.is_at_least else 'under'} {goal.target:g}"
         yield f"{goal.name:20}{measured:>14}{target:>18}  {_VERDICT[goal.is_reached]}"
     for name, value in results.facts.items():
-        yield f"    {name:28}{'-' if value is None else f'{value:,.1f}':>16}"
+        yield f"    {name:30}{'-' if value is None else f'{value:,.1f}':>16}"
 
 
 _VERDICT = {True: "reached", False: "missed", None: "nothing to measure"}
+
+
+def _queue_waits_s(outcomes: Iterable[JobOutcome]) -> Iterator[float]:
+    """From each submission until it was admitted."""
+    return (o.attempts[0].start_s - o.job.submit_s for o in outcomes if o.attempts)
 
 
 def _times_to_gpu_s(outcomes: Iterable[JobOutcome]) -> Iterator[float]:

@@ -7,7 +7,15 @@ import pytest
 from gpu_core.decisions.capacity.trace import SpotTrace
 from gpu_core.decisions.catalog.offerings import SPOT
 from gpu_core.decisions.simulation.trace import TraceJob
-from tests.bench.month import demand, market, pool_policy, run, spot_events
+from tests.bench.month import (
+    arrived_within,
+    demand,
+    market,
+    pool_policy,
+    run,
+    spot_events,
+    spot_up_share,
+)
 from tests.bench.month_results import MonthResults
 from tests.strategies import make_node
 
@@ -47,6 +55,18 @@ def test_demand_is_what_runs_if_nobody_waits() -> None:
     # c comes as b ends: 3 + 4 at most.
     assert asked.peak_gpus == 7
     assert (asked.cap_gpus, asked.fixed_gpus) == (4, 8)
+
+
+def test_who_came_while_the_cap_was_not_reached() -> None:
+    jobs = [job("a", 0, 50, gpus=3), job("b", 40, 20, gpus=2), job("c", 50, 40, gpus=2)]
+    assert arrived_within(jobs, 4) == {"a", "c"}
+    assert arrived_within(jobs, 5) == {"a", "b", "c"}
+
+
+def test_spot_is_up_while_it_is_in_any_zone() -> None:
+    assert spot_up_share([spot(1, 1, 0, 0), spot(0, 1, 1, 0)], 2_400) == 0.75
+    assert spot_up_share([spot(1, 0)], 1_800) == pytest.approx(2 / 3)
+    assert spot_up_share([], 600) == 0
 
 
 def test_spot_machines_follow_the_trace_and_begin_again_after_it() -> None:
@@ -102,6 +122,8 @@ def test_interrupted_jobs_are_counted_and_all_of_them_end() -> None:
     assert 0 < (found["spot_share"] or 0) < 1
     assert (facts["kept_work_gpu_h"] or 0) < (facts["held_gpu_h"] or 0)
     assert (facts["held_gpu_h"] or 0) <= (facts["paid_gpu_h"] or 0)
+    assert (facts["jobs_within_cap"] or 0) <= (facts["jobs"] or 0)
+    assert (facts["queue_wait_within_cap_p95_s"] or 0) <= (facts["queue_wait_p95_s"] or 0)
     # A machine takes four minutes to come, so somebody waits as long for a GPU.
     assert (facts["time_to_gpu_p99_s"] or 0) >= 240
 
