@@ -6,6 +6,7 @@ from statistics import fmean
 
 from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.capacity.optimum import optimum_cost_ratios
+from gpu_core.decisions.capacity.optimum_errors import OptimumErrors, optimum_errors
 from gpu_core.decisions.capacity.policy import CapacityPolicy, StrategyName
 from gpu_core.decisions.capacity.replay import Replay, Task, replay, watched
 from gpu_core.decisions.capacity.trace import SpotTrace, window_starts
@@ -39,6 +40,7 @@ class Comparison:
     results: tuple[StrategyResult, ...]
     optimum_cost: float
     """The mean cost of the best choices in hindsight."""
+    optimum_errors: OptimumErrors
     spot_up: float
     """The part of all replayed time in which spot was up."""
 
@@ -73,27 +75,32 @@ def compare(
     Raises:
         InvalidInput: The task cannot be replayed on one of the traces.
     """
-    optimum_cost = fmean(_optima(traces, task, starts, seed, nodes))
+    optima = _optima(traces, task, starts, seed, nodes)
+    optimum_cost = fmean(cost for of_trace in optima for cost in of_trace)
     windows = list(_windows(traces, task, starts, seed, nodes))
     results = []
     for strategy in strategies:
         policy = CapacityPolicy(strategy=strategy)
         replays = [replay(window.records, window.tick_s, task, policy) for window in windows]
         results.append(_result(strategy, replays, optimum_cost))
+    spot_up = [fmean(record.is_up for record in window.records) for window in windows]
+    by_trace = [spot_up[first : first + starts] for first in range(0, len(spot_up), starts)]
     return Comparison(
         results=tuple(results),
         optimum_cost=optimum_cost,
-        spot_up=fmean(fmean(record.is_up for record in window.records) for window in windows),
+        optimum_errors=optimum_errors(optima, by_trace),
+        spot_up=fmean(spot_up),
     )
 
 
 def _optima(
     traces: Sequence[SpotTrace], task: Task, starts: int, seed: int, nodes: int
-) -> Iterator[float]:
+) -> list[list[float]]:
+    found = []
     for trace in traces:
-        is_up = trace.is_up(nodes)
         first_ticks = window_starts(trace, task.ticks(trace.tick_s), starts, seed)
-        yield from optimum_cost_ratios(is_up, trace.tick_s, first_ticks, task)
+        found.append(optimum_cost_ratios(trace.is_up(nodes), trace.tick_s, first_ticks, task))
+    return found
 
 
 def _windows(
