@@ -54,6 +54,7 @@ class ContainerRuns:
         self._tasks = tasks
         self._is_over = is_over
         self._rights = rights
+        self._turn = anyio.Lock()
         self._told_running: set[str] = set()
         self._followed: set[str] = set()
         self._last_lines: dict[str, deque[str]] = {}
@@ -68,14 +69,25 @@ class ContainerRuns:
         self._tasks.start_soon(self._follow, running, pod, container)
 
     async def tell_running(self, running: RunningAttempt) -> None:
-        """Tell Prefect that it runs, once."""
+        """Tell Prefect that it runs, once, and not when it has come to its end."""
         attempt_id = running.attempt.attempt_id
         if attempt_id in self._told_running:
             return
-        run = await self._client.read_flow_run(running.flow_run_id)
-        if run.state is not None and run.state.type is StateType.PENDING:
-            await self._client.set_flow_run_state(run.id, Running())
-        self._told_running.add(attempt_id)
+        async with self._turn:
+            if running.is_ending:
+                return
+            run = await self._client.read_flow_run(running.flow_run_id)
+            if run.state is not None and run.state.type is StateType.PENDING:
+                await self._client.set_flow_run_state(run.id, Running())
+            self._told_running.add(attempt_id)
+
+    async def told(self) -> None:
+        """Wait until nobody is in the midst of being told to run.
+
+        Prefect would believe that a run goes on whose end it has just been told.
+        """
+        async with self._turn:
+            pass
 
     def last_lines(self, attempt_id: str) -> tuple[str, ...]:
         """The end of what the container wrote, as far as it was followed."""

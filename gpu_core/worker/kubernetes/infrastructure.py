@@ -416,6 +416,8 @@ class KubernetesInfrastructure:
     async def exit(self, running: RunningAttempt) -> Exit | None:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
+        if self._containers is not None:
+            await self._containers.told()
         lines = self._containers.last_lines(attempt_id) if self._containers else ()
         if self._is_operated(running):
             custom_job = self._view.custom_jobs.last_of(attempt_id)
