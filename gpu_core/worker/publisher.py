@@ -7,7 +7,7 @@ one cycle. The whole line is one artifact of the pool.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import anyio
@@ -29,8 +29,32 @@ from gpu_core.worker.demand import Demand
 
 _RUN_KEY = "gpu-attempts"
 
-# Expected starts move in every cycle: by themselves they are not worth more writes than these.
+# Expected starts and places in line move in every cycle: by themselves they are not worth more
+# writes than these. Each one of a run's is a line in its history, too.
 _REFRESH = timedelta(seconds=30)
+
+
+class Told(NamedTuple):
+    """What a run was told last of why it waits."""
+
+    reason: Reason
+    step: int
+    at: datetime
+
+
+def is_news(explanation: Explanation, told: Told | None, now: datetime) -> bool:
+    """Should a run be told once more why it waits?
+
+    A new reason at once, a new place in line now and then.
+
+    Args:
+        explanation: Why it waits now.
+        told: What it was told last; None: nothing.
+        now: Aware.
+    """
+    if told is None or explanation.reason is not told.reason:
+        return True
+    return step(explanation.position) != told.step and now - told.at >= _REFRESH
 
 
 class Publisher:
@@ -46,7 +70,7 @@ class Publisher:
         self._client = client
         self._pool_key = line_key(pool)
         self._state_name = state_name
-        self._published: dict[str, tuple[Reason, int]] = {}
+        self._told: dict[str, Told] = {}
         self._artifacts: dict[tuple[str, UUID | None], UUID] = {}
         self._line: object = None
         self._rows: object = None
@@ -60,6 +84,7 @@ class Publisher:
         explanations: Sequence[Explanation],
         demands: Mapping[str, Demand],
         stories: Mapping[str, str],
+        now: datetime,
         *,
         limit: int,
         is_held: Callable[[UUID], bool],
@@ -70,18 +95,14 @@ class Publisher:
             explanations: Of the runs that wait, the head of the line first.
             demands: The runs, by flow run id.
             stories: Why the last attempt ended, of those that had one.
+            now: Aware.
             limit: How many runs may be written to.
             is_held: Has this run an attempt by now? It waits no longer.
         """
-        self._published = {
-            workload_id: known
-            for workload_id, known in self._published.items()
-            if workload_id in demands
-        }
+        self._told = {key: told for key, told in self._told.items() if key in demands}
         written = 0
         for explanation in explanations:
-            news = (explanation.reason, _step(explanation.position))
-            if self._published.get(explanation.workload_id) == news:
+            if not is_news(explanation, self._told.get(explanation.workload_id), now):
                 continue
             if written >= limit:
                 return
@@ -90,7 +111,9 @@ class Publisher:
                 if is_held(flow_run.id):
                     continue
                 await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))
-            self._published[explanation.workload_id] = news
+            self._told[explanation.workload_id] = Told(
+                explanation.reason, step(explanation.position), now
+            )
             written += 1
 
     async def line(
@@ -167,7 +190,7 @@ class Publisher:
         return found[0].id
 
 
-def _step(position: int) -> int:
+def step(position: int) -> int:
     """The position in steps: exact at the head, then by 5, then by 25."""
     if position <= 5:
         return position

@@ -254,6 +254,7 @@ class GpuScheduler:
             waiting,
             demands,
             self.endings.stories,
+            now,
             limit=limit,
             is_held=lambda run: self._attempts.of_run(str(run)) is not None,
         )

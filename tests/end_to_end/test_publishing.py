@@ -15,6 +15,7 @@ from gpu_core.worker.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS
 
 WAITING = "AwaitingConcurrencySlot"
+NOW = datetime.now(UTC)
 
 
 def explanation(run):
@@ -32,9 +33,7 @@ def demand(seen):
         queue=None,
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-        workload=Workload(
-            workload_id=run, name="run", priority=1, submitted_at=datetime.now(UTC), gpu_count=1
-        ),
+        workload=Workload(workload_id=run, name="run", priority=1, submitted_at=NOW, gpu_count=1),
     )
 
 
@@ -48,7 +47,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
             publisher = Publisher(client, pool.name, WAITING)
             await publisher.waiting(
-                [explanation(run)], {run: demand(seen)}, {}, limit=1, is_held=lambda _: False
+                [explanation(run)], {run: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
             )
 
     anyio.run(tell_after_cancelling)
@@ -95,6 +94,7 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
                     [explanation(run) for run in seen],
                     {run: demand(flow_run) for run, flow_run in seen.items()},
                     {},
+                    NOW,
                     limit=2,
                     is_held=held.__contains__,
                 )
