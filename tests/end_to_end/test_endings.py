@@ -72,6 +72,20 @@ def test_a_run_that_keeps_failing_is_tried_a_bounded_number_of_times(pool):
     assert "the data set is empty" in pool.message(run)
 
 
+def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool):
+    """Prefect's own words for it are an exit code."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:no_such_flow"), "typo", max_failures=1)
+    pool.start_worker()
+
+    wait_for(lambda: closed(pool, run, 1), "one attempt", timeout_s=90)
+    assert pool.state(run) == "Crashed"
+    assert "has no flow 'no_such_flow'. Correct the deployment's entrypoint" in pool.message(run)
+    wait_for(
+        lambda: any(line.startswith("The last lines of its output:") for line in pool.logs(run)),
+        "its last lines are in its log",
+    )
+
+
 def test_a_run_whose_processes_are_all_killed_is_charged_and_tried_again(pool, journal):
     """Kill -9 of the whole run, as out-of-memory does it."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=600))

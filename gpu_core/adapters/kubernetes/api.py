@@ -182,12 +182,18 @@ class KubernetesApi:
             response.close()
 
     async def text(self, path: str, query: Mapping[str, str]) -> str:
-        """An answer that is not JSON: the log of a pod."""
+        """An answer that is not JSON: the log of a pod.
+
+        Raises:
+            KubernetesError: It is not there, the server refused, or the answer was cut.
+        """
         patience = aiohttp.ClientTimeout(total=_TIMEOUT_S)
         response = await self._request("GET", path, query, patience=patience)
         try:
             await _raise_for_status(response)
             return await response.text(errors="replace")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise KubernetesError(0, "Disconnected", f"{path}: {_text(error)}") from error
         finally:
             response.close()
 

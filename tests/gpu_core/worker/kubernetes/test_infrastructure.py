@@ -153,6 +153,27 @@ class Logs:
         return web.json_response({"items": []})
 
 
+class CutLog:
+    """Begins to tell the output of a pod, and is gone."""
+
+    async def handle(self, request):
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"epoch 1")
+        request.transport.abort()
+        return response
+
+
+def test_output_that_cannot_be_read_keeps_no_attempt_from_its_end():
+    async def scenario():
+        async with serving(CutLog()) as client:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            infrastructure._view._pod_changed(None, of_rank(0, "Failed", 1))
+            assert await infrastructure.last_lines(attempt) == ()
+
+    anyio.run(scenario)
+
+
 def of_rank(rank, phase, code=None, at_s_ago=0):
     ended = {"exitCode": code, "finishedAt": moment(at_s_ago)} if code is not None else None
     return make_pod(
