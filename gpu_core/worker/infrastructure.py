@@ -185,7 +185,8 @@ class Infrastructure(Protocol):
         ...
 
     async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
-        """The end of what it wrote, of which nothing lives; empty: nobody has it."""
+        """The end of what it wrote, of which nothing lives. Empty: nobody has it, or its run's log
+        has it already."""
         ...
 
     def settled(self, running: RunningAttempt) -> None:

@@ -51,7 +51,7 @@ _UNBEGUN = frozenset({StateType.PENDING, StateType.CRASHED})
 
 
 def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | None) -> bool:
-    """Did a flow's process end by itself, with nothing said of why but its exit code?
+    """Did it end badly by itself, with nothing said of why but an exit code?
 
     Args:
         running: The attempt; nothing of it lives.
@@ -60,8 +60,9 @@ def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | N
     """
     if run is None or run.state is None or exit_ is None or running.is_draining:
         return False
-    is_own = exit_.is_flow and not exit_.is_interruption
-    return is_own and run.state.type in (*_UNBEGUN, StateType.RUNNING)
+    if exit_.is_interruption or (not exit_.is_flow and exit_.exit_code == 0):
+        return False
+    return run.state.type in (*_UNBEGUN, StateType.RUNNING)
 
 
 def decide(
@@ -93,7 +94,7 @@ def decide(
             prefect_state_type=state.type.value if state is not None else None,
             state_message=state.message if state is not None else None,
             why_unbegun=why_unbegun(last_lines)
-            if state is not None and state.type in _UNBEGUN
+            if exit_ is not None and exit_.is_flow and state is not None and state.type in _UNBEGUN
             else None,
             refusal=running.refusal,
             drain_reason=attempt.drain_reason,

@@ -85,12 +85,18 @@ def test_a_node_that_fails_is_the_cause_and_not_the_other_that_is_ended_then(new
     pool = new_pool(policy)
     pool.start_worker()
     # The first is deaf to SIGTERM, as every first process is, and is killed.
-    run = submit_gang(pool, "/bin/sh -c 'test $NODE_RANK = 1 && exit 3; sleep 600'", max_failures=1)
+    script = "test $NODE_RANK = 1 && { echo no data for rank $NODE_RANK; exit 3; }; sleep 600"
+    run = submit_gang(pool, f"/bin/sh -c '{script}'", max_failures=1)
     pool.wait_until(run, "Failed", timeout_s=TOGETHER_S)
     assert "exit code 3" in pool.message(run)
     wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "its attempt is settled")
     (attempt,) = pool.attempts(run)
     assert (attempt.exit_code, attempt.is_charged_failure) == (3, True)
+    # Of a gang the log has the first node's output as it comes, and at the end the cause's.
+    wait_for(
+        lambda: any("no data for rank 1" in line for line in pool.logs(run)),
+        "the output of the node that failed is in the run's log",
+    )
 
 
 def test_a_node_that_fails_because_the_other_fell_silent_was_interrupted(

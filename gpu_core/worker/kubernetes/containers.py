@@ -56,7 +56,7 @@ class ContainerRuns:
         self._rights = rights
         self._turn = anyio.Lock()
         self._told_running: set[str] = set()
-        self._followed: set[str] = set()
+        self._followed: dict[str, str] = {}
         self._last_lines: dict[str, deque[str]] = {}
 
     def follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
@@ -64,9 +64,13 @@ class ContainerRuns:
         attempt_id = running.attempt.attempt_id
         if attempt_id in self._followed:
             return
-        self._followed.add(attempt_id)
+        self._followed[attempt_id] = pod["metadata"]["uid"]
         self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
         self._tasks.start_soon(self._follow, running, pod, container)
+
+    def follows(self, attempt_id: str, uid: str) -> bool:
+        """Is it this pod's output that the run's log has?"""
+        return self._followed.get(attempt_id) == uid
 
     async def tell_running(self, running: RunningAttempt) -> None:
         """Tell Prefect that it runs, once, and not when it has come to its end."""
@@ -96,7 +100,7 @@ class ContainerRuns:
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled."""
         self._told_running.discard(attempt_id)
-        self._followed.discard(attempt_id)
+        self._followed.pop(attempt_id, None)
         self._last_lines.pop(attempt_id, None)
 
     async def _follow(self, running: RunningAttempt, pod: Json, container: str) -> None:

@@ -372,16 +372,19 @@ class KubernetesInfrastructure:
         return [pod for pod in pods if causes is None or pod["metadata"]["uid"] in causes]
 
     async def _keep_last_words(self, running: RunningAttempt) -> None:
-        """Of the pod of a flow that ended first: with its Job its output goes."""
-        if is_container_job(running) or running.is_draining:
+        """Of the pod that ended first, unless its run has them: with its Job its output goes."""
+        if running.is_draining or self._is_operated(running):
             return
         attempt_id = running.attempt.attempt_id
         pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if has_ended(pod)])
-        if pod is not None:
-            await self._last_words.keep(attempt_id, pod)
+        if pod is None:
+            return
+        if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
+            return
+        await self._last_words.keep(attempt_id, pod)
 
     async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
-        """From the log of the pod that says why it ended."""
+        """From the log of the pod that says why it ended; none where the run's log has them."""
         await self._keep_last_words(running)
         return self._last_words.of(running.attempt.attempt_id)
 

@@ -87,9 +87,8 @@ UNLOADABLE = ("Traceback:", "ModuleNotFoundError: No module named 'train'")
         pytest.param(
             Running(), Exit(exit_code=137, is_interruption=True), False, id="a node was lost"
         ),
-        pytest.param(
-            Running(), Exit(exit_code=1, is_flow=False), False, id="a container: it was followed"
-        ),
+        pytest.param(Running(), Exit(exit_code=1, is_flow=False), True, id="a container failed"),
+        pytest.param(Running(), Exit(exit_code=0, is_flow=False), False, id="a container is done"),
     ],
 )
 def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state, exit_, want):
@@ -109,3 +108,6 @@ def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, state, want):
     exit_ = Exit(exit_code=1)
     ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, UNLOADABLE)
     assert want in ending.settlement.message
+    of_container = replace(exit_, is_flow=False)
+    ending = decide(undisturbed(tmp_path), flow_run(state), of_container, (), NOW, UNLOADABLE)
+    assert "did not begin" not in ending.settlement.message

@@ -16,7 +16,9 @@ from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import NotStarted, Refused
+from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, _path
+from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
@@ -209,6 +211,34 @@ def test_the_output_of_the_pod_that_ended_the_attempt_outlives_it(pods, want):
         server = Logs(pods)
         async with serving(server) as client:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            for pod in pods:
+                infrastructure._view._pod_changed(None, pod)
+            server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
+            assert await infrastructure.kill(attempt)
+            assert await infrastructure.last_lines(attempt) == want
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("followed", "want"),
+    [
+        pytest.param("rank-0", ("rank-1",), id="its run has the output of another"),
+        pytest.param("rank-1", (), id="its run has it already"),
+    ],
+)
+def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed, want):
+    pods = [of_rank(0, "Running"), of_rank(1, "Failed", 3)]
+
+    async def scenario():
+        server = Logs(pods)
+        async with serving(server) as client, anyio.create_task_group() as tasks:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.variables = {"command": "train.py", "framework": "torchrun"}
+            infrastructure._containers = ContainerRuns(
+                SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
+            )
+            infrastructure._containers._followed["a"] = followed
             for pod in pods:
                 infrastructure._view._pod_changed(None, pod)
             server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
