@@ -31,6 +31,7 @@ from gpu_core.worker.settlement import (
     Ending,
     allow_another_attempt,
     decide,
+    has_begun,
     is_unexplained,
     publish,
     read_run,
@@ -309,8 +310,8 @@ class Endings:
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
-        lines = await self._last_lines(running, run, exit_)
-        ending = decide(running, run, exit_, earlier, running.gone_at, lines)
+        unbegun = await self._output_of_unbegun(running, run, exit_)
+        ending = decide(running, run, exit_, earlier, running.gone_at, unbegun)
         await self._remember(running, ending)
         is_retried = ending.settlement.end_reason and ending.settlement.next_state
         if run is not None and is_retried:
@@ -327,16 +328,24 @@ class Endings:
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
 
-    async def _last_lines(
+    async def _output_of_unbegun(
         self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None
     ) -> tuple[str, ...]:
-        """The end of the output, told to the run, where nothing else explains the attempt's end."""
+        """Tell the run the last lines of its output, where nothing else explains the attempt's end.
+
+        Returns:
+            Them, if its flow did not begin: what a flow wrote says nothing of why it crashed.
+        """
         if running.attempt.settlement is not None or not is_unexplained(running, run, exit_):
             return ()
         lines = await self._infrastructure.last_lines(running)
-        if lines:
-            text = "\n".join(lines[-_TOLD_LINES:])
-            run_log(running.record).error("The last lines of its output:\n%s", text)
+        if not lines:
+            return ()
+        text = "\n".join(lines[-_TOLD_LINES:])
+        run_log(running.record).error("The last lines of its output:\n%s", text)
+        is_flow = exit_ is not None and exit_.is_flow
+        if run is None or not is_flow or await has_begun(self._client, run):
+            return ()
         return lines
 
     async def _remember(self, running: RunningAttempt, ending: Ending) -> None:

@@ -47,7 +47,12 @@ async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | 
         return None
 
 
-_UNBEGUN = frozenset({StateType.PENDING, StateType.CRASHED})
+async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
+    """Was the flow Running since it was Pending last? Only Prefect's history tells of a crash."""
+    states = await client.read_flow_run_states(run.id)
+    types = [state.type for state in sorted(states, key=lambda state: state.timestamp)]
+    since = max((n for n, type_ in enumerate(types) if type_ is StateType.PENDING), default=0)
+    return StateType.RUNNING in types[since:]
 
 
 def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | None) -> bool:
@@ -62,7 +67,7 @@ def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | N
         return False
     if exit_.is_interruption or (not exit_.is_flow and exit_.exit_code == 0):
         return False
-    return run.state.type in (*_UNBEGUN, StateType.RUNNING)
+    return run.state.type in (StateType.PENDING, StateType.RUNNING, StateType.CRASHED)
 
 
 def decide(
@@ -81,7 +86,7 @@ def decide(
         exit_: How it ended, if anything saw it.
         earlier: The run's attempts before this one.
         now: When it was found gone, in case nothing recorded it.
-        last_lines: The end of its output, where nothing else explains its end.
+        last_lines: The end of the output of a flow that did not begin.
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
@@ -93,9 +98,7 @@ def decide(
         EndFacts(
             prefect_state_type=state.type.value if state is not None else None,
             state_message=state.message if state is not None else None,
-            why_unbegun=why_unbegun(last_lines)
-            if exit_ is not None and exit_.is_flow and state is not None and state.type in _UNBEGUN
-            else None,
+            why_unbegun=why_unbegun(last_lines),
             refusal=running.refusal,
             drain_reason=attempt.drain_reason,
             drain_message=attempt.drain_message,

@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+import anyio
 import pytest
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Cancelled, Cancelling, Completed, Crashed, Failed, Pending, Running
 
 from gpu_core.decisions.accounting import EndReason
@@ -13,7 +14,7 @@ from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.settlement import decide, is_unexplained, to_record
+from gpu_core.worker.settlement import decide, has_begun, is_unexplained, to_record
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime.now(UTC)
@@ -97,17 +98,38 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
 
 
 @pytest.mark.parametrize(
-    ("state", "want"),
+    ("lines", "want"),
     [
-        pytest.param(Crashed(message="status code: 1"), "did not begin", id="it did not begin"),
-        pytest.param(Pending(), "did not begin", id="it could not even tell"),
-        pytest.param(Running(), "ended with exit code 1", id="it had begun"),
+        pytest.param(UNLOADABLE, "The flow did not begin: its code cannot be imported", id="told"),
+        pytest.param(("hello",), "Process exited with status code: 1", id="it says nothing of it"),
+        pytest.param((), "Process exited with status code: 1", id="it had begun"),
     ],
 )
-def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, state, want):
-    exit_ = Exit(exit_code=1)
-    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, UNLOADABLE)
-    assert want in ending.settlement.message
-    of_container = replace(exit_, is_flow=False)
-    ending = decide(undisturbed(tmp_path), flow_run(state), of_container, (), NOW, UNLOADABLE)
-    assert "did not begin" not in ending.settlement.message
+def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, lines, want):
+    state = Crashed(message="Process exited with status code: 1.")
+    exit_ = Exit(exit_code=0)
+    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines)
+    assert ending.settlement.message.startswith(f"Failure 1 of 3: {want}")
+
+
+@pytest.mark.parametrize(
+    ("names", "want"),
+    [
+        pytest.param("Scheduled Pending Crashed", False, id="it did not begin"),
+        pytest.param("Scheduled Pending Running Crashed", True, id="it crashed as it ran"),
+        pytest.param("Pending Running Crashed Pending Crashed", False, id="not this time"),
+        pytest.param("Scheduled Pending", False, id="its process could not tell"),
+        pytest.param("Running Crashed", True, id="it was never Pending"),
+        pytest.param("", False, id="no history"),
+    ],
+)
+def test_a_flow_has_begun_if_it_was_running_since_it_was_pending(names, want):
+    """Newest first or last: the order of the answer is not relied on."""
+    types = [StateType[name.upper()] for name in names.split()]
+    states = [State(type=t, timestamp=NOW + timedelta(seconds=n)) for n, t in enumerate(types)]
+
+    class Client:
+        async def read_flow_run_states(self, _flow_run_id):
+            return states[::-1]
+
+    assert anyio.run(has_begun, Client(), flow_run(Crashed())) is want
