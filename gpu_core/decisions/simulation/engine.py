@@ -151,6 +151,8 @@ class _Spent(NamedTuple):
 
     lost_s: float
     stalled_s: float
+    stopped_s: float
+    """When it stopped working. What it holds its GPUs for after that is lost, too."""
 
 
 @dataclass(slots=True)
@@ -271,7 +273,7 @@ class _Replay:
     def _finish(self, life: _Life, now_s: float) -> None:
         job = life.job
         stalled_s = _works_s(life) - life.left_s
-        self._leave(life, now_s, _Spent(life.begins_s - life.started_s, stalled_s))
+        self._leave(life, now_s, _Spent(life.begins_s - life.started_s, stalled_s, now_s))
         life.left_s = 0.0
         life.finished_s = now_s
         self._run_times.observe(job, job.duration_s)
@@ -451,7 +453,7 @@ class _Replay:
             self._wait(life)
             return
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs is preempted
-        life.spent = spent._replace(lost_s=spent.lost_s + grace_s)
+        life.spent = spent
         life.allocation = replace(
             life.allocation,
             is_draining=True,
@@ -471,7 +473,7 @@ class _Replay:
         )
         life.left_s -= reached.saved_s
         begun_s = min(now_s, life.begins_s) - life.started_s
-        return _Spent(begun_s + reached.lost_s, reached.stalled_s)
+        return _Spent(begun_s + reached.lost_s, reached.stalled_s, now_s)
 
     def _leave(
         self, life: _Life, now_s: float, spent: _Spent, *, was_interrupted: bool = False
@@ -484,7 +486,7 @@ class _Replay:
             Held(
                 life.started_s,
                 now_s,
-                spent.lost_s,
+                spent.lost_s + now_s - spent.stopped_s,
                 placement.flavor,
                 spent.stalled_s,
                 was_interrupted,

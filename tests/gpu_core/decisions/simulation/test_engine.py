@@ -166,6 +166,20 @@ def test_a_node_that_goes_interrupts_and_one_that_comes_takes_up_again() -> None
     )
 
 
+def test_a_node_that_goes_while_a_victim_leaves_it_cuts_its_grace_short() -> None:
+    """Of its 20 s it held the GPU for 5: no more than that is lost."""
+    events = (
+        NodeEvent(at_s=255, name="n1", node=None),
+        NodeEvent(at_s=300, name="n1", node=make_node("n1", 1)),
+    )
+    victim, urgent = job("v", 0, 500), job("u", 250, 10, priority=9)
+    outcome = replay(victim, urgent, policy=BY_PRIORITY, events=events, grace_s=20).outcomes[0]
+    assert outcome.attempts == (
+        Held(0, 255, 5, FLAVOR, was_interrupted=True),
+        Held(310, 560, 0, FLAVOR),
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "notice_s", "want_lost_s", "want_stalled_s", "want_end_s"),
     [
