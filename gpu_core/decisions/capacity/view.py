@@ -62,6 +62,9 @@ class CapacityView:
         """Is there a choice at all?"""
         self.is_spot_only = kinds == {SPOT}
         self._room: Room | None = None
+        self._untouched: Room | None = None
+        """The same, until something is taken; then another one, if it is asked for."""
+        self._were_up: dict[Shape, bool] = {}
         self._full: set[Shape] = set()
         self._never: dict[Shape, bool] = {}
         self._prices: dict[
@@ -92,12 +95,7 @@ class CapacityView:
         shape = workload.shape._replace(capacity_type=capacity_type)
         if shape in self._full:
             return None
-        avoided = workload.avoided_nodes
-
-        def allows(name: str) -> bool:
-            return name not in avoided and (among is None or name in among)
-
-        placement = self._all_room().find(shape, allows=allows)
+        placement = _place(workload, shape, self._all_room(), among)
         if placement is None and among is None:
             self._full.add(shape)  # taking makes no room
         return placement
@@ -108,6 +106,8 @@ class CapacityView:
         if placement is not None:
             shape = workload.shape._replace(capacity_type=capacity_type)
             self._all_room().take(shape, placement)
+            if self._untouched is self._room:
+                self._untouched = None
 
     def state(
         self,
@@ -226,8 +226,18 @@ class CapacityView:
             # Once it loses what it has, it sees anew: what others can have is not its own.
             self._sights.forget(workload.workload_id)
             return True, 0.0
-        is_up = self.fits(workload, SPOT)
-        return is_up, self._sights.age_s(workload.workload_id, is_up=is_up, now=self.now)
+        was_up, is_up = self._was_up(workload), self.fits(workload, SPOT)
+        age_s = self._sights.age_s(workload.workload_id, is_up=was_up, now=self.now)
+        return is_up, age_s if is_up is was_up else 0.0
+
+    def _was_up(self, workload: Workload) -> bool:
+        """Could it have had spot before others took theirs? That these do so is no sign of its end:
+        where nodes come a few at a time, all would wait for another proof after each few."""
+        shape = workload.shape._replace(capacity_type=SPOT)
+        if shape not in self._were_up:
+            placement = _place(workload, shape, self._first_room())
+            self._were_up[shape] = placement is not None
+        return self._were_up[shape]
 
     def _usable(self, workload: Workload) -> Iterable[Flavor]:
         """The kinds of GPUs that it may use and that are there."""
@@ -240,10 +250,34 @@ class CapacityView:
 
     def _all_room(self) -> Room:
         if self._room is None:
-            self._room = Room(self.nodes)
-            for allocation in self.allocations:
-                self._room.hold(allocation.workload.shape, allocation.placement)
+            self._room = self._untouched = self._new_room()
         return self._room
+
+    def _first_room(self) -> Room:
+        """With nothing of it taken."""
+        if self._room is None:
+            return self._all_room()
+        if self._untouched is None:
+            self._untouched = self._new_room()
+        return self._untouched
+
+    def _new_room(self) -> Room:
+        room = Room(self.nodes)
+        for allocation in self.allocations:
+            room.hold(allocation.workload.shape, allocation.placement)
+        return room
+
+
+def _place(
+    workload: Workload, shape: Shape, room: Room, among: Container[str] | None = None
+) -> Placement | None:
+    """Where could it go, away from where it has failed lately?"""
+    avoided = workload.avoided_nodes
+
+    def allows(name: str) -> bool:
+        return name not in avoided and (among is None or name in among)
+
+    return room.find(shape, allows=allows)
 
 
 def _part(some_s: float, all_s: float) -> float:

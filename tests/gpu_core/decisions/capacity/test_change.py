@@ -205,16 +205,26 @@ def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
 
 
 def test_who_leaves_takes_what_it_goes_to():
-    """Of two that would go to the same spot one goes."""
-    nodes = (*NODES, make_node("o2"))
+    """Of two that would go to the same spot one goes, the other as soon as more of it comes."""
+    more = (*NODES, make_node("o2"))
     first = running()
     share = replace(first.placement.shares[0], node="o2")
-    second = replace(first, placement=replace(first.placement, shares=(share,)))
+    second = replace(
+        first,
+        workload=replace(first.workload, workload_id="second"),
+        placement=replace(first.placement, shares=(share,)),
+    )
+    gone = replace(first, placement=running("spot").placement)
     sights = SpotSights()
-    for moment in (ago(45 * 60), NOW):
-        view = CapacityView(
-            nodes, make_policy(), moment, allocations=[first, second], sights=sights
-        )
-        found = [capacity_change(allocation, (), view) for allocation in (first, second)]
-    assert found[0] is not None
-    assert found[1] is None
+
+    def look(moment, nodes, *allocations):
+        view = CapacityView(nodes, make_policy(), moment, allocations=allocations, sights=sights)
+        return [capacity_change(allocation, (), view) is not None for allocation in allocations]
+
+    assert look(ago(45 * 60), more, first, second) == [False, False]
+    assert look(NOW, more, first, second) == [True, False]
+    later = NOW + timedelta(minutes=1)
+    assert look(later, (*more, make_node("s2", capacity_type="spot")), gone, second) == [
+        False,
+        True,
+    ]
