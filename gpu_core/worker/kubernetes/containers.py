@@ -65,8 +65,8 @@ class ContainerRuns:
         if attempt_id in self._followed:
             return
         self._followed[attempt_id] = pod["metadata"]["uid"]
-        self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
-        self._tasks.start_soon(self._follow, running, pod, container)
+        lines = self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
+        self._tasks.start_soon(self._follow, running, pod, container, lines)
 
     def follows(self, attempt_id: str, uid: str) -> bool:
         """Is it this pod's output that the run's log has?"""
@@ -103,9 +103,10 @@ class ContainerRuns:
         self._followed.pop(attempt_id, None)
         self._last_lines.pop(attempt_id, None)
 
-    async def _follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
+    async def _follow(
+        self, running: RunningAttempt, pod: Json, container: str, lines: deque[str]
+    ) -> None:
         log = run_log(running.record)
-        lines = self._last_lines[running.attempt.attempt_id]
         since: str | None = None
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"

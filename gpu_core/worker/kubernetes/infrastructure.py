@@ -302,15 +302,20 @@ class KubernetesInfrastructure:
                 await self._tend_container(running)
 
     async def _tend_container(self, running: RunningAttempt) -> None:
-        attempt_id = running.attempt.attempt_id
-        pod = followed_pod(self._view.pods_of(attempt_id))
         if self._containers is None:
             return
-        if pod is not None:
-            self._containers.follow(running, pod, pod["spec"]["containers"][0]["name"])
+        attempt_id = running.attempt.attempt_id
+        pod = self._follow_output(running)
         custom_job = self._view.custom_jobs.of(attempt_id)
         if pod is not None if custom_job is None else is_custom_running(custom_job):
             await self._containers.tell_running(running)
+
+    def _follow_output(self, running: RunningAttempt) -> Json | None:
+        """Let the run of a container job have its output; the pod that writes it, if one began."""
+        pod = followed_pod(self._view.pods_of(running.attempt.attempt_id))
+        if pod is not None and self._containers is not None:
+            self._containers.follow(running, pod, pod["spec"]["containers"][0]["name"])
+        return pod
 
     async def _keep_from_replacing(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
@@ -347,6 +352,8 @@ class KubernetesInfrastructure:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
+        if is_container_job(running):
+            self._follow_output(running)  # it may have ended before anybody looked
         self._note_causes(attempt_id)
         if self._lives_anywhere(attempt_id):
             await self._keep_last_words(running)

@@ -1,5 +1,6 @@
 """What the worker does about an attempt that its watches have not told of."""
 
+import logging
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import NotStarted, Refused
+from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, _path
 from gpu_core.worker.kubernetes.rights import MissingRights
@@ -151,7 +153,8 @@ class Logs:
             return web.json_response({})
         if request.path.endswith("/log"):
             assert request.query["container"] == "prefect-job"
-            return web.Response(text=self.logs[request.path])
+            stamp = f"{moment(1)} " if "timestamps" in request.query else ""
+            return web.Response(text=f"{stamp}{self.logs[request.path]}\n")
         return web.json_response({"items": []})
 
 
@@ -246,6 +249,28 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
             assert await infrastructure.last_lines(attempt) == want
 
     anyio.run(scenario)
+
+
+def test_a_container_that_ended_before_anybody_looked_tells_its_output_all_the_same(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(containers, "run_log", lambda _: logging.getLogger("its run"))
+    pod = of_rank(0, "Succeeded", 0)
+
+    async def scenario():
+        async with serving(Logs([pod])) as client, anyio.create_task_group() as tasks:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.variables = {"command": "echo"}
+            infrastructure._containers = ContainerRuns(
+                SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
+            )
+            infrastructure._view._pod_changed(None, pod)
+            assert await infrastructure.kill(attempt)
+            infrastructure.settled(attempt)
+
+    with caplog.at_level(logging.INFO, "its run"):
+        anyio.run(scenario)
+    assert [record.message for record in caplog.records if record.name == "its run"] == ["rank-0"]
 
 
 @pytest.mark.parametrize(
