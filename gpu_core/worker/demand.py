@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -84,6 +85,9 @@ class DemandReader:
         pool: The pool's name.
         queues: The queues to look at; empty: all.
         fitted: Adds to a workload what its infrastructure needs of a node beside GPUs.
+        turn: Held while runs in line are written to. On PostgreSQL Prefect leaves out of its
+            answer what somebody writes to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
+            run would overtake it.
     """
 
     def __init__(
@@ -92,7 +96,9 @@ class DemandReader:
         pool: str,
         queues: Iterable[str],
         fitted: Callable[[Workload, Mapping[str, object], Policy], Workload],
+        turn: anyio.Lock,
     ) -> None:
+        self._turn = turn
         self._fitted = fitted
         self._client = client
         self._pool = pool
@@ -109,7 +115,8 @@ class DemandReader:
         Args:
             held: Runs that do not compete, because their last attempt is not over.
         """
-        responses = await self._poll(now + LOOK_AHEAD)
+        async with self._turn:
+            responses = await self._poll(now + LOOK_AHEAD)
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
         for response in responses.values():

@@ -64,9 +64,11 @@ class Publisher:
         client: Prefect's client.
         pool: The pool's name, for its artifact.
         state_name: The name of the state of a waiting run.
+        turn: Held while one run is told why it waits. Who starts a run lets it pass first: the run
+            is held then, so that no later one makes it wait again.
     """
 
-    def __init__(self, client: PrefectClient, pool: str, state_name: str) -> None:
+    def __init__(self, client: PrefectClient, pool: str, state_name: str, turn: anyio.Lock) -> None:
         self._client = client
         self._pool_key = line_key(pool)
         self._state_name = state_name
@@ -75,9 +77,7 @@ class Publisher:
         self._line: object = None
         self._rows: object = None
         self._line_written_at: datetime | None = None
-        self.turn = anyio.Lock()
-        """Held while one run is told why it waits. Who starts a run lets it pass first: the run is
-        held then, so that no later one makes it wait again."""
+        self._turn = turn
 
     async def waiting(
         self,
@@ -107,7 +107,7 @@ class Publisher:
             if written >= limit:
                 return
             flow_run = demands[explanation.workload_id].flow_run
-            async with self.turn:
+            async with self._turn:
                 if is_held(flow_run.id):
                     continue
                 await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
@@ -81,12 +82,14 @@ class GpuScheduler:
         self._policies = policies
         self._infrastructure = infrastructure
         self._nodes: tuple[Node, ...] = ()
-        self._reader = DemandReader(client, pool, queues, infrastructure.fitted)
+        # Held while runs in line are written to.
+        self._turn = anyio.Lock()
+        self._reader = DemandReader(client, pool, queues, infrastructure.fitted, self._turn)
         self._history = History(ledger, pool)
         self._forecasts = Forecasts(
             settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json"
         )
-        self._publisher = Publisher(client, pool, settings.waiting_state_name)
+        self._publisher = Publisher(client, pool, settings.waiting_state_name, self._turn)
         self._attempts = OpenAttempts(
             pool, infrastructure.host, settings.resolved_state_dir(), ledger
         )
@@ -222,7 +225,7 @@ class GpuScheduler:
 
     async def told(self) -> None:
         """Wait until nobody is in the midst of being told why it waits."""
-        async with self._publisher.turn:
+        async with self._turn:
             pass
 
     async def tell(self) -> None:

@@ -45,7 +45,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
         async with PrefectClient(server.api_url) as client:
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
-            publisher = Publisher(client, pool.name, WAITING)
+            publisher = Publisher(client, pool.name, WAITING, anyio.Lock())
             await publisher.waiting(
                 [explanation(run)], {run: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
             )
@@ -77,9 +77,9 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
     first, second = (pool.submit(deployment, name) for name in ("first", "second"))
     held = set()
 
-    async def start(publisher, client, happened):
+    async def start(turn, client, happened):
         held.update((UUID(first), UUID(second)))
-        async with publisher.turn:
+        async with turn:
             happened.append("both start")
         for run in held:
             await client.set_flow_run_state(run, Pending())
@@ -87,7 +87,8 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
     async def tell_while_it_starts():
         async with PrefectClient(server.api_url) as client, Hesitant(server.api_url) as hesitant:
             seen = {run: await client.read_flow_run(UUID(run)) for run in (first, second)}
-            publisher = Publisher(hesitant, pool.name, WAITING)
+            turn = anyio.Lock()
+            publisher = Publisher(hesitant, pool.name, WAITING, turn)
 
             async def tell():
                 await publisher.waiting(
@@ -102,7 +103,7 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
             async with anyio.create_task_group() as group:
                 group.start_soon(tell)
                 await hesitant.has_looked.wait()
-                group.start_soon(start, publisher, client, hesitant.happened)
+                group.start_soon(start, turn, client, hesitant.happened)
                 # As far as the start gets while the first one's reason is still to be written.
                 await anyio.wait_all_tasks_blocked()
                 hesitant.may_write.set()

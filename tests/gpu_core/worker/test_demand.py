@@ -34,6 +34,11 @@ class Server:
         return {"work_pool_id": str(POOL), "work_queue_id": str(QUEUE), "flow_run": run}
 
 
+def reader_of(server, turn=None):
+    turn = turn or anyio.Lock()
+    return DemandReader(server, "gpus", (), lambda workload, _variables, _policy: workload, turn)
+
+
 @pytest.mark.parametrize(
     ("held", "want_read", "want_refused"),
     [
@@ -44,8 +49,27 @@ class Server:
 )
 def test_runs_whose_attempt_is_not_over_do_not_compete(held, want_read, want_refused):
     """They stay in the line as Prefect has it: they have not left it."""
-    reader = DemandReader(Server(), "gpus", (), lambda workload, _variables, _policy: workload)
-    line = anyio.run(reader.line, Policy(version=1), {}, NOON, held)
+    line = anyio.run(reader_of(Server()).line, Policy(version=1), {}, NOON, held)
     assert [demand.workload.workload_id for demand in line.demands] == want_read
     assert [str(refusal.flow_run.id) for refusal in line.refusals] == want_refused
     assert [str(flow_run_id) for flow_run_id in line.responses] == IDS
+
+
+def test_the_line_is_not_read_while_a_run_in_it_is_written_to():
+    """PostgreSQL would leave that run out, and a later one would overtake it."""
+
+    async def story():
+        turn, happened = anyio.Lock(), []
+        reader = reader_of(Server(), turn)
+
+        async def read():
+            line = await reader.line(Policy(version=1), {}, NOON, ())
+            happened.append(f"{len(line.responses)} read")
+
+        async with anyio.create_task_group() as group, turn:
+            group.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            happened.append("written")
+        return happened
+
+    assert anyio.run(story) == ["written", "3 read"]
