@@ -82,15 +82,6 @@ class Outcome:
     ended_at: str | None = None
     """RFC 3339, as Kubernetes has it; None: it does not say."""
 
-    @property
-    def is_ending(self) -> bool:
-        """Has something happened that ends it, while a pod may still run?
-
-        The worker then deletes the Job. Before podFailurePolicy (1.26) Kubernetes would otherwise
-        put another pod in the place of one that was deleted, whatever `backoffLimit` says.
-        """
-        return self.phase is Phase.RUNNING and self.cause is not Cause.RUNNING
-
 
 @dataclass(frozen=True, slots=True)
 class _Kind:

@@ -291,6 +291,7 @@ class KubernetesInfrastructure:
 
         An attempt that somebody else is ending loses its Job, which would make other pods for it.
         """
+        self._view.keep({running.attempt.attempt_id for running in attempts})
         await self._view.custom_jobs.look_again()
         open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
         await self._finished.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
@@ -449,7 +450,7 @@ class KubernetesInfrastructure:
     def settled(self, running: RunningAttempt) -> None:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
-        self._view.forget(attempt_id)
+        self._view.custom_jobs.forget(attempt_id)
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
         self._last_words.forget(attempt_id)

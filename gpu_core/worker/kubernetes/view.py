@@ -1,7 +1,7 @@
 """What the watches of a cluster have told: nodes, pods and our objects, found by attempt."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,7 +31,7 @@ class ClusterView:
         self._jobs_by_attempt: dict[str, dict[str, Json]] = defaultdict(dict)
         self._pods_by_node: dict[str, dict[str, Json]] = defaultdict(dict)
         self._nodes_by_name: dict[str, Json] = {}
-        self._last_pods: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._last_pods: dict[str, dict[str, Json]] = {}
         self._dirty_nodes: set[str] = set()
         self._changed = anyio.Event()
         self._nodes = Reflector(api, "/api/v1/nodes", kept_node, self._node_changed)
@@ -94,10 +94,17 @@ class ClusterView:
         dirty, self._dirty_nodes = self._dirty_nodes, set()
         return dirty
 
-    def forget(self, attempt_id: str) -> None:
-        """An attempt is settled: how its pods ended need not be remembered."""
-        self._last_pods.pop(attempt_id, None)
-        self.custom_jobs.forget(attempt_id)
+    def keep(self, attempt_ids: Container[str]) -> None:
+        """Forget how the pods of all other attempts ended, once they are gone.
+
+        Pods stay for a while after their attempt is settled, and the watch tells of them until
+        then: what is forgotten before is remembered anew.
+        """
+        self._last_pods = {
+            attempt_id: pods
+            for attempt_id, pods in self._last_pods.items()
+            if attempt_id in attempt_ids or attempt_id in self._pods_by_attempt
+        }
 
     async def next_change(self, longest_s: float) -> None:
         """Wait until something changes, or for so long."""
@@ -134,7 +141,7 @@ class ClusterView:
         attempt_id = attempt_of(pod)
         if attempt_id is not None:
             self._index(self._pods_by_attempt, attempt_id, uid, after)
-            self._last_pods[attempt_id][uid] = pod
+            self._last_pods.setdefault(attempt_id, {})[uid] = pod
             self._tell()
             if before is not None or not _is_pending(pod):
                 self._on_change()

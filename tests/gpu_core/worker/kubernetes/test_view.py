@@ -51,3 +51,21 @@ def test_what_is_news(before, after, want):
     is_pod = "containers" in (after or before)["spec"]
     (view._pod_changed if is_pod else view._job_changed)(before, after)
     assert bool(woken) is want
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_gone", "want"),
+    [
+        pytest.param(["run-1-1"], True, ["Failed"], id="its end is still to be judged"),
+        pytest.param([], False, ["Failed"], id="it is settled, but still there"),
+        pytest.param([], True, [], id="it is settled and gone"),
+    ],
+)
+def test_how_pods_ended_is_remembered_until_their_attempt_is_settled(kept, is_gone, want):
+    """Otherwise a worker would grow with every run that it has ever started."""
+    view, ended = ClusterView(None, lambda: None), pod(phase="Failed")
+    view._pod_changed(pod(), ended)
+    if is_gone:
+        view._pod_changed(ended, None)
+    view.keep(kept)
+    assert [found["status"]["phase"] for found in view.last_pods_of("run-1-1")] == want
