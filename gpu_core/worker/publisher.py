@@ -73,7 +73,7 @@ class Publisher:
         self._pool_key = line_key(pool)
         self._state_name = state_name
         self._told: dict[str, Told] = {}
-        self._artifacts: dict[tuple[str, UUID | None], UUID] = {}
+        self._line_id: UUID | None = None
         self._line: object = None
         self._rows: object = None
         self._line_written_at: datetime | None = None
@@ -170,13 +170,12 @@ class Publisher:
                 key=key, type=kind, data=data, description=description, flow_run_id=flow_run_id
             )
         )
-        self._artifacts[(key, flow_run_id)] = created.id
+        self._note_id(flow_run_id, created.id)
 
     async def _artifact_id(self, key: str, flow_run_id: UUID | None) -> UUID | None:
         """The artifact of this key and run, from before a restart too: it is edited in place."""
-        known = self._artifacts.get((key, flow_run_id))
-        if known is not None:
-            return known
+        if flow_run_id is None and self._line_id is not None:
+            return self._line_id
         found = await self._client.read_artifacts(
             artifact_filter=ArtifactFilter(
                 key=ArtifactFilterKey(any_=[key]),
@@ -186,8 +185,14 @@ class Publisher:
         )
         if not found:
             return None
-        self._artifacts[(key, flow_run_id)] = found[0].id
+        self._note_id(flow_run_id, found[0].id)
         return found[0].id
+
+    def _note_id(self, flow_run_id: UUID | None, artifact_id: UUID) -> None:
+        # The line is written again and again; the artifact of a run once for each attempt, and
+        # there is no end of runs.
+        if flow_run_id is None:
+            self._line_id = artifact_id
 
 
 def step(position: int) -> int:

@@ -134,7 +134,7 @@ class ClusterView:
             node = None if side is None else side["spec"].get("nodeName")
             if node is not None:
                 self._dirty_nodes.add(node)
-                self._pods_by_node[node].pop(uid, None)
+                self._index(self._pods_by_node, node, uid, None)
         node = None if after is None else after["spec"].get("nodeName")
         if after is not None and node is not None and not has_ended(after):
             self._pods_by_node[node][uid] = after
@@ -163,15 +163,13 @@ class ClusterView:
         self._on_change()
 
     @staticmethod
-    def _index(
-        index: dict[str, dict[str, Json]], attempt_id: str, uid: str, item: Json | None
-    ) -> None:
+    def _index(index: dict[str, dict[str, Json]], key: str, uid: str, item: Json | None) -> None:
         if item is not None:
-            index[attempt_id][uid] = item
+            index[key][uid] = item
             return
-        index[attempt_id].pop(uid, None)
-        if not index[attempt_id]:
-            del index[attempt_id]
+        index[key].pop(uid, None)
+        if not index[key]:
+            del index[key]
 
 
 def _end_of(job: Json) -> object:
