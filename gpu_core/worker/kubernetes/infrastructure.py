@@ -16,10 +16,8 @@ from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
-from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, NOTICE_ANNOTATION, label_value
-from gpu_core.decisions.kubernetes.operators import build_custom_job
+from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pods import telling_pod
@@ -37,22 +35,21 @@ from gpu_core.worker.infrastructure import (
     Started,
     Trouble,
 )
+from gpu_core.worker.kubernetes.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns, followed_pod
 from gpu_core.worker.kubernetes.custom_ending import (
     custom_exit_of,
     custom_trouble_of,
     is_custom_alive,
     is_custom_running,
-    may_make_pods,
 )
-from gpu_core.worker.kubernetes.custom_jobs import KINDS, is_operated, path_of
+from gpu_core.worker.kubernetes.custom_jobs import is_operated
 from gpu_core.worker.kubernetes.ending import (
     bound_at,
     exit_of,
     is_alive,
     is_losing_pods,
     moment,
-    runs,
     silent_for_s,
     silent_partner_of,
     trouble_of,
@@ -71,14 +68,10 @@ from gpu_core.worker.running import RunningAttempt
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 
-_JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
-
 # The watch tells of a new Job within milliseconds; until then nothing proves that it lives. A watch
 # that lost its connection without a word tells of it later: no Job is ended for that.
 _UNSEEN_S = SILENCE_S + 5.0
 
-# SIGKILL follows SIGTERM at once when an attempt is killed; 0 would only forget the pod.
-_KILL_GRACE_S = 1
 _KILL_WAIT_S = 10.0
 
 
@@ -104,12 +97,11 @@ class KubernetesInfrastructure:
         wake: Callable[[], None],
         may_act: Callable[[], bool],
     ) -> None:
-        self._may_act = may_act
         self._api = api
         self._pool = pool
-        self._namespace = namespace
         self._client = client
         self._view = ClusterView(api, wake)
+        self._objects = AttemptObjects(api, self._view, namespace, may_act)
         self._offers = Offers(self._view, pool)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
@@ -201,13 +193,11 @@ class KubernetesInfrastructure:
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
         launch = self._launch(running, context, environment)
-        template = configuration.job_manifest
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
         try:
-            if is_operated(launch.pod):
-                created = await self._create_custom_job(template, launch, policy)
-            else:
-                created = await self._create_job(template, launch, policy)
+            created = await self._objects.create(
+                configuration.job_manifest, launch, policy.kubernetes
+            )
         except KubernetesError as error:
             # 401: it is the worker that is not known, for as long as its credentials are old.
             if error.is_retryable or error.status == 401 or is_of_quota(error.message):
@@ -218,22 +208,6 @@ class KubernetesInfrastructure:
             self._created_at_s.pop(running.attempt.attempt_id, None)
             raise Refused(why_refused(error.message)) from error
         return replace(_started(created), started_at=datetime.now(UTC))
-
-    async def _create_job(self, template: Json, launch: Launch, policy: Policy) -> Json:
-        """The Job, and a Service where its nodes have to find each other."""
-        manifests = build_job(template, launch, policy.kubernetes)
-        namespace = manifests.jobs[0]["metadata"].get("namespace") or self._namespace
-        path = _JOBS.format(namespace=namespace)
-        jobs = [await self._create(path, job) for job in manifests.jobs]
-        if manifests.service is not None:
-            services = f"/api/v1/namespaces/{namespace}/services"
-            await self._create(services, owned_by(manifests.service, jobs[0]))
-        return jobs[0]
-
-    async def _create_custom_job(self, template: Json, launch: Launch, policy: Policy) -> Json:
-        manifest = build_custom_job(template, launch, policy.kubernetes).manifest
-        namespace = manifest["metadata"].get("namespace") or self._namespace
-        return await self._create(KINDS[launch.pod.framework].path(namespace), manifest)
 
     async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
         """The objects of these attempts that are there."""
@@ -325,7 +299,7 @@ class KubernetesInfrastructure:
         if not is_losing_pods(self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)):
             return
         try:
-            await self._delete(running, grace_s=None)
+            await self._objects.delete(attempt_id, self._fenced, grace_s=None)
         except (KubernetesError, NotStarted) as error:
             # Whoever acts now does it.
             _log.warning("The Job of %r cannot be deleted: %s", running.record.name, error)
@@ -339,7 +313,7 @@ class KubernetesInfrastructure:
         body = {"metadata": {"annotations": {NOTICE_ANNOTATION: notice_text(notice)}}}
         for pod in self._view.pods_of(running.attempt.attempt_id):
             if not has_ended(pod):
-                await self._api.patch(_path(pod), body)
+                await self._api.patch(path_in(pod), body)
 
     def sees_its_cancellation(self, running: RunningAttempt) -> bool:
         """A flow does; a container of somebody else knows nothing of Prefect."""
@@ -347,7 +321,8 @@ class KubernetesInfrastructure:
 
     async def terminate(self, running: RunningAttempt) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
-        await self._delete(running, grace_s=None)
+        attempt_id = running.attempt.attempt_id
+        await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
     async def kill(self, running: RunningAttempt) -> bool:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
@@ -356,15 +331,15 @@ class KubernetesInfrastructure:
         if is_container_job(running):
             self._follow_output(running)  # it may have ended before anybody looked
         self._note_causes(attempt_id)
-        if self._lives_anywhere(attempt_id):
+        if self._objects.live(attempt_id, self._fenced):
             await self._keep_last_words(running)
-            await self._delete(running, grace_s=_KILL_GRACE_S)
-        while self._lives_anywhere(attempt_id):
+            await self._objects.delete(attempt_id, self._fenced, grace_s=KILL_GRACE_S)
+        while self._objects.live(attempt_id, self._fenced):
             if anyio.current_time() >= deadline_s:
                 return False
             await self._view.next_change(1.0)
-        await self._clear(running)
-        return not await self._is_there_unseen(attempt_id)
+        await self._objects.clear(attempt_id, self._fenced)
+        return not await self._objects.end_unseen(attempt_id, self._fenced)
 
     def _note_causes(self, attempt_id: str) -> None:
         """Which pods end without us? How the rest ends from here on tells nothing of why."""
@@ -395,34 +370,6 @@ class KubernetesInfrastructure:
         """From the log of the pod that says why it ended; none where the run's log has them."""
         await self._keep_last_words(running)
         return self._last_words.of(running.attempt.attempt_id)
-
-    async def _is_there_unseen(self, attempt_id: str) -> bool:
-        """Does the API know of something living that the watches have not told of? It is ended.
-
-        A watch may be cut without a word, and a request that got no answer may have been heard: the
-        run must not start again beside what came of it.
-        """
-        if self._view.jobs_of(attempt_id) or self._view.pods_of(attempt_id):
-            return False
-        query = {"labelSelector": f"{ATTEMPT_ID_LABEL}={label_value(attempt_id)}"}
-        jobs = (await self._api.get("/apis/batch/v1/jobs", query)).get("items") or []
-        pods = (await self._api.get("/api/v1/pods", query)).get("items") or []
-        alive = [pod for pod in pods if runs(pod, self._fenced)]
-        if not alive and not is_alive(jobs, pods, self._fenced):
-            return False
-        self._check_lease()
-        for job in jobs:
-            await self._api.delete(_path(job, "/apis/batch/v1", "jobs"))
-        for pod in alive:
-            await self._api.delete(_path(pod), grace_s=_KILL_GRACE_S)
-        return True
-
-    async def _clear(self, running: RunningAttempt) -> None:
-        """Take away what could still make pods, and pods on nodes that are fenced off."""
-        attempt_id = running.attempt.attempt_id
-        unfinished = [pod for pod in self._view.pods_of(attempt_id) if not has_ended(pod)]
-        if unfinished:
-            await self._delete(running, grace_s=0)
 
     async def exit(self, running: RunningAttempt) -> Exit | None:
         """What the statuses of its pods said last."""
@@ -488,37 +435,6 @@ class KubernetesInfrastructure:
             environment=environment,
         )
 
-    async def _create(self, path: str, body: Json) -> Json:
-        self._check_lease()
-        try:
-            return await self._api.create(path, body)
-        except KubernetesError as error:
-            if not error.is_conflict:
-                raise
-            return await self._api.get(f"{path}/{body['metadata']['name']}")
-
-    async def _delete(self, running: RunningAttempt, *, grace_s: int | None) -> None:
-        self._check_lease()
-        attempt_id = running.attempt.attempt_id
-        # The Jobs first: a Job whose pod goes would make another one.
-        for job in self._view.jobs_of(attempt_id):
-            await self._api.delete(_path(job, "/apis/batch/v1", "jobs"))
-        custom_job = self._view.custom_jobs.of(attempt_id)
-        if custom_job is not None:
-            # It stays until all that comes of it is gone: an operator has objects in between that
-            # would make pods anew.
-            await self._api.delete(path_of(custom_job), propagation="Foreground")
-        for pod in self._view.pods_of(attempt_id):
-            if not has_ended(pod):
-                # A node that is fenced off will never say that the pod is gone.
-                is_lost = not runs(pod, self._fenced)
-                await self._api.delete(_path(pod), grace_s=0 if is_lost else grace_s)
-
-    def _lives_anywhere(self, attempt_id: str) -> bool:
-        if may_make_pods(self._view.custom_jobs.of(attempt_id)):
-            return True
-        return any(runs(pod, self._fenced) for pod in self._view.pods_of(attempt_id))
-
     def _is_operated(self, running: RunningAttempt) -> bool:
         """Is it, or was it, an operator's? Its variables may be unreadable by now."""
         if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
@@ -551,10 +467,6 @@ class KubernetesInfrastructure:
             if silence_s is not None and silence_s >= policy.kubernetes.fenced_after_s
         )
 
-    def _check_lease(self) -> None:
-        if not self._may_act():
-            raise NotStarted("another worker acts for this pool by now")
-
     def _is_over(self, running: RunningAttempt) -> bool:
         pods = self._view.pods_of(running.attempt.attempt_id)
         return all(has_ended(pod) for pod in pods)
@@ -583,8 +495,3 @@ def _started(job: Json) -> Started:
         identity=name,
         infrastructure=name,
     )
-
-
-def _path(item: Json, group: str = "/api/v1", plural: str = "pods") -> str:
-    metadata = item["metadata"]
-    return f"{group}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"

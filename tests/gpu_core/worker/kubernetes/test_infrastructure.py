@@ -18,8 +18,9 @@ from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import NotStarted, Refused
 from gpu_core.worker.kubernetes import containers
+from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
-from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, _path
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.running import RunningAttempt
@@ -142,9 +143,9 @@ class Logs:
     """Has the output of these pods until it is told to delete them; the watch tells at once."""
 
     def __init__(self, pods):
-        self.logs = {f"{_path(pod)}/log": pod["metadata"]["name"] for pod in pods}
+        self.logs = {f"{path_in(pod)}/log": pod["metadata"]["name"] for pod in pods}
         self.gone = lambda pod: None
-        self.pods = {_path(pod): pod for pod in pods}
+        self.pods = {path_in(pod): pod for pod in pods}
 
     async def handle(self, request):
         if request.method == "DELETE":
