@@ -49,7 +49,9 @@ def publish_line(server, pool, run):
                     workload_id=run, name="waiting", priority=1, submitted_at=now, queue="medium"
                 ),
             )
-            await Publisher(client, pool.name, "Waiting").line([explanation], {run: demand}, now)
+            await Publisher(client, pool.name, "Waiting", anyio.Lock()).line(
+                [explanation], {run: demand}, now
+            )
 
     anyio.run(publish)
 

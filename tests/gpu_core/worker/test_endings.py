@@ -90,7 +90,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 infrastructure=ProcessInfrastructure(
                     Policy(version=1), woken.set, GpuWorkerSettings()
                 ),
-                publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot"),
+                publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot", anyio.Lock()),
                 tasks=tasks,
                 wake=woken.set,
                 cost_log=CostLog(None, ledger),
