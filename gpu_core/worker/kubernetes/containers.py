@@ -73,25 +73,19 @@ class ContainerRuns:
         return self._followed.get(attempt_id) == uid
 
     async def tell_running(self, running: RunningAttempt) -> None:
-        """Tell Prefect that it runs, once, and not when it has come to its end."""
+        """Tell Prefect that it runs, or has run; asked for again, nothing more happens.
+
+        Who settles its end asks for it first. It is told then, before the end and not after it:
+        Prefect would believe that it goes on. And its page has a time at which it began.
+        """
         attempt_id = running.attempt.attempt_id
-        if attempt_id in self._told_running:
-            return
         async with self._turn:
-            if running.is_ending:
+            if attempt_id in self._told_running:
                 return
             run = await self._client.read_flow_run(running.flow_run_id)
             if run.state is not None and run.state.type is StateType.PENDING:
                 await self._client.set_flow_run_state(run.id, Running())
             self._told_running.add(attempt_id)
-
-    async def told(self) -> None:
-        """Wait until nobody is in the midst of being told to run.
-
-        Prefect would believe that a run goes on whose end it has just been told.
-        """
-        async with self._turn:
-            pass
 
     def last_lines(self, attempt_id: str) -> tuple[str, ...]:
         """The end of what the container wrote, as far as it was followed."""

@@ -273,7 +273,8 @@ class KubernetesInfrastructure:
             await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])
         for running in attempts:
-            if not running.is_gone and is_container_job(running):
+            # Who settles an end tells first that it ran.
+            if not running.is_ending and is_container_job(running):
                 await self._tend_container(running)
 
     async def _tend_container(self, running: RunningAttempt) -> None:
@@ -374,8 +375,9 @@ class KubernetesInfrastructure:
     async def exit(self, running: RunningAttempt) -> Exit | None:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
-        if self._containers is not None:
-            await self._containers.told()
+        has_run = followed_pod(self._view.last_pods_of(attempt_id)) is not None
+        if has_run and is_container_job(running) and self._containers is not None:
+            await self._containers.tell_running(running)
         lines = self._containers.last_lines(attempt_id) if self._containers else ()
         if self._is_operated(running):
             custom_job = self._view.custom_jobs.last_of(attempt_id)

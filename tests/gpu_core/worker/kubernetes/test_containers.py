@@ -72,22 +72,24 @@ def test_that_it_runs_is_told_once(state, want):
     assert anyio.run(story) == want
 
 
+def settle(containers, server):
+    async def settling(attempt):
+        await containers.tell_running(attempt)
+        await server.set_flow_run_state(RUN, Completed())
+
+    return settling
+
+
 def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
     """The other way round it would run for ever: nobody tells its end once more."""
 
     async def story():
         server, attempt = Server(Pending()), running()
         containers = of_server(server)
-
-        async def settle():
-            attempt.is_ending = True
-            await containers.told()
-            await server.set_flow_run_state(RUN, Completed())
-
         async with anyio.create_task_group() as group:
             group.start_soon(containers.tell_running, attempt)
             await server.is_asked.wait()
-            group.start_soon(settle)
+            group.start_soon(settle(containers, server), attempt)
             await anyio.wait_all_tasks_blocked()
             server.answers.set()
         return server.heard
@@ -95,11 +97,13 @@ def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
     assert anyio.run(story) == ["Running", "Completed"]
 
 
-def test_what_is_ending_is_not_told_to_run():
+def test_what_ended_before_anybody_looked_has_run():
+    """Without that its page has no time at which it began."""
+
     async def story():
-        server, attempt = Server(Pending()), running()
-        attempt.is_ending = True
-        await of_server(server).tell_running(attempt)
+        server = Server(Pending())
+        server.answers.set()
+        await settle(of_server(server), server)(running())
         return server.heard
 
-    assert anyio.run(story) == []
+    assert anyio.run(story) == ["Running", "Completed"]
