@@ -15,12 +15,16 @@ from tests.gpu_core.accounting_builders import make_attempt
 def launcher():
     """A process that an earlier worker started for the attempt `mine`."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"],
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
         env={**os.environ, ATTEMPT_ID_VARIABLE: "mine"},
+        stdout=subprocess.PIPE,
     )
+    # Linux shows the environment of a new program a moment after the program has begun.
+    process.stdout.readline()
     yield process
     process.kill()
     process.wait()
+    process.stdout.close()
 
 
 @pytest.mark.parametrize(
