@@ -189,6 +189,10 @@ class GpuWorker(_Mixin):
         except PrefectSignal as refusal:
             self.get_flow_run_logger(flow_run).info("Prefect does not start it: %s", refusal)
             return False
+        except Exception:
+            # Nobody knows whether it was heard. If it was, nobody else would put the run back.
+            running.is_claimed = True
+            raise
         if not state.is_pending():
             self.get_flow_run_logger(flow_run).info("It does not start: it is %s", state.name)
             return False

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import anyio
+import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun, WorkPool
 from prefect.client.schemas.responses import (
@@ -58,6 +59,12 @@ class Scheduler:
         self.outcome = outcome
         self.holds = lambda _flow_run_id: holds
         self.refused = []
+        self.running = SimpleNamespace(
+            attempt=SimpleNamespace(number=2, gpu_type=None),
+            deployment=None,
+            record=SimpleNamespace(flow_name="train"),
+            is_claimed=False,
+        )
 
     async def told(self):
         assert not self.server.heard, "it could be told why it waits, and be Scheduled again"
@@ -67,11 +74,7 @@ class Scheduler:
         assert flow_run_id == RUN.id
 
     def admitted(self, _flow_run_id):
-        return SimpleNamespace(
-            attempt=SimpleNamespace(number=2, gpu_type=None),
-            deployment=None,
-            record=SimpleNamespace(flow_name="train"),
-        )
+        return self.running
 
     def refuse(self, flow_run_id, why):
         assert flow_run_id == RUN.id
@@ -112,6 +115,27 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
 
     assert anyio.run(story) == set()
     assert server.heard == ["why it waits", "who waits?", *want]
+
+
+def test_a_start_that_got_no_answer_is_given_back_by_who_settles_it():
+    """The server may have heard it: the run would be pending for ever."""
+
+    class Silent(Server):
+        async def set_flow_run_state(self, _flow_run_id, state, **_options):
+            self.heard.append(state.name)
+            raise httpx.ReadTimeout("no answer")
+
+    server = Silent([RUN])
+
+    async def story():
+        worker = GpuProcessWorker(work_pool_name="gpus")
+        worker._client, worker._work_pool = server, POOL
+        worker._scheduler = Scheduler(server, "host:7", holds=True)
+        await worker._submit_run(RUN)
+        return worker._scheduler.running.is_claimed
+
+    assert anyio.run(story)
+    assert server.heard == ["why it waits", "who waits?", "Pending"]
 
 
 @pytest.mark.parametrize(
