@@ -1,10 +1,10 @@
 #!/bin/sh
-# A run that costs nearly nothing and notes what happens to it: journaled_run.sh FOLDER STEPS MODE.
+# A run that costs nearly nothing and notes what happens to it: journaled_run.sh FOLDER STEPS MODE [ENDING_S].
 #
 # It takes half a second for each step. With the mode `keeps` it saves after each one, atomically,
-# and begins where the last attempt was; with `forgets` it begins anew. The lines of the journal are
-# those of tests/support/run_journal.py.
-folder=$1 steps=$2 mode=$3
+# and begins where the last attempt was; with `forgets` it begins anew. It lives on for ENDING_S
+# seconds after SIGTERM. The lines of the journal are those of tests/support/run_journal.py.
+folder=$1 steps=$2 mode=$3 ending_s=${4:-0}
 run=$PREFECT__FLOW_RUN_ID
 saved=$folder/saved-$run
 # The pod's uid is in the paths that the kubelet mounts.
@@ -17,7 +17,7 @@ note() {
 
 step=0
 [ "$mode" = keeps ] && [ -f "$saved" ] && read -r step < "$saved"
-trap 'note stopped; exit 143' TERM
+trap 'sleep "$ending_s"; note stopped; exit 143' TERM
 note begin
 while [ "$step" -lt "$steps" ]; do
     sleep 0.5 &

@@ -25,6 +25,8 @@ kubernetes:
 """
 
 FLOWS = "tests/end_to_end/flows.py"
+# What takes time, saves after each step, and notes it all for `tests.support.run_journal`.
+JOURNALED_RUN = Path(__file__).with_name("journaled_run.sh")
 
 
 def kubernetes_pool(

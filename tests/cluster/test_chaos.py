@@ -14,7 +14,7 @@ import pytest
 
 from gpu_core.decisions.accounting import Attempt
 from tests.cluster.chaos import Chaos, cuttable, uptime_s
-from tests.cluster.pools import POLICY, kubernetes_pool
+from tests.cluster.pools import JOURNALED_RUN, POLICY, kubernetes_pool
 from tests.support.chaos_report import Story, report
 from tests.support.cluster import GPU, NODE_GRACE_S, Namespace
 from tests.support.faults import Kind, agenda
@@ -42,8 +42,9 @@ KINDS = (
 # One in six is a flow: its start alone is seconds of computing.
 FLOW_EVERY = 6
 
-SCRIPT = Path(__file__).with_name("journaled_run.sh")
 FLOW = "tests/cluster/flows.py:journaled"
+# How long a container works on after SIGTERM.
+ENDING_S = (0, 1, 3)
 # Nobody may wait in vain, but a busy machine takes its time to start a pod.
 PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s")
 # Before that nobody gives up what is on a node that does not answer: it is silent so long after its
@@ -116,7 +117,8 @@ def submit(pool: Pool, folder: Path, draws: random.Random) -> tuple[list[str], s
             saving.add(run)
         else:
             saves = draws.random() < 0.5
-            command = f"/bin/sh {SCRIPT} {folder} {steps} {'keeps' if saves else 'forgets'}"
+            mode, ending_s = "keeps" if saves else "forgets", draws.choice(ENDING_S)
+            command = f"/bin/sh {JOURNALED_RUN} {folder} {steps} {mode} {ending_s}"
             run = pool.submit(containers, name, command=command, gpu_count=draws.choice((1, 2, 4)))
             saving |= {run} if saves else set()
         runs.append(run)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.cluster.pools import FLOWS
+from tests.cluster.pools import FLOWS, JOURNALED_RUN
 from tests.support.prefect_stack import wait_for
+from tests.support.run_journal import faults_of_lives, read_lives
 
 
 def shell(script, **variables):
@@ -150,6 +151,25 @@ def test_a_killed_worker_is_followed_by_one_that_takes_its_runs_over(pool, names
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Completed"
     assert len(pods(namespace, run)) == 1
+
+
+def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
+    """While no worker is there Kubernetes before 1.26 makes another pod for one that still ends."""
+    folder = pool.folder / "shared"
+    journal = folder / "journal"
+    command = f"/bin/sh {JOURNALED_RUN} {folder} 10 keeps 3"
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", command=command)
+    wait_for(journal.exists, "it works", 90)
+    pool.kill_worker()
+    (pod,) = pods(namespace, run)
+    namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    wait_for(lambda: " stopped " in journal.read_text(), "it has ended, three seconds later", 60)
+    pool.start_worker()
+    pool.wait_until(run, "Completed", timeout_s=120)
+    settled(pool, run)
+    lives = read_lives(journal)
+    assert len(lives) == 2
+    assert faults_of_lives(lives, [run], [run]) == []
 
 
 def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace):

@@ -6,7 +6,7 @@ lived at a time, and where each began. A line is
     SECONDS WHAT FLOW_RUN_ID ATTEMPT POD_UID STEP
 
 with the machine's uptime in seconds and one of `begin`, `step` (done, and saved where the run
-saves), `stopped` (SIGTERM came) and `end`.
+saves), `stopped` (SIGTERM came, and it is about to end) and `end`.
 """
 
 from collections import defaultdict
@@ -77,7 +77,7 @@ def faults_of_lives(
     """What is wrong with these lives? Nothing, if all is well.
 
     One attempt may live twice, one life after the other: before 1.26 Kubernetes replaces a pod that
-    somebody deletes while no worker acts.
+    somebody deletes, once it is gone, while no worker acts.
 
     Args:
         lives: Of all runs, in the order in which they began.

@@ -13,9 +13,19 @@ class Capabilities:
     indexed_jobs: bool = True
     """`completionMode: Indexed`; without it a gang is one Job for each node."""
     pod_failure_policy: bool = True
-    """`podFailurePolicy`; without it an eviction is told apart by the pod's conditions alone."""
+    """`podFailurePolicy`; without it an eviction is told apart by the pod's conditions alone, and a
+    pod that is being deleted is replaced while it still ends."""
     suspended_jobs: bool = True
     """`suspend`, which Kueue needs."""
+
+    @property
+    def gangs_in_one_job(self) -> bool:
+        """Whether an Indexed Job may run a gang.
+
+        Where a pod can be replaced too early, no label tells its rank by which the two could be
+        kept apart (that came with 1.28).
+        """
+        return self.indexed_jobs and self.pod_failure_policy
 
 
 def capabilities_of(version: str) -> Capabilities:

@@ -15,6 +15,7 @@ from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, filled, overl
 from gpu_core.decisions.kubernetes.names import KUEUE_QUEUE_LABEL, RANK_LABEL
 from gpu_core.decisions.kubernetes.pod import attempt_annotations, attempt_labels, pod_template
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.selection import combined_affinity, one_pod_at_a_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Manifests:
     """What to create for an attempt. What exists already under its name is already done."""
 
     jobs: tuple[Manifest, ...]
-    """One; for a gang on a cluster without Indexed Jobs one for each node, rank 0 first."""
+    """One; for a gang on a cluster before 1.26 one for each node, rank 0 first."""
     service: Manifest | None = None
     """To create after the first Job, which then owns it (`owned_by`)."""
 
@@ -50,7 +51,7 @@ def build_job(template: Mapping[str, Any], launch: Launch, policy: KubernetesPol
         return Manifests(jobs=(_job(base, launch, policy, launch.name, node_names=nodes),))
     service = headless_service(launch, policy, base.get("metadata", {}).get("namespace"))
     service["metadata"]["labels"] = attempt_labels(launch)
-    if policy.capabilities.indexed_jobs:
+    if policy.capabilities.gangs_in_one_job:
         return Manifests(jobs=(_indexed_job(base, launch, policy),), service=service)
     jobs = tuple(_job_of_rank(base, launch, policy, rank) for rank in range(launch.shape.nodes))
     return Manifests(jobs=jobs, service=service)
@@ -135,6 +136,9 @@ def _job(
     spec["template"] = pod_template(
         spec.get("template", {}), launch, policy, node_names=pinned, extra_env=extra_env
     )
+    if not policy.capabilities.pod_failure_policy:
+        pod = spec["template"]["spec"]
+        pod["affinity"] = combined_affinity(pod.get("affinity", {}), one_pod_at_a_time(name))
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 

@@ -21,6 +21,8 @@ from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
+# Every kubelet sets it (since 1.14), and GPUs are on Linux: one domain that is the whole cluster.
+_SHARED_BY_ALL = "kubernetes.io/os"
 
 # The weights of what is wanted most (Kubernetes allows 1 to 100); the next gets half, a third, ...
 _GPU_TYPE_WEIGHT = 100
@@ -51,6 +53,19 @@ def affinity(launch: Launch, policy: KubernetesPolicy, node_names: Sequence[str]
     if launch.is_gang and not node_names and not policy.kueue_queue and zone:
         result["podAffinity"] = {_REQUIRED: [_near_own_gang(launch, zone)]}
     return result
+
+
+def one_pod_at_a_time(job: str) -> Manifest:
+    """The affinity that keeps a Job's pod off all nodes while another one of it is on any.
+
+    Before 1.26 a Job has another pod made for one that is being deleted while that one still ends;
+    both would write the same checkpoints. The kube-scheduler counts a pod until it is gone.
+
+    Args:
+        job: The Job's name, which Kubernetes makes a label of its pods.
+    """
+    own = {"labelSelector": {"matchLabels": {"job-name": job}}, "topologyKey": _SHARED_BY_ALL}
+    return {"podAntiAffinity": {_REQUIRED: [own]}}
 
 
 def combined_affinity(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Manifest:

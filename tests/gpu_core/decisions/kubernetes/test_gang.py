@@ -37,8 +37,9 @@ def test_an_indexed_job_has_one_pod_for_each_node():
     assert "hostname" not in pod_of(job)
 
 
-def test_without_indexed_jobs_there_is_a_job_for_each_node():
-    jobs = build(gang(), version="1.20").jobs
+@pytest.mark.parametrize("version", ["1.20", "1.25"])
+def test_before_1_26_there_is_a_job_for_each_node(version):
+    jobs = build(gang(), version=version).jobs
     assert [job["metadata"]["name"] for job in jobs] == [f"{JOB_NAME}-{rank}" for rank in range(3)]
     assert [pod_of(job)["hostname"] for job in jobs] == [f"{JOB_NAME}-{rank}" for rank in range(3)]
     for rank, job in enumerate(jobs):

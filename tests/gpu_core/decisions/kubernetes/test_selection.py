@@ -8,7 +8,13 @@ from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.launch import Wanted
 from gpu_core.decisions.kubernetes.node_health import taint_text
-from tests.gpu_core.decisions.kubernetes.builders import build, make_launch, pod_of, template
+from tests.gpu_core.decisions.kubernetes.builders import (
+    build,
+    make_launch,
+    pod_of,
+    schema_errors,
+    template,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -278,3 +284,33 @@ def test_spot_taints_are_tolerated_where_spot_is_accepted(capacity_types, want_s
     keys = {toleration["key"] for toleration in pod["tolerations"]}
     spot = {"cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority"}
     assert keys == ({"nvidia.com/gpu"} | (spot if want_spot else set()))
+
+
+def own_pods_kept_away(job):
+    """The label and the value by which a Job's pod keeps off every node, with their domain."""
+    rules = pod_of(job)["affinity"].get("podAntiAffinity", {}).get(REQUIRED, ())
+    return [
+        (rule["labelSelector"]["matchLabels"]["job-name"], rule["topologyKey"])
+        for rule in rules
+        if "job-name" in rule["labelSelector"]["matchLabels"]
+    ]
+
+
+@pytest.mark.parametrize("version", ["1.20", "1.25"])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_where_pods_are_replaced_too_early_a_job_has_one_at_a_time(version, nodes):
+    """Also the Jobs of a gang, each for its own node, and beside what the platform team says."""
+    theirs = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
+    manifest = template(affinity={"podAntiAffinity": {REQUIRED: [theirs]}})
+    launch = make_launch(8, nodes=nodes, variables={"command": "torchrun train.py"})
+    jobs = build(launch, manifest, version=version).jobs
+    assert len(jobs) == nodes
+    for job in jobs:
+        assert own_pods_kept_away(job) == [(job["metadata"]["name"], "kubernetes.io/os")]
+        assert theirs in pod_of(job)["affinity"]["podAntiAffinity"][REQUIRED]
+        assert schema_errors(job) == []
+
+
+def test_where_a_replaced_pod_waits_for_its_forerunner_nothing_is_needed():
+    (job,) = build(version="1.26").jobs
+    assert own_pods_kept_away(job) == []
