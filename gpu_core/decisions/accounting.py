@@ -29,6 +29,8 @@ class EndReason(StrEnum):
     """The run's own budget was used up, and the policy stops such runs."""
     REFUSED = "Refused"
     """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
+    POSTPONED = "Postponed"
+    """The cluster takes it only later, such as when its ResourceQuota has room; nothing ran."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
 

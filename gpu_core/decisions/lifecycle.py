@@ -31,8 +31,11 @@ _DRAINS = frozenset(
         EndReason.BUDGET_SPENT,
         EndReason.CANCELLED,
         EndReason.INTERRUPTED,
+        EndReason.POSTPONED,
     }
 )
+# Ends of attempts of which nothing ran, and Prefect has the run as it was before them.
+_WITHOUT_START = frozenset({EndReason.CANCELLED, EndReason.POSTPONED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,8 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
             return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
         case EndReason.REFUSED:
             return _refused(facts)
+        case EndReason.POSTPONED:
+            return _postponed(facts)
         case EndReason.INTERRUPTED:
             return _interrupted(facts, max_interruptions)
         case EndReason.FAILED if not facts.is_flow:
@@ -128,6 +133,8 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
 def _end_reason(facts: EndFacts) -> EndReason | None:
     """Why did the attempt end? None: it never began."""
     drain = facts.drain_reason if facts.drain_reason in _DRAINS else None
+    if drain is EndReason.POSTPONED and facts.prefect_state_type not in ("SCHEDULED", "PENDING"):
+        drain = EndReason.INTERRUPTED  # it began after all, before it was taken back
     match facts.prefect_state_type:
         case "COMPLETED":
             return EndReason.COMPLETED
@@ -140,7 +147,7 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
         case _ if facts.refusal is not None:
             return EndReason.REFUSED
         case "SCHEDULED" | "PENDING" if not facts.was_started:
-            return EndReason.CANCELLED if drain is EndReason.CANCELLED else None
+            return drain if drain in _WITHOUT_START else None
         case "FAILED":
             return drain or (EndReason.INTERRUPTED if facts.is_gang_lost else EndReason.FAILED)
         case "CRASHED":
@@ -209,6 +216,16 @@ def _refused(facts: EndFacts) -> Settlement:
         is_charged_failure=False,
         next_state="Crashed",
         message=f"It cannot be started. {_clause(facts.refusal or '')}.",
+    )
+
+
+def _postponed(facts: EndFacts) -> Settlement:
+    """Nothing ran, so Prefect need not grant another attempt."""
+    return Settlement(
+        end_reason=EndReason.POSTPONED,
+        is_charged_failure=False,
+        next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
+        message=f"Postponed: {_clause(facts.drain_message or '')}.",
     )
 
 

@@ -29,6 +29,8 @@ class Reason(StrEnum):
     WAITING_FOR_SPOT = "WaitingForSpot"
     """Spot is away, and waiting costs less than on-demand where its deadline leaves time, or its
     budget does not pay for on-demand."""
+    WAITING_FOR_CLUSTER_QUOTA = "WaitingForClusterQuota"
+    """A ResourceQuota of its namespace refused it; it is tried again from time to time."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""

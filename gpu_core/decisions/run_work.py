@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 
-_RESUMES = frozenset({EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.SUSPENDED})
+_RESUMES = frozenset(
+    {EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.POSTPONED, EndReason.SUSPENDED}
+)
 
 
 def has_ended(attempts: Sequence[Attempt]) -> bool:

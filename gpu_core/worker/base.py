@@ -24,7 +24,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import read_connections
 from gpu_core.worker.demand import still_waiting
-from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Refused
+from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -275,6 +275,9 @@ class GpuWorker(_Mixin):
             return await scheduler.launch(flow_run, configuration)
         except NotStarted as error:
             self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", error)
+        except Postponed as error:
+            if scheduler is self._scheduler:
+                scheduler.postpone(flow_run.id, str(error))
         except (Refused, InvalidInput) as error:
             if scheduler is self._scheduler:
                 scheduler.refuse(flow_run.id, str(error))

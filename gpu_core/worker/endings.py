@@ -277,6 +277,12 @@ class Endings:
         running.is_ending = True
         self._tasks.start_soon(self._settle_until_done, running)
 
+    def postpone(self, running: RunningAttempt, why: str) -> None:
+        """Settle an attempt that would not be taken just now."""
+        running.postponement = why
+        running.is_ending = True
+        self._tasks.start_soon(self._settle_until_done, running)
+
     async def _settle_until_done(self, running: RunningAttempt) -> None:
         delay_s = _RETRY_S
         while True:
@@ -313,7 +319,8 @@ class Endings:
         unbegun = await self._output_of_unbegun(running, run, exit_)
         ending = decide(running, run, exit_, earlier, running.gone_at, unbegun)
         await self._remember(running, ending)
-        is_retried = ending.settlement.end_reason and ending.settlement.next_state
+        has_run = ending.settlement.end_reason not in (None, EndReason.POSTPONED)
+        is_retried = has_run and ending.settlement.next_state
         if run is not None and is_retried:
             await allow_another_attempt(self._client, run)
         await publish(self._client, running, run, ending.settlement)

@@ -14,6 +14,7 @@ from gpu_core.decisions.capacity.observed import (
     spot_pasts,
     spot_stays,
 )
+from gpu_core.decisions.capacity.postponed import is_postponed
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.capacity.zones import Stay
@@ -60,6 +61,7 @@ class History:
         self._spot_pasts: Mapping[str, SpotPast] = {}
         self._spot_stays: Mapping[str, Sequence[Stay]] = {}
         self._sights = SpotSights()
+        self._postponed: set[str] = set()
         self._lives_at: datetime | None = None
 
     async def look(self, policy: Policy, now: datetime) -> None:
@@ -112,8 +114,13 @@ class History:
         now: datetime,
     ) -> dict[str, Demand]:
         """The same demands, with what their run times and earlier attempts say about the next."""
-        # Prefect counts the starts of a run: one without any has no attempt to ask for.
-        resumed = [key for key, demand in demands.items() if demand.flow_run.run_count > 0]
+        # Prefect counts the starts of a run: one without any has no attempt to ask for, unless it
+        # was postponed.
+        resumed = [
+            key
+            for key, demand in demands.items()
+            if demand.flow_run.run_count > 0 or key in self._postponed
+        ]
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
         self._sights.keep(demands.keys() | {held.workload.workload_id for held in allocations})
         known = {}
@@ -204,6 +211,10 @@ class History:
 
     def _learn(self, record: Record) -> None:
         run, attempts = record
+        if is_postponed(attempts[-1]):
+            self._postponed.add(run.flow_run_id)
+        else:
+            self._postponed.discard(run.flow_run_id)
         duration_s = completed_s(attempts)
         if duration_s is not None:
             kind = RunKind(deployment=run.deployment, team=run.team, gpus=attempts[-1].gpu_count)

@@ -55,6 +55,11 @@ class NotStarted(Exception):
     """Nothing was started, and nobody is to blame: the run goes back to its place in the line."""
 
 
+class Postponed(Exception):
+    """Nothing was started, because there is no room for it now that we cannot see. The message
+    says why, and what helps."""
+
+
 class Refused(Exception):
     """It can never be started as it is. The message says why, and what helps."""
 

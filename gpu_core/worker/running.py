@@ -35,6 +35,8 @@ class RunningAttempt:
     """Prefect has given the run to this worker. Otherwise another machine's may have it."""
     refusal: str | None = None
     """Why it can never be started as it is; None: nothing has said so."""
+    postponement: str | None = None
+    """Why what runs it would not take it just now; None: nothing has said so."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
     gone_at: datetime | None = None

@@ -223,6 +223,12 @@ class GpuScheduler:
         if running is not None:
             self.endings.refuse(running, why)
 
+    def postpone(self, flow_run_id: UUID, why: str) -> None:
+        """The admitted run cannot be started just now: let it give back its GPUs, and wait."""
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is not None:
+            self.endings.postpone(running, why)
+
     async def told(self) -> None:
         """Wait until nobody is in the midst of being told why it waits."""
         async with self._turn:

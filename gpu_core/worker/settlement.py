@@ -100,8 +100,8 @@ def decide(
             state_message=state.message if state is not None else None,
             why_unbegun=why_unbegun(last_lines),
             refusal=running.refusal,
-            drain_reason=attempt.drain_reason,
-            drain_message=attempt.drain_message,
+            drain_reason=EndReason.POSTPONED if running.postponement else attempt.drain_reason,
+            drain_message=running.postponement or attempt.drain_message,
             exit_code=exit_.exit_code if exit_ is not None else None,
             exit_is_known=exit_ is not None
             and (exit_.exit_code is not None or exit_.is_own_failure),

@@ -212,6 +212,44 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
     assert "Traceback" not in pool.worker_log()
 
 
+# Of Jobs the API server refuses the second itself; of GPUs it refuses the pod, which its Job tells.
+@pytest.mark.parametrize(
+    "hard",
+    [
+        pytest.param({"count/jobs.batch": "1"}, id="of Jobs"),
+        pytest.param({"requests.nvidia.com/gpu": "4"}, id="of GPUs"),
+    ],
+)
+def test_what_a_resource_quota_refuses_waits_without_holding_gpus(pool, namespace, hard):
+    namespace.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "small"},
+            "spec": {"hard": hard},
+        }
+    )
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    first = pool.submit(deployment, "first", gpu_count=4, **shell("sleep 30"))
+    pool.wait_until(first, "Running", timeout_s=90)
+    second = pool.submit(deployment, "second", gpu_count=4, max_failures=1, **shell("true"))
+    wait_for(lambda: "WaitingForClusterQuota" in pool.message(second), "it says why it waits", 60)
+    assert "exceeded quota: small" in pool.message(second)
+    assert pool.run(second)["state"]["type"] == "SCHEDULED"
+    assert all(attempt.released_at for attempt in pool.attempts(second))
+    # The first Job stays there for a while after it has ended, and counts as long.
+    wait_for(lambda: pool.state(first) == "Completed", "the first is done", 90)
+    namespace.kubectl("delete", "resourcequota", "small")
+    pool.wait_until(second, "Completed", timeout_s=150)
+    settled(pool, second)
+
+    *postponed, last = pool.attempts(second)
+    assert {attempt.end_reason for attempt in postponed} == {"Postponed"}
+    assert not any(attempt.is_charged_failure for attempt in postponed)
+    assert last.end_reason == "Completed"
+    assert "Traceback" not in pool.worker_log()
+
+
 def test_a_container_that_is_done_is_not_run_again_although_its_run_was_set_back(pool, namespace):
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "set back", **shell("sleep 5"))
     pool.wait_until(run, "Running", timeout_s=90)

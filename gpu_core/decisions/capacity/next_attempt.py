@@ -13,6 +13,7 @@ from gpu_core.decisions.capacity.elsewhere import (
 )
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.postponed import is_postponed, postponed_hold
 from gpu_core.decisions.capacity.preferred_zones import PreferredZones
 from gpu_core.decisions.capacity.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.capacity.state import SENTENCES, Capacity, CapacityDecision, Rule
@@ -58,10 +59,13 @@ class NextAttempts:
             workload: With its run time and what is left of it, as far as they are known.
             attempts: All attempts of the run so far, by number.
         """
+        workload = _held_back(workload, postponed_hold(attempts, self._view.now))
+        # What never ran says nothing about places and capacity.
+        attempts = [attempt for attempt in attempts if not is_postponed(attempt)]
         workload = self._with_past(workload, attempts)
         choice = self._choice(workload, attempts) if self._is_open(workload) else None
         if choice is not None and choice.capacity is Capacity.IDLE:
-            return replace(workload, hold=workload.hold or _wait(choice))
+            return _held_back(workload, _wait(choice))
         if choice is not None:
             chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
             workload = replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
@@ -81,8 +85,7 @@ class NextAttempts:
             if avoided:
                 workload = replace(workload, avoided_nodes=avoided)
             hold = spent_hold(workload, attempts, self._policy, view.now)
-            if hold is not None and workload.hold is None:
-                workload = replace(workload, hold=hold)
+            workload = _held_back(workload, hold)
         return workload
 
     def _is_open(self, workload: Workload) -> bool:
@@ -144,6 +147,11 @@ class NextAttempts:
             return _Choice(Capacity.SPOT, mix.reason)
         self._steady_gpus += gpus
         return _Choice(Capacity.ON_DEMAND, mix.reason)
+
+
+def _held_back(workload: Workload, hold: Hold | None) -> Workload:
+    """With this hold, unless there is none or it has one already."""
+    return workload if hold is None or workload.hold is not None else replace(workload, hold=hold)
 
 
 def _wait(choice: _Choice) -> Hold:

@@ -109,7 +109,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
         ),
         Cause.QUOTA_REFUSED: _Kind(
             Phase.PENDING,
-            "The namespace's ResourceQuota refuses the pod",
+            "A ResourceQuota of the namespace refuses it",
             "Raise the quota, or wait until other pods of the namespace end.",
         ),
         Cause.ADMISSION_REFUSED: _Kind(

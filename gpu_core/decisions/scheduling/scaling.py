@@ -16,6 +16,7 @@ _NOT_FOR_GPUS = frozenset(
         Reason.HELD,
         Reason.BUDGET_EXCEEDED,
         Reason.WAITING_FOR_SPOT,
+        Reason.WAITING_FOR_CLUSTER_QUOTA,
         Reason.PREVIOUS_ATTEMPT_ENDING,
         Reason.WAITING_FOR_VICTIMS,
         Reason.USER_LIMIT,

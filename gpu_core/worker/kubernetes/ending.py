@@ -226,6 +226,9 @@ def _waits_in_vain(
     created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None or found.cause is Cause.SUSPENDED:
         return None  # it runs, or Kueue has its own line for it
+    if found.cause is Cause.QUOTA_REFUSED and not pods:
+        # Others can have its GPUs until the quota has room.
+        return Trouble(reason=EndReason.POSTPONED, message=found.message)
     # A node that came late leaves its pods as long to start as one that was there.
     waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:

@@ -20,6 +20,7 @@ from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
+from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
 from gpu_core.decisions.kubernetes.refusals import is_of_quota, why_refused
 from gpu_core.decisions.kubernetes.sizes import pod_size
@@ -31,6 +32,7 @@ from gpu_core.worker.infrastructure import (
     Exit,
     Landed,
     NotStarted,
+    Postponed,
     Refused,
     Started,
     Trouble,
@@ -200,12 +202,13 @@ class KubernetesInfrastructure:
             )
         except KubernetesError as error:
             # 401: it is the worker that is not known, for as long as its credentials are old.
-            if error.is_retryable or error.status == 401 or is_of_quota(error.message):
+            if error.is_retryable or error.status == 401:
                 # No answer is no refusal: it may be there all the same, and is given time to show.
-                # What a quota refuses is not asked for again at once.
                 self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
                 raise NotStarted(str(error)) from error
             self._created_at_s.pop(running.attempt.attempt_id, None)
+            if is_of_quota(error.message):
+                raise Postponed(refused(error.message).message) from error
             raise Refused(why_refused(error.message)) from error
         return replace(_started(created), started_at=datetime.now(UTC))
 

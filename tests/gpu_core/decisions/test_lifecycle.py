@@ -29,6 +29,7 @@ TIMED_OUT = {"drain_reason": EndReason.TIMED_OUT, "drain_message": "12h 00m were
 SPENT = {"drain_reason": EndReason.BUDGET_SPENT, "drain_message": "$4.98 of $5.00 are spent"}
 CANCELLED = {"drain_reason": EndReason.CANCELLED}
 INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node goes down"}
+POSTPONED = {"drain_reason": EndReason.POSTPONED, "drain_message": "a quota refuses it."}
 UNSEEN = {"exit_is_known": False, "exit_code": None}
 NEVER_STARTED = {"was_started": False, **UNSEEN}
 CONTAINER = {"is_flow": False}
@@ -78,6 +79,38 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "AwaitingRetry",
             "Interrupted: the pod was evicted; trying again.",
             id="a flow whose pod was evicted under it",
+        ),
+        pytest.param(
+            "PENDING",
+            NEVER_STARTED | POSTPONED,
+            "Postponed",
+            "Scheduled",
+            "Postponed: a quota refuses it.",
+            id="the cluster would not make its Job",
+        ),
+        pytest.param(
+            "PENDING",
+            UNSEEN | POSTPONED,
+            "Postponed",
+            "Scheduled",
+            "Postponed: a quota refuses it.",
+            id="the cluster would not make its pods",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            UNSEEN | POSTPONED,
+            "Postponed",
+            None,
+            "Postponed: a quota refuses it.",
+            id="postponed, and back in line already",
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | POSTPONED | {"exit_code": 143},
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: a quota refuses it; trying again.",
+            id="the cluster made a pod after all, before the Job was taken back",
         ),
         pytest.param(
             "PENDING",

@@ -207,6 +207,22 @@ def test_a_run_that_never_started_is_not_asked_for(ledger, history, monkeypatch)
     assert known(history, str(uuid4()), expected_duration_s=60).attained_gpu_s == 0
 
 
+@pytest.mark.parametrize("is_new_worker", [False, True])
+def test_a_run_that_was_postponed_before_it_ever_ran_is_held(ledger, history, is_new_worker):
+    """Prefect has counted no start of it."""
+    run = make_run(str(uuid4()))
+    look(history, 0)
+    close(ledger, opened(ledger, run), 0.01, EndReason.POSTPONED)
+    history = History(ledger, "gpus") if is_new_worker else history
+    look(history, 0.011)
+    run_id = run.flow_run_id
+    found = anyio.run(history.of_pending, {run_id: demand(run_id)}, (), (), BUDGETED, at(0.011))[
+        run_id
+    ]
+    assert found.workload.hold is not None
+    assert found.workload.hold.reason == "WaitingForClusterQuota"
+
+
 def test_what_is_older_than_ten_half_lives_has_no_share(ledger, history):
     """Run times are still learned from it."""
     close(ledger, opened(ledger, make_run()), 1)

@@ -16,7 +16,7 @@ from prefect.client.schemas.responses import (
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
-from gpu_core.worker.infrastructure import NotStarted, Refused
+from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused
 
 RUN = FlowRun(id=UUID(int=1), flow_id=UUID(int=2), name="run")
 POOL = WorkPool(
@@ -59,6 +59,7 @@ class Scheduler:
         self.outcome = outcome
         self.holds = lambda _flow_run_id: holds
         self.refused = []
+        self.postponed = []
         self.running = SimpleNamespace(
             attempt=SimpleNamespace(number=2, gpu_type=None),
             deployment=None,
@@ -79,6 +80,10 @@ class Scheduler:
     def refuse(self, flow_run_id, why):
         assert flow_run_id == RUN.id
         self.refused.append(why)
+
+    def postpone(self, flow_run_id, why):
+        assert flow_run_id == RUN.id
+        self.postponed.append(why)
 
     async def launch(self, _flow_run, _configuration):
         if isinstance(self.outcome, Exception):
@@ -152,4 +157,14 @@ def test_what_can_never_be_started_is_left_to_who_settles_ends(monkeypatch, capl
     worker._scheduler = Scheduler(Server([]), error, holds=True)
     assert anyio.run(worker.run, RUN, SimpleNamespace()).identifier == "none"
     assert worker._scheduler.refused == [str(error)]
+    assert not caplog.records
+
+
+def test_what_the_cluster_does_not_take_now_gives_its_gpus_back(monkeypatch, caplog):
+    monkeypatch.setattr(GpuProcessWorker, "get_flow_run_logger", lambda *_: logging.getLogger())
+    worker = GpuProcessWorker(work_pool_name="gpus")
+    worker._scheduler = Scheduler(Server([]), Postponed("exceeded quota"), holds=True)
+    assert anyio.run(worker.run, RUN, SimpleNamespace()).identifier == "none"
+    assert worker._scheduler.postponed == ["exceeded quota"]
+    assert not worker._scheduler.refused
     assert not caplog.records

@@ -167,6 +167,18 @@ def test_a_pod_that_does_not_start_is_given_up_in_time(created_s_ago, pod, want)
         assert "train:typo" in trouble.message
 
 
+def test_a_job_without_a_pod_that_a_quota_refuses_is_postponed_at_once():
+    """Others can have its GPUs; but one of a gang that began waits for the rest of it."""
+    refused = {"reason": "FailedCreate", "message": "pods is forbidden: exceeded quota: q"}
+    trouble = trouble_of([make_job(1)], [], [refused], {}, POLICY, NOW)
+    assert trouble is not None
+    assert trouble.reason is EndReason.POSTPONED
+    assert "exceeded quota: q" in trouble.message
+    gang = make_job(1)
+    gang["spec"]["completions"] = 2
+    assert trouble_of([gang], [make_pod()], [refused], {"n1": make_node()}, POLICY, NOW) is None
+
+
 def test_a_job_that_kueue_has_not_admitted_waits_as_long_as_it_takes():
     job = make_job(9_000)
     job["spec"]["suspend"] = True

@@ -16,7 +16,7 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.infrastructure import NotStarted, Refused
+from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused
 from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
@@ -118,14 +118,14 @@ TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "prefect-job"
         pytest.param(403, 'cannot create resource "jobs"', Refused, False, id="no right"),
         pytest.param(422, "env[3].name: Invalid value", Refused, False, id="a value"),
         pytest.param(400, 'admission webhook "w" denied the request', Refused, False, id="a rule"),
-        pytest.param(403, "forbidden: exceeded quota: q", NotStarted, True, id="a quota passes"),
+        pytest.param(403, "forbidden: exceeded quota: q", Postponed, False, id="a quota"),
         pytest.param(401, "Unauthorized", NotStarted, True, id="credentials are renewed"),
         pytest.param(500, "failed calling webhook", NotStarted, True, id="a rule that is ill"),
         pytest.param(429, "too many requests", NotStarted, True, id="busy"),
     ],
 )
 def test_what_a_refusal_of_its_job_means_for_a_run(status, message, want, want_time_to_show):
-    """What stays refused is tried once; what may pass is tried again, but not at once."""
+    """What stays refused is tried once; what may pass is tried again. No answer is no refusal."""
     configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
 
     async def scenario():

@@ -1,0 +1,81 @@
+"""When a run is tried again that the cluster would not take."""
+
+from datetime import timedelta
+
+import pytest
+
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.capacity.next_attempt import NextAttempts
+from gpu_core.decisions.capacity.postponed import postponed_hold
+from gpu_core.decisions.capacity.view import CapacityView
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.workload import Hold
+from tests.gpu_core.accounting_builders import make_attempt
+from tests.strategies import NOW, make_node, make_policy, make_workload
+
+WHY = "Postponed: a ResourceQuota of the namespace refuses it: exceeded quota: q."
+ENDS = {
+    "q": EndReason.POSTPONED,
+    "p": EndReason.PREEMPTED,
+    "i": EndReason.INTERRUPTED,
+}
+
+
+def attempts(ends):
+    """One after the other, the last until now: q was postponed, p preempted, i interrupted."""
+    return [
+        make_attempt(
+            number=number,
+            node="o1",
+            gpu_type="a100-80gb",
+            admitted_at=NOW - timedelta(minutes=1),
+            released_at=NOW,
+            end_reason=ENDS[end],
+            end_message=WHY,
+        )
+        for number, end in enumerate(ends, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "want_s"),
+    [
+        pytest.param("", 0, id="a first attempt"),
+        pytest.param("p", 0, id="it was taken"),
+        pytest.param("qp", 0, id="it was taken in the end"),
+        pytest.param("q", 30, id="once"),
+        pytest.param("qq", 60, id="twice"),
+        pytest.param("qqpq", 30, id="counted anew once it was taken"),
+        pytest.param("qqqqq", 300, id="at the latest after five minutes"),
+        pytest.param("q" * 2000, 300, id="whatever happens"),
+    ],
+)
+def test_it_waits_for_longer_each_time(ends, want_s):
+    def is_held(after_s):
+        return postponed_hold(attempts(ends), NOW + timedelta(seconds=after_s)) is not None
+
+    assert is_held(want_s - 1) is (want_s > 0)
+    assert not is_held(want_s)
+
+
+def test_it_says_why_and_when_it_is_tried_again():
+    hold = postponed_hold(attempts("q"), NOW)
+    assert hold is not None
+    assert (hold.reason, hold.summary) == (Reason.WAITING_FOR_CLUSTER_QUOTA, WHY)
+    assert f"{NOW + timedelta(seconds=30):%H:%M:%S} UTC" in hold.resolution
+
+
+def test_it_is_told_to_the_plan_and_says_nothing_of_the_place():
+    """A node that was never reached is not left alone; a person's hold comes first."""
+
+    def asked(ends, **workload):
+        view = CapacityView([make_node("o1")], make_policy(), NOW)
+        return NextAttempts(view).of(make_workload(**workload), attempts(ends))
+
+    found = asked("q")
+    assert found.hold is not None
+    assert found.hold.reason is Reason.WAITING_FOR_CLUSTER_QUOTA
+    assert not found.avoided_nodes
+    assert asked("iq").avoided_nodes == {"o1"}
+    held = Hold(reason=Reason.HELD, summary="Held.", resolution="Release it.")
+    assert asked("q", hold=held).hold == held
