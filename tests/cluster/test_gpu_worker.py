@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.pools import FLOWS, JOURNALED_RUN
+from tests.support.admission_webhook import NAME, denying
 from tests.support.prefect_stack import wait_for
 from tests.support.run_journal import faults_of_lives, read_lives
 
@@ -213,22 +214,10 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
 
 
 # Of Jobs the API server refuses the second itself; of GPUs it refuses the pod, which its Job tells.
-@pytest.mark.parametrize(
-    "hard",
-    [
-        pytest.param({"count/jobs.batch": "1"}, id="of Jobs"),
-        pytest.param({"requests.nvidia.com/gpu": "4"}, id="of GPUs"),
-    ],
-)
+@pytest.mark.parametrize("hard", ["count/jobs.batch=1", "requests.nvidia.com/gpu=4"])
 def test_what_a_resource_quota_refuses_waits_without_holding_gpus(pool, namespace, hard):
-    namespace.create(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "small"},
-            "spec": {"hard": hard},
-        }
-    )
+    namespace.kubectl("create", "quota", "small", f"--hard={hard}")
+    wait_for(lambda: "hard" in namespace.get("quota", "small")["status"], "it is in force")
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     first = pool.submit(deployment, "first", gpu_count=4, **shell("sleep 30"))
     pool.wait_until(first, "Running", timeout_s=90)
@@ -247,6 +236,38 @@ def test_what_a_resource_quota_refuses_waits_without_holding_gpus(pool, namespac
     assert {attempt.end_reason for attempt in postponed} == {"Postponed"}
     assert not any(attempt.is_charged_failure for attempt in postponed)
     assert last.end_reason == "Completed"
+    assert "Traceback" not in pool.worker_log()
+
+
+@pytest.mark.parametrize(
+    ("resource", "want_reason", "want_message"),
+    [
+        pytest.param(
+            "jobs.batch",
+            "Refused",
+            f"It cannot be started. The cluster's admission webhook '{NAME}' refuses it: no budget "
+            "label. Change the pool's base job template",
+            id="its Job",
+        ),
+        pytest.param(
+            "pods",
+            "TimedOut",
+            f'admission webhook "{NAME}" denied the request: no budget label. Change the pool\'s '
+            "base job template, or the rule that refuses it",
+            id="its pod",
+        ),
+    ],
+)
+def test_what_an_admission_webhook_denies_is_said_with_its_words(
+    pool, namespace, tmp_path, resource, want_reason, want_message
+):
+    with denying(namespace, resource, "no budget label", tmp_path):
+        run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "denied", **shell("true"))
+        wait_for(lambda: pool.state(run) in ("Crashed", "Failed"), "it is given up", 120)
+        settled(pool, run)
+    assert want_message in pool.message(run)
+    (attempt,) = pool.attempts(run)
+    assert (attempt.end_reason, attempt.is_charged_failure) == (want_reason, False)
     assert "Traceback" not in pool.worker_log()
 
 
