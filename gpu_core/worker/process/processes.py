@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,11 @@ from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _OUTPUT = "output.log"
+
+# A process that is becoming another program shows no environment for a moment (30 % of the looks at
+# one that does nothing else, Linux 6.18). Kernel threads and some servers never show one.
+_LOOKS = 3
+_BETWEEN_LOOKS_S = 0.005
 
 # Some hundred lines, unless they are long.
 _LAST_BYTES = 64 * 1024
@@ -95,10 +101,18 @@ class LocalProcesses:
     def marked(self) -> dict[str, list[psutil.Process]]:
         """All living processes of attempts on this machine, by attempt id."""
         found: dict[str, list[psutil.Process]] = {}
-        for process in psutil.process_iter():
-            attempt_id = _attempt_id(process)
-            if attempt_id is not None:
-                found.setdefault(attempt_id, []).append(process)
+        left = list(psutil.process_iter())
+        for look in range(_LOOKS):
+            if look:
+                time.sleep(_BETWEEN_LOOKS_S)
+            shown = [(process, _environment(process)) for process in left]
+            for process, environment in shown:
+                attempt_id = (environment or {}).get(ATTEMPT_ID_VARIABLE)
+                if attempt_id is not None:
+                    found.setdefault(attempt_id, []).append(process)
+            left = [process for process, environment in shown if environment == {}]
+            if not left:
+                break
         return found
 
     def kill(self, attempt_id: str) -> bool:
@@ -171,12 +185,17 @@ def _with_descendants(processes: Sequence[psutil.Process]) -> list[psutil.Proces
 
 
 def _attempt_id(process: psutil.Process) -> str | None:
+    return (_environment(process) or {}).get(ATTEMPT_ID_VARIABLE)
+
+
+def _environment(process: psutil.Process) -> Mapping[str, str] | None:
+    """What it was started with; None: it is gone, or another user's."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return process.environ().get(ATTEMPT_ID_VARIABLE)
+        return process.environ()
     except (psutil.Error, OSError):
-        return None  # gone meanwhile, or another user's
+        return None
 
 
 def _signal(pid: int, number: int) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
@@ -39,6 +40,35 @@ def test_a_process_is_known_by_its_mark_whatever_the_clock_says(launcher, attemp
     attempt = make_attempt(attempt_id=attempt_id, pid=launcher.pid, pid_created_at=86_400.0)
 
     assert LocalProcesses().lives(attempt) is want
+
+
+class BecomingAnother:
+    """A process that shows no environment for so many looks."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def status(self):
+        return psutil.STATUS_RUNNING
+
+    def environ(self):
+        self.looks -= 1
+        return {ATTEMPT_ID_VARIABLE: "mine"} if self.looks < 0 else {}
+
+
+@pytest.mark.parametrize(
+    ("looks", "want"),
+    [
+        pytest.param(0, True, id="as it is"),
+        pytest.param(1, True, id="in the midst of exec"),
+        pytest.param(1_000_000, False, id="a kernel thread never shows one"),
+    ],
+)
+def test_a_process_that_is_becoming_another_program_is_found(monkeypatch, looks, want):
+    """Its GPUs would go to somebody else, beside it."""
+    process = BecomingAnother(looks)
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter([process]))
+    assert LocalProcesses().marked() == ({"mine": [process]} if want else {})
 
 
 @pytest.mark.parametrize(
