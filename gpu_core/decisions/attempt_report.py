@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.cost import usage_until
 from gpu_core.decisions.units import format_duration, format_usd
 
@@ -16,16 +17,24 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
         "| Attempt | GPUs | Admitted (UTC) | Held for | Ended | Began with | Checkpoint | Cost |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [_row(attempt) for attempt in attempts]
+    # A run may be postponed for days: of those in a row the last one tells all.
+    told = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
+    lines += [_row(alike) for alike in told]
     stories = [
-        f"**Attempt {attempt.number}:** {attempt.end_message}"
-        for attempt in attempts
-        if attempt.end_message
+        f"**Attempt {alike[-1].number}:** {alike[-1].end_message}"
+        for alike in told
+        if alike[-1].end_message
     ]
     return "\n".join(lines) + "".join(f"\n\n{story}" for story in stories) + "\n"
 
 
-def _row(attempt: Attempt) -> str:
+def _postponed_or_itself(attempt: Attempt) -> str:
+    return "postponed" if attempt.end_reason is EndReason.POSTPONED else attempt.attempt_id
+
+
+def _row(alike: Sequence[Attempt]) -> str:
+    attempt = alike[-1]
+    numbers = f"{alike[0].number}–{attempt.number}" if len(alike) > 1 else str(attempt.number)
     gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
     held = (
         None
@@ -38,7 +47,7 @@ def _row(attempt: Attempt) -> str:
         else usage_until(attempt, attempt.released_at).total_micro_usd
     )
     cells = (
-        str(attempt.number),
+        numbers,
         gpus,
         f"{attempt.admitted_at:%Y-%m-%d %H:%M:%S}",
         "still held" if held is None else format_duration(held),

@@ -246,7 +246,9 @@ def run_cost(
         now: Attempts that still hold their GPUs are costed up to here.
         window: None: the run's whole life.
     """
-    in_order = sorted(attempts, key=lambda attempt: attempt.number)
+    # One that was postponed held nothing, and the run waited all the same.
+    taken = (a for a in attempts if a.end_reason is not EndReason.POSTPONED)
+    in_order = sorted(taken, key=lambda attempt: attempt.number)
     counted = [a for a in in_order if window is None or _overlaps(a, window, now)]
     set_back = [a for a in in_order if _is_set_back(a, window)]
     return RunCost(

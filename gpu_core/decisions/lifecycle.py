@@ -133,8 +133,11 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
 def _end_reason(facts: EndFacts) -> EndReason | None:
     """Why did the attempt end? None: it never began."""
     drain = facts.drain_reason if facts.drain_reason in _DRAINS else None
-    if drain is EndReason.POSTPONED and facts.prefect_state_type not in ("SCHEDULED", "PENDING"):
-        drain = EndReason.INTERRUPTED  # it began after all, before it was taken back
+    if drain is EndReason.POSTPONED and _has_begun(facts):
+        # The cluster took it after all, before it was taken back.
+        drain = EndReason.INTERRUPTED
+        if _own_end(facts) is EndReason.COMPLETED:
+            drain = None
     match facts.prefect_state_type:
         case "COMPLETED":
             return EndReason.COMPLETED
@@ -168,6 +171,14 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
                 allowed=listed(PREFECT_STATE_TYPES),
                 nearest=nearest_name(unknown, PREFECT_STATE_TYPES),
             )
+
+
+def _has_begun(facts: EndFacts) -> bool:
+    """Did anything of an attempt run that was to be postponed?"""
+    if facts.exit_is_known or facts.prefect_state_type not in ("SCHEDULED", "PENDING"):
+        return True
+    # Prefect puts a flow back in line that got SIGTERM.
+    return facts.prefect_state_type == "SCHEDULED" and facts.was_started
 
 
 def _own_end(facts: EndFacts) -> EndReason | None:

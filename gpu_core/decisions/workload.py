@@ -119,6 +119,8 @@ class Workload:
     """Nodes that are tried before others that it wants as much."""
 
     is_preemptible: bool = True
+    takes_free_only: bool = False
+    """The cluster would not take its last attempt: nobody gives way for it before it takes one."""
     min_runtime_s: int = 0
     """How long an attempt is left alone before it may be preempted."""
     expected_duration_s: int | None = None

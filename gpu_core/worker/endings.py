@@ -324,13 +324,14 @@ class Endings:
         if run is not None and is_retried:
             await allow_another_attempt(self._client, run)
         await publish(self._client, running, run, ending.settlement)
-        if ending.settlement.next_state == "AwaitingRetry":
+        if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._strays.watch(running.flow_run_id, ending.settlement.message)
         await in_thread(self._close, running, ending)
         self._attempts.remove(running)
         self._infrastructure.settled(running)
         if ending.settlement.end_reason is not None:
-            self.stories[flow_run_id] = ending.settlement.message
+            if ending.settlement.end_reason is not EndReason.POSTPONED:  # the line says it itself
+                self.stories[flow_run_id] = ending.settlement.message
             number = running.attempt.number
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
@@ -411,8 +412,9 @@ class Endings:
             self._ledger.attempts_of, unknown
         )
         for flow_run_id, attempts in found.items():
-            if attempts:
-                self.stories[flow_run_id] = attempts[-1].end_message or ""
+            taken = [a for a in attempts if a.end_reason is not EndReason.POSTPONED]
+            if taken:
+                self.stories[flow_run_id] = taken[-1].end_message or ""
 
 
 def _final_name(run: FlowRun | None) -> str | None:

@@ -189,7 +189,6 @@ class GpuScheduler:
             placements, demands, self._zones(), policy, datetime.now(UTC)
         )
         self._preemptors.difference_update(admitted)
-        self._forecasts.started([demands[flow_run_id].workload for flow_run_id in admitted], now)
         self._untold = plan, demands
         return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
 
@@ -215,7 +214,10 @@ class GpuScheduler:
 
     async def launch(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
-        return await self._launching.launch(flow_run, configuration, self._policies.current())
+        workload = self.admitted(flow_run.id).workload
+        identity = await self._launching.launch(flow_run, configuration, self._policies.current())
+        self._forecasts.started([workload], datetime.now(UTC))
+        return identity
 
     def refuse(self, flow_run_id: UUID, why: str) -> None:
         """The admitted run can never be started as it is: let it end with this reason."""

@@ -117,6 +117,14 @@ def decide(
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,
     )
+    if settlement.end_reason is EndReason.POSTPONED:
+        # It had its GPUs for nothing and for seconds: no share, budget or bill counts that.
+        return Ending(
+            settlement=settlement,
+            released_at=attempt.admitted_at,
+            exit_code=None,
+            is_end_estimated=False,
+        )
     ended_at = exit_.ended_at if exit_ is not None else None
     is_estimated = (
         ended_at is None and attempt.started_at is not None and not _seen_lately(attempt, now)

@@ -60,6 +60,8 @@ class NextAttempts:
             attempts: All attempts of the run so far, by number.
         """
         workload = _held_back(workload, postponed_hold(attempts, self._view.now))
+        if attempts and is_postponed(attempts[-1]):
+            workload = replace(workload, takes_free_only=True)
         # What never ran says nothing about places and capacity.
         attempts = [attempt for attempt in attempts if not is_postponed(attempt)]
         workload = self._with_past(workload, attempts)

@@ -48,10 +48,13 @@ def build_job(template: Mapping[str, Any], launch: Launch, policy: KubernetesPol
         )
     if not launch.is_gang:
         nodes = launch.node_names
-        return Manifests(jobs=(_job(base, launch, policy, launch.name, node_names=nodes),))
+        job = _job(base, launch, policy, launch.name, node_names=nodes)
+        return Manifests(jobs=(_with_one_pod(job, policy),))
     service = headless_service(launch, policy, base.get("metadata", {}).get("namespace"))
     service["metadata"]["labels"] = attempt_labels(launch)
-    if policy.capabilities.gangs_in_one_job:
+    known = policy.capabilities
+    # Kueue admits a Job at a time: a gang in several could be admitted in part.
+    if known.gangs_in_one_job or (known.indexed_jobs and policy.kueue_queue is not None):
         return Manifests(jobs=(_indexed_job(base, launch, policy),), service=service)
     jobs = tuple(_job_of_rank(base, launch, policy, rank) for rank in range(launch.shape.nodes))
     return Manifests(jobs=jobs, service=service)
@@ -103,6 +106,16 @@ def _job_of_rank(base: Manifest, launch: Launch, policy: KubernetesPolicy, rank:
     own = {"labels": {RANK_LABEL: str(rank)}}
     job["metadata"] = overlaid(job["metadata"], own)
     job["spec"]["template"]["metadata"] = overlaid(job["spec"]["template"]["metadata"], own)
+    return _with_one_pod(job, policy)
+
+
+def _with_one_pod(job: Manifest, policy: KubernetesPolicy) -> Manifest:
+    """The Job, with no two pods of it on nodes at a time where Kubernetes does not see to that."""
+    if policy.capabilities.pod_failure_policy:
+        return job
+    pod = job["spec"]["template"]["spec"]
+    alone = one_pod_at_a_time(job["metadata"]["name"])
+    pod["affinity"] = combined_affinity(pod.get("affinity", {}), alone)
     return job
 
 
@@ -136,9 +149,6 @@ def _job(
     spec["template"] = pod_template(
         spec.get("template", {}), launch, policy, node_names=pinned, extra_env=extra_env
     )
-    if not policy.capabilities.pod_failure_policy:
-        pod = spec["template"]["spec"]
-        pod["affinity"] = combined_affinity(pod.get("affinity", {}), one_pod_at_a_time(name))
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 

@@ -42,6 +42,7 @@ class Cause(StrEnum):
     GATED = "Gated"
     UNSCHEDULABLE = "Unschedulable"
     QUOTA_REFUSED = "QuotaRefused"
+    OVER_QUOTA = "OverQuota"
     ADMISSION_REFUSED = "AdmissionRefused"
     BAD_IMAGE = "BadImage"
     BAD_CONFIGURATION = "BadConfiguration"
@@ -111,6 +112,12 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
             Phase.PENDING,
             "A ResourceQuota of the namespace refuses it",
             "Raise the quota, or wait until other pods of the namespace end.",
+        ),
+        Cause.OVER_QUOTA: _Kind(
+            Phase.PENDING,
+            "It asks for more than a ResourceQuota of the namespace allows in all",
+            "Raise the quota, or ask for less.",
+            needs_person=True,
         ),
         Cause.ADMISSION_REFUSED: _Kind(
             Phase.PENDING,

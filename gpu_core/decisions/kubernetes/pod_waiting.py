@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
-from gpu_core.decisions.kubernetes.refusals import is_of_quota
+from gpu_core.decisions.kubernetes.refusals import is_of_quota, is_over_quota
 
 # Reasons of a waiting container (kubelet, `pkg/kubelet/images` and `kuberuntime`, 1.34). An image
 # that is pulled again with back-off may come yet, but a person should look at it.
@@ -57,7 +57,9 @@ def refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
 
 def refused(message: str) -> Outcome:
     """What does it mean that the API server refused a Job or a pod with these words?"""
-    cause = Cause.QUOTA_REFUSED if is_of_quota(message) else Cause.ADMISSION_REFUSED
+    if is_of_quota(message):
+        return outcome(Cause.QUOTA_REFUSED, detail=message)
+    cause = Cause.OVER_QUOTA if is_over_quota(message) else Cause.ADMISSION_REFUSED
     return outcome(cause, detail=message)
 
 

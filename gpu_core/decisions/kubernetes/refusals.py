@@ -1,6 +1,10 @@
 """What the API server's refusals mean, and who can lift them."""
 
 import re
+from fractions import Fraction
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.quantities import parse_quantity
 
 # The words of RBAC (Kubernetes 1.20 to 1.34, `pkg/registry/authorization`); admission has others.
 _RIGHT = re.compile(
@@ -21,8 +25,37 @@ _LONGEST_REASON = 600
 
 
 def is_of_quota(message: str) -> bool:
-    """Does a ResourceQuota refuse it? That passes when other objects go."""
-    return "exceeded quota" in message or "failed quota" in message
+    """Has a ResourceQuota no room for it just now? That passes when other objects go.
+
+    A quota that asks for what the object does not say ("failed quota") refuses it whenever it is
+    tried, and so does one that is smaller than what it wants.
+    """
+    is_new = "status unknown for quota" in message or "insufficient quota" in message
+    return is_new or ("exceeded quota" in message and not is_over_quota(message))
+
+
+# The words of its admission (Kubernetes 1.20 to 1.34, `plugin/pkg/admission/resourcequota`).
+_EXCEEDED = re.compile(
+    r"exceeded quota: [^,]+, requested: (?P<wanted>\S+), used: \S+, limited: (?P<limits>\S+)"
+)
+
+
+def is_over_quota(message: str) -> bool:
+    """Does it want more than a ResourceQuota of its namespace allows in all?"""
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return False
+    wanted, limits = _amounts(found["wanted"]), _amounts(found["limits"])
+    return any(amount > limits.get(name, amount) for name, amount in wanted.items())
+
+
+def _amounts(text: str) -> dict[str, Fraction]:
+    """`a=1,b=2Gi` as numbers; empty: it is something else."""
+    try:
+        pairs = [item.partition("=") for item in text.rstrip(".").split(",")]
+        return {name: parse_quantity(value, name) for name, _, value in pairs}
+    except InvalidInput:
+        return {}
 
 
 def missing_right(message: str) -> str | None:
@@ -63,6 +96,11 @@ def why_refused(message: str) -> str:
         return (
             f"The cluster has no namespace {namespace['name']!r}. Create it, or correct the "
             f"variable 'namespace' of the pool or of the run."
+        )
+    if is_over_quota(message):
+        return (
+            f"It asks for more than a ResourceQuota of its namespace allows in all: "
+            f"{_clause(message)}. Raise the quota, or ask for less."
         )
     webhook = _WEBHOOK.search(message)
     if webhook is not None:

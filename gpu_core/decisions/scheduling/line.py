@@ -23,6 +23,7 @@ class Kind(NamedTuple):
     priority: int
     shape: Shape
     is_held: bool
+    takes_free_only: bool
 
 
 class Entry(NamedTuple):
@@ -132,6 +133,7 @@ class Line:
             workload.priority,
             workload.shape,
             workload.hold is not None,
+            workload.takes_free_only,
         )
         entry = Entry(key, workload, planned_s(workload))
         queue = self._queues.get(kind)

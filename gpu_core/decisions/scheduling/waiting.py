@@ -34,7 +34,7 @@ class Waiting:
         is_first = self._is_first(kind.shape)
         self._shapes[kind.shape] = None
         verdict = self._wait_for_coming(kind, entry) or self._preempt(kind, entry)
-        if verdict is None and is_first:
+        if verdict is None and is_first and not kind.takes_free_only:
             verdict = self._consolidate(kind, entry)
         if verdict is not None:
             return verdict
@@ -79,13 +79,16 @@ class Waiting:
     def _preempt(self, kind: Kind, entry: Entry) -> Verdict | None:
         """GPUs are taken from others for it, if it may and if that makes enough room."""
         draft = self._draft
-        if not self._policy.preemption.enabled or not kind.shape.gpu_count:
+        if not self._may_preempt(kind) or not kind.shape.gpu_count:
             return None
         victims = draft.preemption.victims(kind, entry, draft.allows_waiting(kind, entry))
         if not victims:
             return None
         draft.preempt(victims, entry.workload)
         return self._wait_for_coming(kind, entry)
+
+    def _may_preempt(self, kind: Kind) -> bool:
+        return self._policy.preemption.enabled and not kind.takes_free_only
 
     def _consolidate(self, kind: Kind, entry: Entry) -> Verdict | None:
         """A few others move for it, if the policy says so and that makes enough room."""
@@ -167,7 +170,7 @@ class Waiting:
 
     def _protected(self, kind: Kind, entry: Entry) -> Tell | None:
         draft = self._draft
-        if not self._policy.preemption.enabled:
+        if not self._may_preempt(kind):
             return None
         allows = draft.allows_waiting(kind, entry)
         possible_from_s = draft.preemption.possible_from_s(kind, allows)

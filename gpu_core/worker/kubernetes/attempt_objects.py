@@ -12,7 +12,7 @@ from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.custom_ending import may_make_pods
 from gpu_core.worker.kubernetes.custom_jobs import KINDS, is_operated, path_of
-from gpu_core.worker.kubernetes.ending import is_alive, runs
+from gpu_core.worker.kubernetes.ending import is_alive, runs, wants_pods
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended
 
 _JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
@@ -49,7 +49,7 @@ class AttemptObjects:
         """Make what runs an attempt, and return the first of it; made again, nothing happens.
 
         Raises:
-            NotStarted: Another worker acts by now.
+            NotStarted: Another worker acts by now, or requests met.
             KubernetesError: The cluster refuses it, or does not answer.
         """
         if is_operated(launch.pod):
@@ -89,7 +89,8 @@ class AttemptObjects:
         """Is a pod of it seen that may run, or what may still make one?"""
         if may_make_pods(self._view.custom_jobs.of(attempt_id)):
             return True
-        return any(runs(pod, fenced) for pod in self._view.pods_of(attempt_id))
+        jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
+        return wants_pods(jobs, pods) or any(runs(pod, fenced) for pod in pods)
 
     async def clear(self, attempt_id: str, fenced: Collection[str]) -> None:
         """Take away what could still make pods, and pods on nodes that are fenced off."""
@@ -140,9 +141,12 @@ class AttemptObjects:
         try:
             return await self._api.create(path, body)
         except KubernetesError as error:
-            if not error.is_conflict:
-                raise
-            return await self._api.get(f"{path}/{body['metadata']['name']}")
+            if error.reason == "AlreadyExists":
+                return await self._api.get(f"{path}/{body['metadata']['name']}")
+            if error.is_conflict:
+                # Such as a ResourceQuota that another request changed at the same moment.
+                raise NotStarted(str(error)) from error
+            raise
 
     def _check_lease(self) -> None:
         if not self._may_act():

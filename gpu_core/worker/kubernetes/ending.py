@@ -39,8 +39,14 @@ def is_alive(
         return True
     if any(not has_ended(pod) for pod in pods):
         return False  # the last ones are on nodes that nobody waits for any more
+    return wants_pods(jobs, pods)
+
+
+def wants_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
+    """Is there a Job whose pods are still to be made?"""
     wanted = sum(job["spec"].get("completions") or 1 for job in jobs)
-    return len(pods) < wanted and any(not _is_finished(job) for job in jobs)
+    may_make = any(not _is_finished(job) and not _is_being_deleted(job) for job in jobs)
+    return len(pods) < wanted and may_make
 
 
 def _has_failed(pod: Json) -> bool:

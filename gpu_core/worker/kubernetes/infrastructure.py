@@ -18,11 +18,12 @@ from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
+from gpu_core.decisions.kubernetes.outcome import Cause
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
-from gpu_core.decisions.kubernetes.refusals import is_of_quota, why_refused
+from gpu_core.decisions.kubernetes.refusals import why_refused
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
@@ -207,8 +208,9 @@ class KubernetesInfrastructure:
                 self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
                 raise NotStarted(str(error)) from error
             self._created_at_s.pop(running.attempt.attempt_id, None)
-            if is_of_quota(error.message):
-                raise Postponed(refused(error.message).message) from error
+            found = refused(error.message)
+            if found.cause is Cause.QUOTA_REFUSED:
+                raise Postponed(found.message) from error
             raise Refused(why_refused(error.message)) from error
         return replace(_started(created), started_at=datetime.now(UTC))
 
@@ -216,6 +218,8 @@ class KubernetesInfrastructure:
         """The objects of these attempts that are there."""
         found = {}
         for attempt in attempts:
+            if _may_be_partial(attempt):
+                continue
             custom_job = self._view.custom_jobs.of(attempt.attempt_id)
             jobs = [custom_job] if custom_job else self._view.jobs_of(attempt.attempt_id)
             if jobs:
@@ -230,6 +234,8 @@ class KubernetesInfrastructure:
     def lives(self, running: RunningAttempt) -> bool:
         """Is there an object of it, or pods, that have not come to their end?"""
         attempt_id = running.attempt.attempt_id
+        if _may_be_partial(running.attempt):
+            return self._is_just_created(attempt_id)
         jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
         custom_job = self._view.custom_jobs.of(attempt_id)
         if self._is_operated(running) and (custom_job or pods):
@@ -238,6 +244,10 @@ class KubernetesInfrastructure:
         if jobs or pods:
             self._created_at_s.pop(attempt_id, None)
             return is_alive(jobs, pods, self._fenced, is_flow=not is_container_job(running))
+        return self._is_just_created(attempt_id)
+
+    def _is_just_created(self, attempt_id: str) -> bool:
+        """Would what was created for it perhaps not be seen yet?"""
         created_at_s = self._created_at_s.get(attempt_id)
         return created_at_s is not None and anyio.current_time() - created_at_s < _UNSEEN_S
 
@@ -490,6 +500,14 @@ def is_container_job(running: RunningAttempt) -> bool:
     return request.command is not None and (
         running.workload.nodes == 1 or request.framework == "torchrun"
     )
+
+
+def _may_be_partial(attempt: Attempt) -> bool:
+    """Is it a gang whose creation was not noted? Some of its objects may be missing.
+
+    Who creates it has that under way itself; what a killed worker left is made anew.
+    """
+    return attempt.started_at is None and len(attempt.held) > 1
 
 
 def _started(job: Json) -> Started:

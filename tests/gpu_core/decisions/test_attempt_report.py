@@ -29,3 +29,19 @@ def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
         end_reason=EndReason.COMPLETED,
     )  # fmt: skip
     assert "| unpriced |" in attempts_markdown((attempt,))
+
+
+def test_attempts_that_were_postponed_in_a_row_are_one_line() -> None:
+    """The cluster may have no room for days."""
+    postponed = [
+        make_attempt(
+            "run", number, admitted_at=at(number), released_at=at(number),
+            end_reason=EndReason.POSTPONED, end_message=f"Postponed: {number} pods run.",
+        )
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    page = attempts_markdown((*postponed, make_attempt("run", 4, admitted_at=at(4))))
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[1:]] == ["| 1–3", "| 4"]
+    assert page.count("Postponed: ") == 1
+    assert "**Attempt 3:** Postponed: 3 pods run." in page

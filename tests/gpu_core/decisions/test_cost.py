@@ -1,5 +1,6 @@
 """Dollars add up: over windows, over groups, and never by taking an unknown price for zero."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -42,6 +43,9 @@ def attempts(draw: st.DrawFn, run_id: str = "run-1", number: int = 1) -> Attempt
     """Any attempt: open or over, priced or not, with or without GPUs and checkpoints."""
     admitted_at, other = draw(moments), draw(st.none() | moments)
     end = None if other is None else max(admitted_at, other)
+    reason = None if end is None else draw(st.sampled_from(EndReason))
+    if reason is EndReason.POSTPONED:
+        end = admitted_at  # it is settled so
     return make_attempt(
         run_id,
         number,
@@ -49,7 +53,7 @@ def attempts(draw: st.DrawFn, run_id: str = "run-1", number: int = 1) -> Attempt
         price_micro_usd_per_gpu_hour=draw(st.none() | st.integers(0, 100_000_000)),
         admitted_at=admitted_at,
         released_at=end,
-        end_reason=None if end is None else draw(st.sampled_from(EndReason)),
+        end_reason=reason,
         checkpoint=draw(st.none() | st.sampled_from(["c1", "c2"])),
         checkpointed_at=draw(st.none() | moments),
         restored_from=draw(st.none() | st.sampled_from(["c1", "c2"])),
@@ -248,3 +252,21 @@ def test_the_price_book_tells_prices_apart_and_nothing_else() -> None:
 def test_a_window_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"window\.end is before its start"):
         Window(at(1), at(0))
+
+
+def test_a_run_that_was_postponed_has_waited_until_it_was_taken() -> None:
+    """Two tries before it, which held nothing."""
+    postponed = [
+        make_attempt(
+            number=number,
+            admitted_at=at(number),
+            released_at=at(number),
+            end_reason=EndReason.POSTPONED,
+        )
+        for number in (1, 2)
+    ]
+    taken = replace(ended(), number=3, attempt_id="run-1/3", admitted_at=at(5), released_at=at(6))
+    cost = run_cost(make_run(submitted_at=at(0)), [*postponed, taken], now=at(9))
+    assert cost.wait_s == 5 * 3600
+    assert (cost.rewaits, cost.attempts, cost.setbacks) == (0, (taken,), ())
+    assert cost.usage.gpu_hours == 1.0

@@ -98,11 +98,27 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
         ),
         pytest.param(
             "SCHEDULED",
-            UNSEEN | POSTPONED,
+            NEVER_STARTED | POSTPONED,
             "Postponed",
             None,
             "Postponed: a quota refuses it.",
             id="postponed, and back in line already",
+        ),
+        pytest.param(
+            "SCHEDULED",
+            UNSEEN | POSTPONED,
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: a quota refuses it; trying again.",
+            id="a flow whose pod somebody deleted, and a quota refuses another one",
+        ),
+        pytest.param(
+            "PENDING",
+            CONTAINER | POSTPONED,
+            "Completed",
+            "Completed",
+            "Completed.",
+            id="a container that was done before its Job was taken back",
         ),
         pytest.param(
             "RUNNING",

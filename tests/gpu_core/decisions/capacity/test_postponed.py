@@ -76,6 +76,8 @@ def test_it_is_told_to_the_plan_and_says_nothing_of_the_place():
     assert found.hold is not None
     assert found.hold.reason is Reason.WAITING_FOR_CLUSTER_QUOTA
     assert not found.avoided_nodes
+    assert found.takes_free_only
+    assert not asked("qi").takes_free_only
     assert asked("iq").avoided_nodes == {"o1"}
     held = Hold(reason=Reason.HELD, summary="Held.", resolution="Release it.")
     assert asked("q", hold=held).hold == held

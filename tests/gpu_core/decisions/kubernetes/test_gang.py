@@ -51,6 +51,14 @@ def test_before_1_26_there_is_a_job_for_each_node(version):
         assert schema_errors(job) == []
 
 
+def test_a_gang_is_one_job_where_kueue_admits_it():
+    """Kueue admits a Job at a time; the pods of an Indexed Job must not keep off each other."""
+    (job,) = build(gang(), version="1.24", kueue_queue="gpus").jobs
+    assert job["spec"]["completionMode"] == "Indexed"
+    rules = pod_of(job)["affinity"]["podAntiAffinity"][REQUIRED]
+    assert all("job-name" not in rule["labelSelector"]["matchLabels"] for rule in rules)
+
+
 def test_both_forms_tell_the_run_the_same():
     def told(job):
         return {name: value for name, value in env_of(job).items() if name not in RANKS}

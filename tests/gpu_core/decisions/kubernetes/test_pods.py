@@ -132,6 +132,19 @@ RUNNING = pod("Running", state={"running": {}})
         ),
         pytest.param(
             [],
+            [
+                {
+                    "reason": "FailedCreate",
+                    "message": "exceeded quota: q, requested: cpu=8, used: cpu=0, limited: cpu=4",
+                }
+            ],
+            Cause.OVER_QUOTA,
+            "limited: cpu=4",
+            True,
+            id="more than the namespace's quota",
+        ),
+        pytest.param(
+            [],
             [{"reason": "FailedCreate", "message": "violates PodSecurity restricted: hostPath"}],
             Cause.ADMISSION_REFUSED,
             "violates PodSecurity",

@@ -89,6 +89,34 @@ def test_a_refusal_that_quotes_an_object_is_cut():
     assert len(why_refused("x" * 10_000)) < 1_000
 
 
-@pytest.mark.parametrize(("message", "want"), [(QUOTA, True), (RBAC, False), (WEBHOOK, False)])
-def test_a_quota_passes(message, want):
-    assert is_of_quota(message) is want
+def exceeded(wanted, limited):
+    return f"exceeded quota: q, requested: {wanted}, used: {limited}, limited: {limited}"
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        pytest.param(QUOTA, True, id="others have it"),
+        pytest.param(exceeded("pods=1,memory=8Gi", "memory=16Gi,pods=4"), True, id="of several"),
+        pytest.param(exceeded("requests.nvidia.com/gpu=4", "requests.nvidia.com/gpu=2"), False,
+                     id="it never fits"),
+        pytest.param(exceeded("pods=1,memory=17Gi", "memory=16Gi,pods=4"), False,
+                     id="of several one never fits"),
+        pytest.param(exceeded("cpu=500m", "cpu=0.5"), True, id="written in another way"),
+        pytest.param("exceeded quota: in words of tomorrow", True, id="other words"),
+        pytest.param("status unknown for quota: q, resources: pods", True, id="it is new"),
+        pytest.param("failed quota: q: must specify limits.cpu", False, id="what it does not say"),
+        pytest.param(RBAC, False, id="a right"),
+        pytest.param(WEBHOOK, False, id="a webhook"),
+    ],
+)  # fmt: skip
+def test_which_quota_has_room_later(message, want):
+    assert is_of_quota(f'pods "gpu-1" is forbidden: {message}') is want
+
+
+def test_what_never_fits_into_a_quota_is_told_so():
+    message = exceeded("count/jobs.batch=1", "count/jobs.batch=0")
+    assert why_refused(message) == (
+        f"It asks for more than a ResourceQuota of its namespace allows in all: {message}. Raise "
+        "the quota, or ask for less."
+    )

@@ -80,6 +80,7 @@ def a_workload(rng: random.Random, workload_id: str) -> Workload:
         min_runtime_s=rng.choice([0, 0, 600]),
         moved_up=rng.choice([0] * 9 + [1]),
         hold=HOLD if rng.random() < 0.05 else None,
+        takes_free_only=rng.random() < 0.05,
     )
 
 

@@ -122,6 +122,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.HELD: _released,
     Reason.WAITING_FOR_SPOT: _released,
+    Reason.WAITING_FOR_CLUSTER_QUOTA: _released,
     Reason.EXCEEDS_CLUSTER: _with_more_gpus,
     Reason.EXCEEDS_QUOTA: _with_more_quota,
     Reason.BUDGET_EXCEEDED: _without_budgets,
@@ -259,6 +260,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
                 Reason.DEPLOYMENT_LIMIT,
                 Reason.HELD,
                 Reason.WAITING_FOR_SPOT,
+                Reason.WAITING_FOR_CLUSTER_QUOTA,
             )
         ),
         pytest.param(

@@ -202,6 +202,7 @@ def test_victims_are_legal(seed):
     for command in preempts(plan):
         victim, preemptor = running[command.workload_id], pending[command.for_workload_id]
         assert victim.workload.is_preemptible
+        assert not preemptor.takes_free_only
         assert not victim.is_draining
         assert victim.admitted_at + timedelta(seconds=victim.workload.min_runtime_s) <= NOW
         is_own = pool.policy.quotas is None or victim.workload.team == preemptor.team

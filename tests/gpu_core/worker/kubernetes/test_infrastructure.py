@@ -139,6 +139,93 @@ def test_what_a_refusal_of_its_job_means_for_a_run(status, message, want, want_t
     anyio.run(scenario)
 
 
+def test_a_job_whose_pods_are_still_to_be_made_is_taken_away():
+    """Of a gang the second Job was refused; the first would run on GPUs that others get."""
+    job = make_job()
+    job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+
+    class Telling(Api):
+        """Its watch tells at once."""
+
+        async def handle(self, request):
+            if request.method == "DELETE":
+                self.view._job_changed(job, None)
+            return await super().handle(request)
+
+    async def scenario():
+        api = Telling([job], [])
+        async with serving(api) as client:
+            infrastructure = of_cluster(client)
+            api.view = infrastructure._view
+            api.view._job_changed(None, job)
+            assert await infrastructure.kill(running(attempt_id="a"))
+            assert api.deleted == ["/apis/batch/v1/namespaces/ml/jobs/gpu-a"]
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("finished", "pods"),
+    [
+        pytest.param("Complete", [], id="a Job that is over"),
+        pytest.param(None, [make_pod("Succeeded")], id="its pod ended a moment ago"),
+    ],
+)
+def test_a_job_that_makes_no_more_pods_is_kept(finished, pods):
+    """With it its output stays there for a while."""
+    job = make_job(finished=finished)
+    job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+
+    async def scenario():
+        api = Api([job], pods)
+        async with serving(api) as client:
+            infrastructure = of_cluster(client)
+            infrastructure._view._job_changed(None, job)
+            for pod in pods:
+                pod["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+                infrastructure._view._pod_changed(None, pod)
+            assert await infrastructure.kill(running(attempt_id="a"))
+            assert api.deleted == []
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "started_at", "want"),
+    [
+        pytest.param(1, None, True, id="one Job is all there is"),
+        pytest.param(2, NOON, True, id="all were made"),
+        pytest.param(2, None, False, id="some may be missing"),
+    ],
+)
+def test_what_a_killed_worker_made_of_a_gang_is_not_adopted(nodes, started_at, want):
+    shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(nodes))
+    attempt = running(attempt_id="a", shares=shares, started_at=started_at)
+    job = make_job()
+    job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+    infrastructure = of_cluster(SimpleNamespace())
+    infrastructure._view._job_changed(None, job)
+    assert bool(anyio.run(infrastructure.find, [attempt.attempt])) is want
+    assert infrastructure.lives(attempt) is want
+
+
+def test_requests_that_meet_are_no_refusal():
+    """Two starts may change the usage of a ResourceQuota at a time."""
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
+    answering = Answering(409, 'Operation cannot be fulfilled on resourcequotas "q"')
+    answering.body["reason"] = "Conflict"
+
+    async def scenario():
+        async with serving(answering) as client:
+            context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+            with pytest.raises(NotStarted):
+                await of_cluster(client).start(
+                    running(), configuration, context, {}, Policy(version=1)
+                )
+
+    anyio.run(scenario)
+
+
 class Logs:
     """Has the output of these pods until it is told to delete them; the watch tells at once."""
 
