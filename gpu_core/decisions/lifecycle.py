@@ -58,6 +58,9 @@ class EndFacts:
     """Whether a node of its gang had fallen silent, so that the others could not but fail."""
     is_flow: bool = True
     """Whether Prefect runs inside and has told how the flow ended; otherwise the exit code says."""
+    is_suspended: bool = True
+    """Of a paused run: whether its process has ended for that, as Prefect starts another one when
+    it is resumed. Otherwise its process was to wait, and is to go on."""
     state_message: str | None = None
     why_unbegun: str | None = None
     """Why its flow did not begin, as its output tells; None: it did, or nobody knows."""
@@ -143,7 +146,7 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
             return EndReason.COMPLETED
         case "CANCELLED" | "CANCELLING":
             return EndReason.CANCELLED
-        case "PAUSED":
+        case "PAUSED" if facts.is_suspended:
             return EndReason.CANCELLED if drain is EndReason.CANCELLED else EndReason.SUSPENDED
         case None:
             return EndReason.CANCELLED if facts.was_started else None
@@ -161,7 +164,7 @@ def _end_reason(facts: EndFacts) -> EndReason | None:
             # A container knows nothing of it: one that did its work is not run again.
             is_done = not facts.is_flow and _own_end(facts) is EndReason.COMPLETED
             return drain or (EndReason.COMPLETED if is_done else EndReason.INTERRUPTED)
-        case "RUNNING" | "PENDING":
+        case "RUNNING" | "PENDING" | "PAUSED":
             return drain or _own_end(facts) or EndReason.INTERRUPTED
         case unknown:
             raise InvalidInput(

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,6 +136,30 @@ class OpenAttempts:
         await in_thread(self._prune)
         if attempts:
             _log.info("Took over %d open attempts of an earlier worker", len(attempts))
+
+    async def find_unnoted(
+        self, infrastructure: Infrastructure, submitting: Collection[UUID]
+    ) -> None:
+        """Note the start of what runs although its creation got no answer.
+
+        Args:
+            submitting: Runs that are being started at this moment.
+        """
+        unnoted = [
+            running
+            for running in self._open.values()
+            if running.attempt.started_at is None
+            and not running.is_ending
+            and running.flow_run_id not in submitting
+        ]
+        if not unnoted:
+            return
+        found = await infrastructure.find([running.attempt for running in unnoted])
+        for running in unnoted:
+            started = found.get(running.attempt.attempt_id)
+            running.attempt = await self._with_found(running.attempt, started)
+            if started is not None:
+                infrastructure.watch(running)
 
     async def beat(self) -> None:
         """Tell the ledger who is alive, so that even the end of the machine can be dated."""

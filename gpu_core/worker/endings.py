@@ -46,6 +46,9 @@ _log = logging.getLogger("prefect.gpu.endings")
 _CANCEL_GRACE_S = 40
 
 _CANCEL_LOOK_S = 5.0
+
+# Hooks of a flow run after its last state, and may upload what it made.
+_LINGERS_S = 600
 _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 
 # How many runs the server returns at most in one answer.
@@ -136,8 +139,8 @@ class Endings:
             now=now,
         )
 
-    async def end_cancelled(self, now: datetime) -> None:
-        """End what people cancelled and Prefect's own process does not end by itself."""
+    async def end_decided(self, now: datetime) -> None:
+        """End what people cancelled, or what has long been over, and does not end by itself."""
         started = {r.attempt.flow_run_id: r for r in self._attempts if r.attempt.started_at}
         if not started or anyio.current_time() - self._looked_for_cancels_at < _CANCEL_LOOK_S:
             return
@@ -146,6 +149,9 @@ class Endings:
         for flow_run_id, running in started.items():
             run = runs.get(flow_run_id)
             if run is not None and run.state_type not in _CANCELLED:
+                if _lingers(run, now):
+                    _log.warning("The process of %r is ended: its run is over", run.name)
+                    await self._infrastructure.terminate(running)
                 continue
             if running.drain_reason is EndReason.CANCELLED:
                 continue
@@ -319,10 +325,10 @@ class Endings:
         unbegun = await self._output_of_unbegun(running, run, exit_)
         ending = decide(running, run, exit_, earlier, running.gone_at, unbegun)
         await self._remember(running, ending)
-        has_run = ending.settlement.end_reason not in (None, EndReason.POSTPONED)
-        is_retried = has_run and ending.settlement.next_state
-        if run is not None and is_retried:
-            await allow_another_attempt(self._client, run)
+        reason = ending.settlement.end_reason
+        has_run = reason not in (None, EndReason.POSTPONED) and ending.settlement.next_state
+        if run is not None and (has_run or reason is EndReason.SUSPENDED):
+            await allow_another_attempt(self._client, run, has_run=bool(has_run))
         await publish(self._client, running, run, ending.settlement)
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._strays.watch(running.flow_run_id, ending.settlement.message)
@@ -415,6 +421,13 @@ class Endings:
             taken = [a for a in attempts if a.end_reason is not EndReason.POSTPONED]
             if taken:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
+
+
+def _lingers(run: FlowRun, now: datetime) -> bool:
+    """Has its flow said long ago that it is done? Its process may hang, or a sidecar go on."""
+    if run.state is None or run.state.type not in (StateType.COMPLETED, StateType.FAILED):
+        return False
+    return (now - run.state.timestamp).total_seconds() > _LINGERS_S
 
 
 def _final_name(run: FlowRun | None) -> str | None:

@@ -153,11 +153,12 @@ class GpuScheduler:
         """
         policy = self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
+        await self._attempts.find_unnoted(self._infrastructure, submitting)
         self.endings.find_ended(submitting)
         # Not before that look: whoever gets GPUs now got them after the last holder had ended.
         now = datetime.now(UTC)
         await self._attempts.beat()
-        await self.endings.end_cancelled(now)
+        await self.endings.end_decided(now)
         await self.endings.end_overdue(policy, now)
         for running, spending in await self._budgets.look(policy, now):
             await self.endings.stop_spent(running, spending, policy, now)

@@ -97,6 +97,7 @@ def decide(
     settlement = settle(
         EndFacts(
             prefect_state_type=state.type.value if state is not None else None,
+            is_suspended=state is None or bool(state.state_details.pause_reschedule),
             state_message=state.message if state is not None else None,
             why_unbegun=why_unbegun(last_lines),
             refusal=running.refusal,
@@ -155,18 +156,34 @@ async def publish(
         await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
 
 
-async def allow_another_attempt(client: PrefectClient, run: FlowRun) -> None:
-    """Keep preemption from eating the flow's own retries, and the server from hiding the run.
+async def allow_another_attempt(client: PrefectClient, run: FlowRun, *, has_run: bool) -> None:
+    """Keep our attempts from eating the flow's own retries, and the server from hiding the run.
 
     Every Running counts against `retries`, so one more is granted; and a run that retried in its
-    process before is never polled again unless its retry type says `reschedule`.
+    process before is never polled again unless its retry type says `reschedule`. One that waited
+    for a person when its process died waits for that person again, as Prefect's retries do:
+    otherwise it would pass its approval without being approved.
+
+    Args:
+        has_run: Whether the next start is one more than its flow asked for. To be resumed is not.
     """
-    policy = run.empirical_policy.model_copy(
-        update={"retry_type": "reschedule", "retries": (run.empirical_policy.retries or 0) + 1}
-        if run.empirical_policy.retries is not None
-        else {"retry_type": "reschedule"}
-    )
+    before = run.empirical_policy
+    update: dict[str, Any] = {"retry_type": "reschedule"}
+    if has_run and before.retries is not None:
+        update["retries"] = before.retries + 1
+    if before.pause_keys and await _died_waiting(client, run):
+        update |= {"pause_keys": set(), "resuming": False}
+    policy = before.model_copy(update=update)
     await client.update_flow_run(run.id, empirical_policy=policy)
+
+
+async def _died_waiting(client: PrefectClient, run: FlowRun) -> bool:
+    """Was it paused with its process waiting when that ended?"""
+    states = await client.read_flow_run_states(run.id)
+    newest_first = sorted(states, key=lambda state: state.timestamp, reverse=True)
+    # Prefect itself puts a flow that gets SIGTERM back in line.
+    last = next((state for state in newest_first if state.type is not StateType.SCHEDULED), None)
+    return last is not None and last.is_paused() and not last.state_details.pause_reschedule
 
 
 def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] | None:
@@ -194,10 +211,10 @@ def _must_force(settlement: Settlement, run: FlowRun) -> bool:
     """Is this one of the cases in which Prefect's rules would do something else?
 
     They do not reschedule a run without a deployment, they keep what was said first of a crash,
-    and they turn a failure into a retry of the
+    they take whatever follows a pause for its approval, and they turn a failure into a retry of the
     flow's own, in a process that is gone: no worker would ever see the run again.
     """
-    if settlement.next_state == "Failed":
+    if settlement.next_state == "Failed" or (run.state is not None and run.state.is_paused()):
         return True
     if settlement.next_state == "Crashed":
         return run.state is not None and run.state.is_crashed()

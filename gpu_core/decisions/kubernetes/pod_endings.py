@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpu_core.decisions.kubernetes.container import PREFECT_CONTAINER
+from gpu_core.decisions.kubernetes.container import PREFECT_CONTAINER, main_container
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
 
 # Reasons of the condition DisruptionTarget (Kubernetes 1.34, "Pod disruption conditions").
@@ -44,25 +44,59 @@ _SHELL_START_CODES = frozenset({126, 127})
 def ending_of(pod: Mapping[str, Any]) -> Outcome | None:
     """How did this pod end, or how is it about to? None: it goes on."""
     status = pod.get("status") or {}
-    ended = _main_ending(status)
-    ended_at, code = ended.get("finishedAt"), ended.get("exitCode")
+    main = main_end(pod)
     match status.get("phase"):
         case "Succeeded":
-            # Prefect ends so after SIGTERM too, and says in the run's state that it goes on later.
-            told = "it had been told to end" if _disruption(status) else None
-            return outcome(Cause.COMPLETED, detail=told, exit_code=0, ended_at=ended_at)
+            return _ended_well(pod, main or {})
         case "Failed":
-            cause, detail = _why(pod, status, ended)
-            return outcome(cause, detail=detail, exit_code=code, ended_at=ended_at)
+            return _ended_badly(pod, status)
         case "Unknown":
             return outcome(Cause.NODE_LOST, detail=status.get("message"))
+        case _ if main is not None:
+            # Only sidecars are left, which nothing would ever end.
+            return (
+                _ended_well(pod, main) if main.get("exitCode") == 0 else _ended_badly(pod, status)
+            )
         case _:
             return _imminent(pod, status)
 
 
+def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How did the container of the run itself end? None: it did not yet."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    ends = dict(_endings(pod.get("status") or {}))
+    if not containers:
+        return ends.get(PREFECT_CONTAINER)
+    return ends.get(containers[main_container({"containers": containers})].get("name", ""))
+
+
+def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> Outcome:
+    """With exit code 0, as programs may end that save on SIGTERM: whoever was told to end before
+    may have left its work undone. A flow says in its state whether it did."""
+    metadata, ended_at = pod.get("metadata") or {}, ended.get("finishedAt")
+    disruption = _disruption(pod.get("status") or {})
+    if disruption is not None:
+        cause, detail = _disruption_cause(disruption)
+        return outcome(cause, detail=detail, exit_code=0, ended_at=ended_at)
+    if _was_told_before(metadata, ended):
+        detail = "it ended with exit code 0 after that"
+        return outcome(Cause.DELETED, detail=detail, exit_code=0, ended_at=ended_at)
+    return outcome(Cause.COMPLETED, exit_code=0, ended_at=ended_at)
+
+
+def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome:
+    ended = _main_ending(pod)
+    cause, detail = _why(pod, status, ended)
+    if cause is Cause.FAILED and ended.get("exitCode") == 0:
+        return _ended_well(pod, ended)  # it was a sidecar that failed
+    return outcome(
+        cause, detail=detail, exit_code=ended.get("exitCode"), ended_at=ended.get("finishedAt")
+    )
+
+
 def told_by(pod: Mapping[str, Any]) -> str | None:
     """The name of the container whose end is the pod's; None: none of them has ended."""
-    return next((name for name, _ in _by_weight(pod.get("status") or {})), None)
+    return next((name for name, _ in _by_weight(pod)), None)
 
 
 def told_to_end_at(pod: Mapping[str, Any]) -> datetime | None:
@@ -152,16 +186,17 @@ def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _main_ending(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((ended for _, ended in _by_weight(status)), {})
+def _main_ending(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((ended for _, ended in _by_weight(pod)), {})
 
 
-def _by_weight(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The ends of containers, the one that decided first: the run's own, if it ended badly, else
-    the first that did."""
+def _by_weight(pod: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The ends of containers, the one that decided first: the run's own, whatever became of the
+    others, else the first that ended badly."""
+    main = main_end(pod)
     return sorted(
-        _endings(status),
-        key=lambda item: (item[1].get("exitCode") == 0, item[0] != PREFECT_CONTAINER),
+        _endings(pod.get("status") or {}),
+        key=lambda item: (item[1] is not main, item[1].get("exitCode") == 0),
     )
 
 

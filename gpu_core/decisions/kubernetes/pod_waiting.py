@@ -26,14 +26,14 @@ _WAITING: Mapping[str, Cause] = {
 def waiting_of(pod: Mapping[str, Any]) -> Outcome | None:
     """Why does this pod not run? None: it runs, or has ended."""
     status = pod.get("status") or {}
+    if status.get("phase", "Pending") != "Pending":
+        return None  # a sidecar that is started again keeps nothing from running
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         cause = _WAITING.get(waiting.get("reason", ""))
         if cause is not None:
             words = waiting.get("message") or waiting["reason"]
             return outcome(cause, detail=f"container {container.get('name')}: {words}")
-    if status.get("phase", "Pending") != "Pending":
-        return None
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":

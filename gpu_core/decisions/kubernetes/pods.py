@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.gang import is_first, rank_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
-from gpu_core.decisions.kubernetes.pod_endings import ending_of, told_to_end_at
+from gpu_core.decisions.kubernetes.pod_endings import ending_of, main_end, told_to_end_at
 from gpu_core.decisions.kubernetes.pod_waiting import refusal, waiting_of
 
 
@@ -178,4 +178,5 @@ def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> Outcome:
 
 
 def _is_alive(pod: Mapping[str, Any]) -> bool:
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not has_ended and main_end(pod) is None

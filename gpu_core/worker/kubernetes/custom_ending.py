@@ -1,6 +1,6 @@
 """Whether an attempt that an operator runs lives, how it ended, and whether it waits in vain."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from gpu_core.adapters.kubernetes.api import Json
@@ -87,11 +87,14 @@ def custom_trouble_of(
     nodes: Mapping[str, Json],
     policy: KubernetesPolicy,
     now: datetime,
+    gone_nodes: Container[str] = (),
 ) -> Trouble | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?"""
     if item is None or _told(item).phase in _OVER:
         return None
-    return node_trouble(pods, nodes, policy, now) or _waits_in_vain(item, pods, policy, now)
+    return node_trouble(pods, nodes, gone_nodes, policy, now) or _waits_in_vain(
+        item, pods, policy, now
+    )
 
 
 def _waits_in_vain(

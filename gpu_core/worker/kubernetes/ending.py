@@ -1,6 +1,6 @@
 """Whether an attempt lives, how it ended, and whether it is where it can never work."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from gpu_core.adapters.kubernetes.api import Json
@@ -9,6 +9,7 @@ from gpu_core.decisions.kubernetes.gang import is_first
 from gpu_core.decisions.kubernetes.gang_loss import silent_partner
 from gpu_core.decisions.kubernetes.node_health import interruption_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
+from gpu_core.decisions.kubernetes.pod_endings import main_end
 from gpu_core.decisions.kubernetes.pods import observe
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.units import format_duration
@@ -32,12 +33,12 @@ def is_alive(
         fenced: The nodes whose pods count as gone.
         is_flow: Whether Prefect runs inside.
     """
-    if any(_has_failed(pod) or (is_flow and is_first(pod) and has_ended(pod)) for pod in pods):
+    if any(_has_failed(pod) or (is_flow and is_first(pod) and is_done(pod)) for pod in pods):
         # Those that were told to end by then have their grace for it, in which they save.
-        return any(_is_being_deleted(pod) and runs(pod, fenced) for pod in pods)
-    if any(runs(pod, fenced) for pod in pods):
+        return any(_is_being_deleted(pod) and _works(pod, fenced) for pod in pods)
+    if any(_works(pod, fenced) for pod in pods):
         return True
-    if any(not has_ended(pod) for pod in pods):
+    if any(not is_done(pod) for pod in pods):
         return False  # the last ones are on nodes that nobody waits for any more
     return wants_pods(jobs, pods)
 
@@ -49,8 +50,20 @@ def wants_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
     return len(pods) < wanted and may_make
 
 
+def is_done(pod: Json) -> bool:
+    """Has the run's own container ended? Sidecars may go on for ever, and hold its GPUs."""
+    return has_ended(pod) or main_end(pod) is not None
+
+
 def _has_failed(pod: Json) -> bool:
+    main = main_end(pod)
+    if main is not None:
+        return bool(main.get("exitCode"))
     return has_ended(pod) and pod["status"]["phase"] != "Succeeded"
+
+
+def _works(pod: Json, fenced: Iterable[str]) -> bool:
+    return runs(pod, fenced) and not is_done(pod)
 
 
 def runs(pod: Json, fenced: Iterable[str]) -> bool:
@@ -67,10 +80,8 @@ def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
     return is_replacing and any(_is_being_deleted(pod) and not has_ended(pod) for pod in pods)
 
 
-def silent_for_s(node: Json | None, now: datetime) -> float | None:
-    """How long has this node been silent? None: it is not; a node that is gone is for ever."""
-    if node is None:
-        return float("inf")
+def silent_for_s(node: Json, now: datetime) -> float | None:
+    """How long has this node been silent? None: it is not."""
     ready = _conditions(node).get("Ready", {})
     if ready.get("status") == "True":
         return None
@@ -98,7 +109,7 @@ def exit_of(
     if not jobs and not pods:
         return None
     # Pods that were never seen to end are gone without a word.
-    ended = [pod for pod in pods if has_ended(pod)]
+    ended = [pod for pod in pods if is_done(pod)]
     if is_flow and not any(_has_failed(pod) for pod in ended):
         # A flow is done when the first node of its gang is, whatever the others still do.
         first = [pod for pod in ended if is_first(pod)]
@@ -130,7 +141,7 @@ def silent_partner_of(
         pods: All its pods as they were seen last.
         nodes: All of the cluster, by name.
     """
-    told = [pod for pod in ended if has_ended(pod)]
+    told = [pod for pod in ended if is_done(pod)]
     found = observe((), told) if told else None
     if found is None or found.cause not in _MAY_FOLLOW:
         return None
@@ -147,6 +158,7 @@ def trouble_of(
     policy: KubernetesPolicy,
     now: datetime,
     *,
+    gone_nodes: Container[str] = (),
     is_for_new_node: bool = False,
 ) -> Trouble | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
@@ -158,9 +170,10 @@ def trouble_of(
         nodes: All of the cluster, by name.
         policy: Of the pool.
         now: Aware.
+        gone_nodes: The names of nodes that were there.
         is_for_new_node: Whether it was placed on nodes that were still to come.
     """
-    trouble = node_trouble(pods, nodes, policy, now)
+    trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is not None:
         return trouble
     trouble = _waits_in_vain(jobs, pods, events, policy, now)
@@ -172,14 +185,22 @@ def trouble_of(
 
 
 def node_trouble(
-    pods: Sequence[Json], nodes: Mapping[str, Json], policy: KubernetesPolicy, now: datetime
+    pods: Sequence[Json],
+    nodes: Mapping[str, Json],
+    gone_nodes: Container[str],
+    policy: KubernetesPolicy,
+    now: datetime,
 ) -> Trouble | None:
-    """Is a node of these pods about to go, or in trouble?"""
+    """Is a node of these pods gone, about to go, or in trouble?"""
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name is None or has_ended(pod):
             continue
-        why = _trouble_of_node(nodes.get(name), policy, now)
+        node = nodes.get(name)
+        if node is not None:
+            why = _trouble_of_node(node, policy, now)
+        else:
+            why = "is gone" if name in gone_nodes else None
         if why is not None:
             return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
     return None
@@ -242,9 +263,7 @@ def _waits_in_vain(
     return given_up(found, policy)
 
 
-def _trouble_of_node(node: Json | None, policy: KubernetesPolicy, now: datetime) -> str | None:
-    if node is None:
-        return "is gone"
+def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str | None:
     taint = interruption_of(node)
     if taint is not None:
         return f"is about to go: it has the taint {taint}"

@@ -16,6 +16,7 @@ from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.outcome import Cause
@@ -51,13 +52,14 @@ from gpu_core.worker.kubernetes.ending import (
     bound_at,
     exit_of,
     is_alive,
+    is_done,
     is_losing_pods,
     moment,
-    silent_for_s,
     silent_partner_of,
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
+from gpu_core.worker.kubernetes.fence import fenced_nodes
 from gpu_core.worker.kubernetes.finished import FinishedObjects
 from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
@@ -151,7 +153,8 @@ class KubernetesInfrastructure:
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
         self._tell_failure()
-        self._fence(policy)
+        if not self._view.is_behind_on_nodes:  # they may have spoken since
+            self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
         node_pools = await self._node_pools.look(policy.kubernetes)
         offered = self._offers.nodes(policy, allocations, node_pools)
         busy = frozenset(
@@ -261,6 +264,7 @@ class KubernetesInfrastructure:
                 self._view.nodes,
                 policy.kubernetes,
                 now,
+                self._view.gone_nodes,
             )
         return trouble_of(
             self._view.jobs_of(attempt_id),
@@ -269,6 +273,7 @@ class KubernetesInfrastructure:
             self._view.nodes,
             policy.kubernetes,
             now,
+            gone_nodes=self._view.gone_nodes,
             is_for_new_node=bool(running.awaited_kinds),
         )
 
@@ -303,7 +308,8 @@ class KubernetesInfrastructure:
         """Let the run of a container job have its output; the pod that writes it, if one began."""
         pod = followed_pod(self._view.pods_of(running.attempt.attempt_id))
         if pod is not None and self._containers is not None:
-            self._containers.follow(running, pod, pod["spec"]["containers"][0]["name"])
+            containers = pod["spec"]["containers"]
+            self._containers.follow(running, pod, containers[main_container(pod["spec"])]["name"])
         return pod
 
     async def _keep_from_replacing(self, running: RunningAttempt) -> None:
@@ -373,7 +379,7 @@ class KubernetesInfrastructure:
         if running.is_draining or self._is_operated(running):
             return
         attempt_id = running.attempt.attempt_id
-        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if has_ended(pod)])
+        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
         if pod is None:
             return
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
@@ -466,25 +472,9 @@ class KubernetesInfrastructure:
             )
         self._failure = failure
 
-    def _fence(self, policy: Policy) -> None:
-        """Which nodes are gone, or silent for so long that nobody waits for them any more?"""
-        now = datetime.now(UTC)
-        names = {
-            pod["spec"]["nodeName"]
-            for attempt_id in self._view.attempt_ids
-            for pod in self._view.pods_of(attempt_id)
-            if "nodeName" in pod["spec"]
-        }
-        silent_s = {name: silent_for_s(self._view.nodes.get(name), now) for name in names}
-        self._fenced = frozenset(
-            name
-            for name, silence_s in silent_s.items()
-            if silence_s is not None and silence_s >= policy.kubernetes.fenced_after_s
-        )
-
     def _is_over(self, running: RunningAttempt) -> bool:
         pods = self._view.pods_of(running.attempt.attempt_id)
-        return all(has_ended(pod) for pod in pods)
+        return all(is_done(pod) for pod in pods)
 
     async def _cluster_name(self) -> str:
         """The uid of the namespace that every cluster has and nobody can make anew."""

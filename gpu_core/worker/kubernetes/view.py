@@ -31,6 +31,7 @@ class ClusterView:
         self._jobs_by_attempt: dict[str, dict[str, Json]] = defaultdict(dict)
         self._pods_by_node: dict[str, dict[str, Json]] = defaultdict(dict)
         self._nodes_by_name: dict[str, Json] = {}
+        self._gone_nodes: set[str] = set()
         self._last_pods: dict[str, dict[str, Json]] = {}
         self._dirty_nodes: set[str] = set()
         self._changed = anyio.Event()
@@ -68,6 +69,16 @@ class ClusterView:
         """The nodes, by name."""
         return self._nodes_by_name
 
+    @property
+    def gone_nodes(self) -> Container[str]:
+        """The nodes that were there. One that is in neither may only not have been told of yet."""
+        return self._gone_nodes
+
+    @property
+    def is_behind_on_nodes(self) -> bool:
+        """May nodes be otherwise by now than this copy has them?"""
+        return self._nodes.failure is not None
+
     def pods_on(self, node: str) -> Iterable[Json]:
         """The pods that a node has and that have not ended."""
         return self._pods_by_node.get(node, {}).values()
@@ -95,7 +106,7 @@ class ClusterView:
         return dirty
 
     def keep(self, attempt_ids: Container[str]) -> None:
-        """Forget how the pods of all other attempts ended, once they are gone.
+        """Forget how the pods of all other attempts ended, and nodes, once they are gone.
 
         Pods stay for a while after their attempt is settled, and the watch tells of them until
         then: what is forgotten before is remembered anew.
@@ -105,6 +116,7 @@ class ClusterView:
             for attempt_id, pods in self._last_pods.items()
             if attempt_id in attempt_ids or attempt_id in self._pods_by_attempt
         }
+        self._gone_nodes.intersection_update(self._pods_by_node)
 
     async def next_change(self, longest_s: float) -> None:
         """Wait until something changes, or for so long."""
@@ -121,8 +133,10 @@ class ClusterView:
         name = node["metadata"]["name"]
         if after is None:
             self._nodes_by_name.pop(name, None)
+            self._gone_nodes.add(name)
         else:
             self._nodes_by_name[name] = after
+            self._gone_nodes.discard(name)
         self._dirty_nodes.add(name)
         self._tell()
         self._on_change()

@@ -30,6 +30,7 @@ SPENT = {"drain_reason": EndReason.BUDGET_SPENT, "drain_message": "$4.98 of $5.0
 CANCELLED = {"drain_reason": EndReason.CANCELLED}
 INTERRUPTED = {"drain_reason": EndReason.INTERRUPTED, "drain_message": "the node goes down"}
 POSTPONED = {"drain_reason": EndReason.POSTPONED, "drain_message": "a quota refuses it."}
+WAITING = {"is_suspended": False}
 UNSEEN = {"exit_is_known": False, "exit_code": None}
 NEVER_STARTED = {"was_started": False, **UNSEEN}
 CONTAINER = {"is_flow": False}
@@ -79,6 +80,38 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             "AwaitingRetry",
             "Interrupted: the pod was evicted; trying again.",
             id="a flow whose pod was evicted under it",
+        ),
+        pytest.param(
+            "PAUSED",
+            {},
+            "Suspended",
+            None,
+            "Suspended; it waits to be resumed.",
+            id="a flow that suspended itself",
+        ),
+        pytest.param(
+            "PAUSED",
+            WAITING | EVICTED,
+            "Interrupted",
+            "AwaitingRetry",
+            "Interrupted: the pod was evicted; trying again.",
+            id="a flow whose process waited for a person when its pod was evicted",
+        ),
+        pytest.param(
+            "PAUSED",
+            WAITING | TIMED_OUT,
+            "TimedOut",
+            "Failed",
+            "Timed out: 12h 00m were over.",
+            id="a flow whose process waited for too long",
+        ),
+        pytest.param(
+            "PAUSED",
+            WAITING | {"exit_code": 1},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: its process ended with exit code 1; trying again.",
+            id="a flow whose process died while it waited",
         ),
         pytest.param(
             "PENDING",

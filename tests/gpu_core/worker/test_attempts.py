@@ -15,7 +15,7 @@ from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.demand import Demand
-from gpu_core.worker.infrastructure import Landed
+from gpu_core.worker.infrastructure import Landed, Started
 
 NOW = datetime.now(UTC)
 
@@ -92,3 +92,44 @@ def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
     assert found.price_micro_usd_per_gpu_hour == 100_000
     assert found.admitted_at == came_at
     assert running.allocation().placement == on("n1")
+
+
+@pytest.mark.parametrize(
+    ("is_there", "is_submitting", "want"),
+    [
+        pytest.param(True, False, True, id="it was heard all the same"),
+        pytest.param(False, False, False, id="it was not"),
+        pytest.param(True, True, False, id="who starts it notes it"),
+    ],
+)
+def test_what_runs_although_its_creation_got_no_answer_is_noted(
+    tmp_path, is_there, is_submitting, want
+):
+    """Nobody would cancel it, move it from a node that goes, or end it in time."""
+    run = FlowRun(id=uuid4(), flow_id=uuid4())
+    placement = Placement(
+        gpu_type="a10g", capacity_type="on-demand", shares=(NodeShare(node="n", gpu_ids=("0",)),)
+    )
+    watched = []
+
+    class Infrastructure:
+        async def find(self, attempts):
+            started = Started(started_at=NOW, identity="ml:gpu-a", infrastructure="ml:gpu-a")
+            return {a.attempt_id: started for a in attempts} if is_there else {}
+
+        def watch(self, running):
+            watched.append(running)
+
+    async def story(ledger):
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        key = str(run.id)
+        await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
+        for _ in range(2):
+            submitting = {run.id} if is_submitting else set()
+            await attempts.find_unnoted(Infrastructure(), submitting)
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+        (attempt,) = ledger.open_attempts("gpus", "host-1")
+    assert (attempt.started_at is not None) is want
+    assert len(watched) == want

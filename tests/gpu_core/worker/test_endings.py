@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import anyio
 import pytest
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Completed, Crashed, Failed, Running
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.services import free_port
@@ -17,7 +20,7 @@ from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
-from gpu_core.worker.endings import Endings
+from gpu_core.worker.endings import Endings, _lingers
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
@@ -130,3 +133,20 @@ def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_a
         assert running.drain_reason is None
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes", "want"),
+    [
+        pytest.param(Completed(), 11, True, id="done long ago"),
+        pytest.param(Failed(), 11, True, id="failed long ago"),
+        pytest.param(Completed(), 9, False, id="its hooks may still work"),
+        pytest.param(Running(), 60, False, id="it works"),
+        pytest.param(Crashed(), 60, False, id="whose end is judged by how its process ends"),
+    ],
+)
+def test_a_process_that_outlives_its_run_for_long_is_ended(state, minutes, want):
+    """It hangs in a library that waits for others, or a sidecar goes on, and holds its GPUs."""
+    now = datetime.now(UTC)
+    told = state.model_copy(update={"timestamp": now - timedelta(minutes=minutes)})
+    assert _lingers(FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=told), now) is want

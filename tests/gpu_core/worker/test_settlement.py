@@ -2,19 +2,37 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import anyio
 import pytest
-from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.states import Cancelled, Cancelling, Completed, Crashed, Failed, Pending, Running
+from prefect.client.schemas.objects import FlowRun, FlowRunPolicy, State, StateType
+from prefect.states import (
+    AwaitingRetry,
+    Cancelled,
+    Cancelling,
+    Completed,
+    Crashed,
+    Failed,
+    Paused,
+    Pending,
+    Running,
+    Suspended,
+)
 
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.settlement import decide, has_begun, is_unexplained, to_record
+from gpu_core.worker.settlement import (
+    allow_another_attempt,
+    decide,
+    has_begun,
+    is_unexplained,
+    to_record,
+)
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime.now(UTC)
@@ -133,3 +151,56 @@ def test_a_flow_has_begun_if_it_was_running_since_it_was_pending(names, want):
             return states[::-1]
 
     assert anyio.run(has_begun, Client(), flow_run(Crashed())) is want
+
+
+class Server:
+    """Has these states of the run, and keeps what is written."""
+
+    def __init__(self, states):
+        self.states = states
+        self.policy = None
+
+    async def read_flow_run_states(self, _flow_run_id):
+        return self.states
+
+    async def update_flow_run(self, _flow_run_id, empirical_policy):
+        self.policy = empirical_policy
+
+
+def at(seconds, state):
+    return state.model_copy(update={"timestamp": NOW + timedelta(seconds=seconds)})
+
+
+WAITS, SUSPENDED = Paused(timeout_seconds=9), Suspended(timeout_seconds=9)
+
+
+@pytest.mark.parametrize(
+    ("states", "want_keys"),
+    [
+        pytest.param([at(0, Running()), at(1, WAITS)], set(), id="it waited for its approval"),
+        pytest.param(
+            [at(0, WAITS), at(1, AwaitingRetry())], set(), id="and Prefect put it back on SIGTERM"
+        ),
+        pytest.param([at(0, WAITS), at(1, Running())], {"gate"}, id="it was approved before"),
+        pytest.param(
+            [at(0, SUSPENDED), at(1, AwaitingRetry())], {"gate"}, id="it had suspended itself"
+        ),
+    ],
+)
+def test_who_died_waiting_for_a_person_waits_for_that_person_again(states, want_keys):
+    server = Server(states)
+    run = flow_run(states[-1])
+    run.empirical_policy = FlowRunPolicy(retries=2, pause_keys={"gate"}, resuming=True)
+    anyio.run(partial(allow_another_attempt, server, run, has_run=True))
+    assert server.policy.pause_keys == want_keys
+    assert server.policy.resuming is bool(want_keys)
+    assert (server.policy.retries, server.policy.retry_type) == (3, "reschedule")
+
+
+def test_who_suspends_itself_is_seen_by_workers_and_gets_no_retry_more():
+    """Prefect hides a run that retried in its process before."""
+    server = Server([at(0, SUSPENDED)])
+    run = flow_run(SUSPENDED)
+    run.empirical_policy = FlowRunPolicy(retries=2, retry_type="in_process")
+    anyio.run(partial(allow_another_attempt, server, run, has_run=False))
+    assert (server.policy.retries, server.policy.retry_type) == (2, "reschedule")

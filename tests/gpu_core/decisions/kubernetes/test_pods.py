@@ -536,9 +536,85 @@ def test_who_was_told_to_end_after_another_failed_is_not_the_cause(
         assert telling_pod(pods) is (bad if want_cause is Cause.FAILED else told)
 
 
-def test_an_end_after_sigterm_is_marked():
-    done = pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed"))
-    assert "had been told to end" in seen(job(), [done]).message
+def told(item, seconds_before_its_end):
+    """The same pod, deleted so long before its container ended, with a grace of 30 s."""
+    at = moment_of_end(item) - timedelta(seconds=seconds_before_its_end)
+    deletion = {
+        "deletionTimestamp": f"{at + timedelta(seconds=30):%Y-%m-%dT%H:%M:%SZ}",
+        "deletionGracePeriodSeconds": 30,
+    }
+    return {**item, "metadata": {**item["metadata"], **deletion}}
+
+
+def moment_of_end(item):
+    (container,) = item["status"]["containerStatuses"]
+    return datetime.fromisoformat(container["state"]["terminated"]["finishedAt"])
+
+
+@pytest.mark.parametrize(
+    ("item", "want"),
+    [
+        pytest.param(DONE, Cause.COMPLETED, id="by itself"),
+        pytest.param(told(DONE, 5), Cause.DELETED, id="after it was told to end"),
+        pytest.param(told(DONE, -5), Cause.COMPLETED, id="before it was told to end"),
+        pytest.param(
+            pod("Succeeded", disrupted("EvictionByEvictionAPI"), state=ended(0, "Completed")),
+            Cause.EVICTED,
+            id="evicted, say newer clusters",
+        ),
+    ],
+)
+def test_who_saves_on_sigterm_and_ends_well_may_not_be_done(item, want):
+    """Many trainers do. A flow says itself whether it was done."""
+    found = seen(job(), [item])
+    assert found.cause is want
+    assert found.charge is (None if want is Cause.COMPLETED else Charge.INTERRUPTION)
+    assert found.exit_code == 0
+
+
+def beside(container, name="proxy", first=False):
+    """A pod that runs, with a sidecar beside the run's container, which is so."""
+    statuses = [
+        {"name": "prefect-job", "state": container or {"running": {}}},
+        {"name": name, "state": {"running": {}}},
+    ]
+    specs = [{"name": status["name"]} for status in statuses]
+    return {
+        "metadata": {},
+        "spec": {"containers": specs[::-1] if first else specs},
+        "status": {"phase": "Running", "containerStatuses": statuses},
+    }
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("container", "want_phase", "want_cause"),
+    [
+        pytest.param(None, Phase.RUNNING, Cause.RUNNING, id="the run goes on"),
+        pytest.param(ended(0, "Completed"), Phase.SUCCEEDED, Cause.COMPLETED, id="it is done"),
+        pytest.param(ended(3, "Error"), Phase.FAILED, Cause.FAILED, id="it failed"),
+    ],
+)
+def test_a_sidecar_keeps_no_run_from_its_end(container, want_phase, want_cause, first):
+    """A mesh's proxy goes on for ever, wherever in the pod it is."""
+    found = seen(job(), [beside(container, first=first)])
+    assert (found.phase, found.cause) == (want_phase, want_cause)
+
+
+def test_a_sidecar_that_is_killed_does_not_undo_what_was_done():
+    item = beside(ended(0, "Completed"))
+    item["status"]["phase"] = "Failed"
+    item["status"]["containerStatuses"][1]["state"] = ended(137, "Error")
+    found = seen(job(), [item])
+    assert (found.cause, found.exit_code) == (Cause.COMPLETED, 0)
+
+
+def test_a_sidecar_that_is_started_again_is_no_trouble_of_a_run_that_runs():
+    item = beside(None)
+    item["status"]["initContainerStatuses"] = [
+        {"name": "gcsfuse", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    ]
+    assert seen(job(), [item]).phase is Phase.RUNNING
 
 
 def test_long_words_are_cut():

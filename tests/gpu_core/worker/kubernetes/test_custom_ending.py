@@ -136,5 +136,5 @@ def waiting_pod(seconds, **more):
     ],
 )  # fmt: skip
 def test_trouble(item, pods, want):
-    found = custom_trouble_of(item, pods, {"n1": make_node()}, POLICY, NOW)
+    found = custom_trouble_of(item, pods, {"n1": make_node()}, POLICY, NOW, {"n2"})
     assert (found and found.reason) == want

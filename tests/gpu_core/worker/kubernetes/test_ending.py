@@ -138,12 +138,43 @@ def test_an_attempt_whose_pod_is_deleted_loses_its_job_before_that_makes_another
     ],
 )
 def test_a_run_is_moved_from_a_node_that_is_about_to_go(node, want):
-    nodes = {} if node is None else {"n1": node}
-    trouble = trouble_of([make_job()], [make_pod()], [], nodes, POLICY, NOW)
+    nodes, gone = ({}, {"n1"}) if node is None else ({"n1": node}, set())
+    trouble = trouble_of([make_job()], [make_pod()], [], nodes, POLICY, NOW, gone_nodes=gone)
     assert (trouble is None) == (want is None)
     if trouble is not None and want is not None:
         assert want in trouble.message
         assert trouble.reason is EndReason.INTERRUPTED
+
+
+def test_a_node_that_no_watch_has_told_of_is_not_gone():
+    """Pods and nodes are watched apart, and the pod of a new node may be told of first."""
+    assert trouble_of([make_job()], [make_pod()], [], {}, POLICY, NOW) is None
+
+
+def with_proxy(item):
+    """The same pod with a sidecar that goes on beside the run's container."""
+    item["spec"]["containers"].insert(0, {"name": "proxy"})
+    proxy = {"name": "proxy", "state": {"running": {}}}
+    item["status"]["containerStatuses"].insert(0, proxy)
+    return item
+
+
+@pytest.mark.parametrize(
+    ("terminated", "want"),
+    [
+        pytest.param(None, None, id="it works"),
+        pytest.param({"exitCode": 0}, (0, False), id="it is done"),
+        pytest.param({"exitCode": 3}, (3, False), id="it failed"),
+    ],
+)
+def test_an_attempt_is_over_when_its_own_container_is(terminated, want):
+    """A mesh's proxy would hold its GPUs for ever, and lend it its own exit code."""
+    pod = with_proxy(make_pod(terminated=terminated))
+    assert is_alive([make_job()], [pod], ()) is (want is None)
+    if want is not None:
+        found = exit_of([], [pod], [], is_flow=False)
+        assert found is not None
+        assert (found.exit_code, found.is_interruption) == want
 
 
 BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "no such image 'train:typo'"}
