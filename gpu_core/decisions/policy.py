@@ -108,8 +108,13 @@ class Policy(Section):
 
     def priority_of_queue(self, queue_name: str) -> int | None:
         """How many points does a run of this queue have? None: the policy knows no such queue."""
+        known = self.queue_with_points(queue_name)
+        return None if known is None else self.priorities[known]
+
+    def queue_with_points(self, queue_name: str) -> str | None:
+        """Whose points does a run of this queue have? None: the policy knows no such queue."""
         known = self.default_priority if queue_name == PREFECT_DEFAULT_QUEUE else queue_name
-        return self.priorities.get(known)
+        return known if known in self.priorities else None
 
 
 def parse_policy(

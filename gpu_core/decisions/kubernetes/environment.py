@@ -34,6 +34,9 @@ def default_environment(launch: Launch, policy: KubernetesPolicy) -> dict[str, s
     found = dict(launch.environment)
     if launch.is_flow:
         found["PREFECT_LOGGING_EXTRA_LOGGERS"] = "gpu_core"
+    if launch.shape.gpu_count > 1 and not launch.is_gang:
+        # torchrun's own default is one process, which leaves the other GPUs idle.
+        found["PET_NPROC_PER_NODE"] = str(launch.shape.gpu_count)
     if policy.pod_security == "restricted" and policy.run_as_user is not None:
         # A user id that the image does not know has no home that it may write to.
         found["HOME"] = RUN_DIR

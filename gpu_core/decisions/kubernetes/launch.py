@@ -35,6 +35,8 @@ class Launch:
     pool: str
     pod: PodRequest = field(default_factory=PodRequest)
     queue: str | None = None
+    priority_queue: str | None = None
+    """The queue whose points it has, which need not be its own; None: none is known."""
     user: str | None = None
     max_duration_s: int | None = None
     """When an attempt is stopped for good; None: never."""

@@ -141,7 +141,7 @@ def _defaults(spec: Manifest, launch: Launch, policy: KubernetesPolicy) -> Manif
     }
     if "serviceAccountName" not in spec:
         found["automountServiceAccountToken"] = False
-    class_name = priority_class_name(launch.queue, policy)
+    class_name = priority_class_name(launch.priority_queue, policy)
     if class_name is not None:
         found["priorityClassName"] = class_name
     if launch.max_duration_s is not None:

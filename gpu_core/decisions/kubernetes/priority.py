@@ -11,7 +11,10 @@ _HIGHEST = 1_000_000_000
 
 
 def priority_class_name(queue: str | None, policy: KubernetesPolicy) -> str | None:
-    """Which class has a pod of this queue? None: pods have no class."""
+    """Which class has a pod with the points of this queue? None: pods have no class.
+
+    Only the policy's queues have one: a pod whose class is not there is refused.
+    """
     return _name(queue) if queue is not None and policy.has_priority_classes else None
 
 

@@ -198,7 +198,7 @@ class KubernetesInfrastructure:
         """Create the attempt's object: a Job, or what its framework's operator runs."""
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
-        launch = self._launch(running, context, environment)
+        launch = self._launch(running, context, environment, policy)
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
         try:
             created = await self._objects.create(
@@ -438,8 +438,14 @@ class KubernetesInfrastructure:
         return max(moments) if moments and len(moments) == len(nodes) else None
 
     def _launch(
-        self, running: RunningAttempt, context: RunContext, environment: Mapping[str, str]
+        self,
+        running: RunningAttempt,
+        context: RunContext,
+        environment: Mapping[str, str],
+        policy: Policy,
     ) -> Launch:
+        queue = running.workload.queue
+        points_of = running.request.gpu_priority or queue
         placement = running.allocation().placement
         request = parse_pod_request(running.variables)
         return Launch(
@@ -449,7 +455,8 @@ class KubernetesInfrastructure:
             pool=self._pool,
             # Prefect has rendered the image into the manifest, templates in it included.
             pod=request.model_copy(update={"image": None}),
-            queue=running.workload.queue,
+            queue=queue,
+            priority_queue=None if points_of is None else policy.queue_with_points(points_of),
             user=running.workload.user,
             max_duration_s=running.limits.max_duration_s,
             is_flow=not is_container_job(running),

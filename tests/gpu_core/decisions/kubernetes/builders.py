@@ -118,6 +118,7 @@ def make_launch(
         "place": on_nodes(*names, gpus=gpus) if place is None else place,
         "pool": "gpus",
         "queue": "high",
+        "priority_queue": "high",
         "pod": parse_pod_request(variables or {}),
     }
     return Launch(**(values | changes))

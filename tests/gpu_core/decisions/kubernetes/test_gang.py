@@ -74,6 +74,22 @@ def test_both_forms_tell_the_run_the_same():
     assert [env[name] for name in RANKS] == [index] * 2
 
 
+@pytest.mark.parametrize(
+    ("gpus", "want"),
+    [
+        pytest.param(8, "8", id="a process for each GPU"),
+        pytest.param(1, None, id="torchrun starts one"),
+        pytest.param(0, None, id="no GPU"),
+    ],
+)
+def test_torchrun_starts_a_process_for_each_gpu_of_one_node_too(gpus, want):
+    place = Wanted() if not gpus else None
+    launch = make_launch(gpus, **({"place": place} if place else {}))
+    env = env_of(build(launch).jobs[0])
+    assert env.get("PET_NPROC_PER_NODE") == want
+    assert "PET_MASTER_ADDR" not in env
+
+
 def pods_of(manifests):
     """A gang's pods as the cluster makes them, by rank: host name, pod template, variables.
 

@@ -89,11 +89,14 @@ def test_priority_classes_preempt_nobody():
     assert [schema_errors(c, FIRST_AND_LAST) for c in classes] == [[], []]
 
 
-def test_pods_name_the_class_of_their_queue():
-    assert pod_of(build(priority_classes=True).jobs[0])["priorityClassName"] == "prefect-gpu-high"
-    assert "priorityClassName" not in pod_of(build().jobs[0])
-    without_queue = build(make_launch(queue=None), priority_classes=True)
-    assert "priorityClassName" not in pod_of(without_queue.jobs[0])
+def test_pods_name_the_class_whose_points_they_have():
+    """A queue without points of its own, such as Prefect's `default`, has no class either."""
+    launch = make_launch(queue="default", priority_queue="medium")
+    (job,) = build(launch, priority_classes=True).jobs
+    assert pod_of(job)["priorityClassName"] == "prefect-gpu-medium"
+    assert "priorityClassName" not in pod_of(build(launch).jobs[0])
+    without_points = build(make_launch(priority_queue=None), priority_classes=True)
+    assert "priorityClassName" not in pod_of(without_points.jobs[0])
 
 
 def test_the_template_may_ask_for_more_than_restricted():
