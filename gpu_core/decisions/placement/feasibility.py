@@ -95,7 +95,7 @@ def _not_tolerated(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     taints = listed(set().union(*(node.taints for node in nodes)) - shape.tolerations)
     return NeverFits(
         summary=f"Each such node here has a taint that the run does not tolerate: {taints}.",
-        resolution="Add the taints of one node to tolerations, or take them off a node.",
+        resolution="Tolerate one node's taints in the pool's template, or take them off a node.",
         numbers={"taints": taints, "nodes": len(nodes)},
     )
 

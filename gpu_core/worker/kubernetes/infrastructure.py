@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -90,6 +91,7 @@ class KubernetesInfrastructure:
         client: Prefect's, for what pods cannot tell themselves.
         wake: Called when something changed that the next cycle should see.
         may_act: Asked before everything that changes the cluster.
+        template: The pool's base job template, as it is now.
     """
 
     def __init__(
@@ -101,13 +103,14 @@ class KubernetesInfrastructure:
         client: PrefectClient,
         wake: Callable[[], None],
         may_act: Callable[[], bool],
+        template: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._api = api
         self._pool = pool
         self._client = client
         self._view = ClusterView(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
-        self._offers = Offers(self._view, pool)
+        self._offers = Offers(self._view, pool, template)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
         self._events = PodEvents(api, self._view, self._rights)

@@ -2,8 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,6 +16,12 @@ from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
+from gpu_core.decisions.kubernetes.template_rules import (
+    PodSpec,
+    admits,
+    pod_spec_of,
+    untolerated,
+)
 from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
 from gpu_core.worker.kubernetes.view import ClusterView
@@ -28,12 +35,17 @@ class Offers:
     Args:
         view: The cluster.
         pool: Our pool's name: what its pods use is what the scheduler has given.
+        template: The pool's base job template, as it is now.
     """
 
-    def __init__(self, view: ClusterView, pool: str) -> None:
+    def __init__(
+        self, view: ClusterView, pool: str, template: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
         self._view = view
         self._pool = pool
+        self._template = template
         self._policy: KubernetesPolicy | None = None
+        self._pod_spec: PodSpec = {}
         self._held: dict[str, frozenset[str]] = {}
         self._facts: dict[str, NodeFacts] = {}
         self._known: set[str] = set()
@@ -56,9 +68,10 @@ class Offers:
         """
         held = _held(allocations)
         dirty = self._view.take_dirty_nodes() | _differing(held, self._held)
-        if policy.kubernetes != self._policy:
+        pod_spec = pod_spec_of(self._template())
+        if policy.kubernetes != self._policy or pod_spec != self._pod_spec:
             dirty |= self._view.nodes.keys()
-        self._policy, self._held = policy.kubernetes, held
+        self._policy, self._held, self._pod_spec = policy.kubernetes, held, pod_spec
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
         facts = [self._facts[name] for name in sorted(self._facts)]
@@ -72,7 +85,11 @@ class Offers:
             _closed(known.node) if known.node.name in self._expected else known.node
             for known in facts
         )
-        return (*real, *planned_nodes(kinds, facts, awaited))
+        planned = planned_nodes(kinds, facts, awaited)
+        return tuple(
+            replace(node, taints=untolerated(node.taints, pod_spec)) if node.taints else node
+            for node in (*real, *planned)
+        )
 
     def _notice_expected(self, awaited: set[str]) -> None:
         """Keep new nodes for those who wait for them, until their pods are there.
@@ -91,7 +108,7 @@ class Offers:
     def _work_out(self, name: str, policy: KubernetesPolicy, held: frozenset[str]) -> None:
         self._facts.pop(name, None)
         node = self._view.nodes.get(name)
-        if node is None:
+        if node is None or not admits(self._pod_spec, node):
             return
         try:
             facts = node_facts(

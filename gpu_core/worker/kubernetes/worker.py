@@ -79,6 +79,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             client=self.client,
             wake=self._wake,
             may_act=lambda: self._lease.is_held,
+            template=lambda: self._template,
         )
         await infrastructure.start_watching(tasks, policies.current())
         return infrastructure

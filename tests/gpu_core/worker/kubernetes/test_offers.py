@@ -132,3 +132,24 @@ def test_of_two_kinds_with_one_name_the_policys_counts():
     policy = make_policy(kubernetes={"provisioned": [kind]})
     (node,) = Offers(View(), "gpus").nodes(policy, (), [node_pool("ml", "8")])
     assert (node.name, node.gpu_type) == (f"new/{name}/0", "t4")
+
+
+def of_template(**pod_spec):
+    return {"job_configuration": {"job_manifest": {"spec": {"template": {"spec": pod_spec}}}}}
+
+
+def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open():
+    """Its pods would wait there in vain; and a change of the template counts at once."""
+    view, template = View("n1", "n2"), {}
+    view.nodes["n2"]["metadata"]["labels"]["pool"] = "b"
+    view.nodes["n2"]["spec"]["taints"] = [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
+    offers = Offers(view, "gpus", lambda: template)
+
+    def offered():
+        return {node.name: set(node.taints) for node in offers.nodes(make_policy(), ())}
+
+    assert offered() == {"n1": set(), "n2": {"sku=gpu:NoSchedule"}}
+    template = of_template(
+        nodeSelector={"pool": "b"}, tolerations=[{"key": "sku", "operator": "Exists"}]
+    )
+    assert offered() == {"n2": set()}
