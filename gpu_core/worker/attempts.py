@@ -33,6 +33,9 @@ _log = logging.getLogger("prefect.gpu.attempts")
 # How long the output of a run stays on the machine after its last attempt: a week to look at it.
 _KEPT_S = 7 * 24 * 3600
 
+# How often it is looked for attempts that another worker opened late.
+_ADOPT_S = 60.0
+
 
 class OpenAttempts:
     """The open attempts of one pool that this worker answers for.
@@ -51,6 +54,8 @@ class OpenAttempts:
         self._ledger = ledger
         self._open: dict[str, RunningAttempt] = {}
         self._beat_at = 0.0
+        self._adopted_at_s = float("-inf")
+        self._unknown: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[RunningAttempt]:
         return iter(list(self._open.values()))
@@ -127,15 +132,57 @@ class OpenAttempts:
     ) -> None:
         """Take over what an earlier worker left: its attempts, alive or not."""
         attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
+        await self._take_over(attempts, client, reader, infrastructure, policy, template)
+        await in_thread(self._prune)
+        if attempts:
+            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
+
+    async def adopt(
+        self,
+        client: PrefectClient,
+        reader: DemandReader,
+        infrastructure: Infrastructure,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> list[RunningAttempt]:
+        """Take over what another worker opened after this one had begun to act.
+
+        It had begun a cycle before it lost its lease, and nobody would look after what it opened.
+        Looks once a minute, and takes what was there a minute before: an attempt of our own may
+        be closed between the look at the ledger and the look at what we have.
+        """
+        if anyio.current_time() - self._adopted_at_s < _ADOPT_S:
+            return []
+        self._adopted_at_s = anyio.current_time()
+        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
+        unknown = [attempt for attempt in attempts if attempt.attempt_id not in self._open]
+        foreign = [attempt for attempt in unknown if attempt.attempt_id in self._unknown]
+        self._unknown = frozenset(attempt.attempt_id for attempt in unknown)
+        adopted = [attempt for attempt in foreign if self.of_run(attempt.flow_run_id) is None]
+        for attempt in foreign:
+            if attempt not in adopted and attempt.started_at is None:
+                # Its run has gone on in ours.
+                await in_thread(self._ledger.withdraw_attempt, attempt.attempt_id)
+        await self._take_over(adopted, client, reader, infrastructure, policy, template)
+        if adopted:
+            _log.warning("Took over %d attempts that another worker opened late", len(adopted))
+        return [self._open[attempt.attempt_id] for attempt in adopted]
+
+    async def _take_over(
+        self,
+        attempts: Sequence[Attempt],
+        client: PrefectClient,
+        reader: DemandReader,
+        infrastructure: Infrastructure,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> None:
         found = await infrastructure.find(attempts)
         for attempt in attempts:
             known = await self._with_found(attempt, found.get(attempt.attempt_id))
             self._open[attempt.attempt_id] = await self._recovered(
                 known, client, reader, policy, template
             )
-        await in_thread(self._prune)
-        if attempts:
-            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
 
     async def find_unnoted(
         self, infrastructure: Infrastructure, submitting: Collection[UUID]

@@ -1,7 +1,7 @@
 """Attempts that have to end, and attempts that did."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -211,9 +211,9 @@ class Endings:
                 now=now,
             )
 
-    def resume_draining(self) -> None:
-        """Go on with what an earlier worker had told to end."""
-        for running in self._attempts:
+    def resume_draining(self, attempts: Iterable[RunningAttempt]) -> None:
+        """Go on with what another worker had told to end."""
+        for running in attempts:
             if running.is_draining:
                 self._tasks.start_soon(self._drain, running)
 

@@ -140,7 +140,19 @@ class GpuScheduler:
         for running in self._attempts:
             self._infrastructure.watch(running)
         await self._observe(policy)
-        self.endings.resume_draining()
+        self.endings.resume_draining(self._attempts)
+
+    async def _adopt(self, template: Mapping[str, Any], policy: Policy) -> None:
+        """Answer for what another worker opened late, too."""
+        adopted = await self._attempts.adopt(
+            self._client, self._reader, self._infrastructure, policy, template
+        )
+        if not adopted:
+            return
+        await self._history.of_running(adopted, policy)
+        for running in adopted:
+            self._infrastructure.watch(running)
+        self.endings.resume_draining(adopted)
 
     async def cycle(
         self, template: Mapping[str, Any], submitting: set[UUID]
@@ -153,6 +165,7 @@ class GpuScheduler:
         """
         policy = self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
+        await self._adopt(template, policy)
         await self._attempts.find_unnoted(self._infrastructure, submitting)
         self.endings.find_ended(submitting)
         # Not before that look: whoever gets GPUs now got them after the last holder had ended.

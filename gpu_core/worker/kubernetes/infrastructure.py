@@ -66,6 +66,7 @@ from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
+from gpu_core.worker.kubernetes.orphans import Orphans
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
@@ -116,6 +117,7 @@ class KubernetesInfrastructure:
         self._events = PodEvents(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
         self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
+        self._orphans = Orphans(self._view, self._objects, client, pool, may_act)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._failure: str | None = None
@@ -282,7 +284,7 @@ class KubernetesInfrastructure:
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
         """Events of pods that do not run yet; states and output of containers without Prefect;
-        and objects of operators that ended long ago go.
+        objects of operators that ended long ago go, and what no open attempt answers for.
 
         An attempt that somebody else is ending loses its Job, which would make other pods for it.
         """
@@ -290,6 +292,7 @@ class KubernetesInfrastructure:
         await self._view.custom_jobs.look_again()
         open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
         await self._finished.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
+        await self._orphans.end(open_attempts, self._fenced)
         for running in attempts:
             await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])

@@ -7,6 +7,7 @@ import anyio
 import pytest
 import sqlalchemy as sa
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.cluster import NodeShare, Placement
@@ -16,6 +17,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.infrastructure import Landed, Started
+from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 NOW = datetime.now(UTC)
 
@@ -133,3 +135,49 @@ def test_what_runs_although_its_creation_got_no_answer_is_noted(
         (attempt,) = ledger.open_attempts("gpus", "host-1")
     assert (attempt.started_at is not None) is want
     assert len(watched) == want
+
+
+class Nothing:
+    """An infrastructure in which nothing runs, and a Prefect without any run."""
+
+    async def find(self, _attempts):
+        return {}
+
+    async def read_flow_run(self, flow_run_id):
+        raise ObjectNotFound(Exception(flow_run_id))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "want_adopted", "want_open"),
+    [
+        pytest.param([], ["x"], ["x"], ["x"], id="of a run that we have not"),
+        pytest.param(["x"], ["x"], [], ["ours-x"], id="its run goes on in ours: it never was"),
+        pytest.param(["x"], [], [], ["ours-x"], id="there is none"),
+    ],
+)
+def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
+    tmp_path, monkeypatch, ours, theirs, want_adopted, want_open
+):
+    """It had lost its lease in the midst of a cycle; nobody else would end its attempt."""
+    now_s = 1_000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now_s)
+    runs = {"x": str(uuid4())}
+
+    def at_host(name, run, number):
+        return make_attempt(runs[run], number, attempt_id=name, host="host-1")
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        for run in ours:
+            admit(ledger, at_host(f"ours-{run}", run, 1), make_run(runs[run]))
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        asked = (Nothing(), None, Nothing(), Policy(version=1), {})
+        anyio.run(attempts.recover, *asked)
+        for run in theirs:
+            admit(ledger, at_host(run, run, 2), make_run(runs[run]))
+        seen = []
+        for _ in range(3):
+            now_s += 61
+            seen.append([r.attempt.attempt_id for r in anyio.run(attempts.adopt, *asked)])
+        assert seen == [[], want_adopted, []]
+        found = ledger.open_attempts("gpus", "host-1")
+        assert sorted(attempt.attempt_id for attempt in found) == want_open
