@@ -71,7 +71,7 @@ def run_container(
     container = overlaid(
         container,
         {
-            "env": [*secret_env(policy), *required, *extra_env],
+            "env": [*secret_env(launch, policy), *required, *extra_env],
             "volumeMounts": list(mounts),
         },
     )

@@ -66,9 +66,14 @@ def env_list(values: Mapping[str, str]) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def secret_env(policy: KubernetesPolicy) -> list[Manifest]:
-    """The variables that come from Secrets."""
+def secret_env(launch: Launch, policy: KubernetesPolicy) -> list[Manifest]:
+    """The variables that come from Secrets: the policy's, and in a flow Prefect's keys.
+
+    A container job gets none of Prefect's, whoever named them.
+    """
+    secrets = {**launch.prefect_secrets, **policy.secrets}
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
-        for name, secret in policy.secrets.items()
+        for name, secret in secrets.items()
+        if not _is_unwanted(name, launch)
     ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.kubernetes.names import job_name
+from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Shape
@@ -44,6 +45,8 @@ class Launch:
     """Prefect runs in the container; otherwise it is a container job: an image and a command."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the worker adds, such as MLflow's address; what the template says comes before it."""
+    prefect_secrets: Mapping[str, SecretReference] = field(default_factory=dict)
+    """Prefect's keys that a flow gets from Secrets, by their variables; the policy's come first."""
 
     @property
     def name(self) -> str:

@@ -213,7 +213,8 @@ class KubernetesPolicy(Section):
 
     model_cache: ModelCache | None = None
     secrets: Mapping[Name, SecretReference] = Field(default={})
-    """Environment variables from Secrets; they replace literal values of that name."""
+    """Environment variables from Secrets; they replace literal values of that name. Those whose
+    names begin with `PREFECT_` are for flows: container jobs get none."""
     gangs: GangNetwork = GangNetwork()
     operators: OperatorPolicy = OperatorPolicy()
     kueue_queue: ObjectName | None = None

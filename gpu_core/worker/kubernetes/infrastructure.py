@@ -25,6 +25,7 @@ from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_fo
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
+from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.kubernetes.refusals import why_refused
 from gpu_core.decisions.kubernetes.sizes import pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
@@ -92,6 +93,7 @@ class KubernetesInfrastructure:
         client: Prefect's, for what pods cannot tell themselves.
         wake: Called when something changed that the next cycle should see.
         may_act: Asked before everything that changes the cluster.
+        prefect_secrets: Where flows get Prefect's keys from, by variable; none: in plain words.
         template: The pool's base job template, as it is now.
     """
 
@@ -104,11 +106,13 @@ class KubernetesInfrastructure:
         client: PrefectClient,
         wake: Callable[[], None],
         may_act: Callable[[], bool],
+        prefect_secrets: Mapping[str, SecretReference],
         template: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._api = api
         self._pool = pool
         self._client = client
+        self._prefect_secrets = prefect_secrets
         self._view = ClusterView(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
         self._offers = Offers(self._view, pool, template)
@@ -467,6 +471,7 @@ class KubernetesInfrastructure:
             max_duration_s=running.limits.max_duration_s,
             is_flow=not is_container_job(running),
             environment=environment,
+            prefect_secrets=self._prefect_secrets,
         )
 
     def _is_operated(self, running: RunningAttempt) -> bool:

@@ -1,15 +1,19 @@
 """The worker type `gpu-kubernetes`: GPUs of a cluster, runs as Jobs."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import anyio.abc
 from prefect.blocks.core import Block
 from prefect.workers.base import BaseWorker
 from prefect_kubernetes.credentials import KubernetesClusterConfig
+from prefect_kubernetes.settings import KubernetesSettings
 from prefect_kubernetes.worker import KubernetesWorker
 
 from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.decisions.kubernetes.names import job_name
+from gpu_core.decisions.kubernetes.policy import SecretReference
+from gpu_core.decisions.kubernetes.prefect_keys import plain_key_warnings, prefect_secrets
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
@@ -44,6 +48,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._api: KubernetesApi | None = None
+        self._prefect_secrets: Mapping[str, SecretReference] = {}
 
     async def __aenter__(self) -> Self:
         # Without prefect-kubernetes' observer: it would judge ends of Jobs beside the scheduler.
@@ -52,6 +57,11 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
 
     async def __aexit__(self, *exc_info: Any) -> None:
         await BaseWorker.__aexit__(self, *exc_info)
+
+    async def setup(self) -> None:
+        """Refuse settings that would be ignored in silence, before anything is asked of anybody."""
+        self._prefect_secrets = prefect_secrets(KubernetesSettings().worker.model_dump())
+        await super().setup()
 
     async def _give_back(self) -> None:
         await super()._give_back()
@@ -72,6 +82,12 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     async def _new_infrastructure(
         self, policies: PolicySource, tasks: anyio.abc.TaskGroup
     ) -> Infrastructure:
+        policy = policies.current()
+        in_secrets = self._prefect_secrets.keys() | policy.kubernetes.secrets.keys()
+        for warning in plain_key_warnings(
+            GpuKubernetesJobConfiguration._base_environment(), in_secrets
+        ):
+            self._logger.warning(warning)
         infrastructure = KubernetesInfrastructure(
             await self._connected(),
             pool=self._work_pool_name,
@@ -79,9 +95,10 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             client=self.client,
             wake=self._wake,
             may_act=lambda: self._lease.is_held,
+            prefect_secrets=self._prefect_secrets,
             template=lambda: self._template,
         )
-        await infrastructure.start_watching(tasks, policies.current())
+        await infrastructure.start_watching(tasks, policy)
         return infrastructure
 
     def _task_group(self) -> anyio.abc.TaskGroup:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
+from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
@@ -47,7 +48,7 @@ class Api:
         return web.json_response({"items": self.lists[request.path]})
 
 
-def of_cluster(api):
+def of_cluster(api, prefect_secrets=None):
     """The infrastructure of a pool in this cluster, before any watch told of anything."""
     return KubernetesInfrastructure(
         api,
@@ -56,6 +57,7 @@ def of_cluster(api):
         client=SimpleNamespace(),
         wake=lambda: None,
         may_act=lambda: True,
+        prefect_secrets=prefect_secrets or {},
     )
 
 
@@ -135,6 +137,36 @@ def test_what_a_refusal_of_its_job_means_for_a_run(status, message, want, want_t
             with pytest.raises(want):
                 await infrastructure.start(attempt, configuration, context, {}, Policy(version=1))
             assert infrastructure.lives(attempt) is want_time_to_show
+
+    anyio.run(scenario)
+
+
+class Noting:
+    """Has no room for any Job, and notes what they would have been."""
+
+    def __init__(self):
+        self.bodies = []
+
+    async def handle(self, request):
+        self.bodies.append(await request.json())
+        message = {"kind": "Status", "reason": "Some", "message": "too many requests"}
+        return web.json_response(message, status=429)
+
+
+def test_a_flow_gets_prefects_key_from_the_secret_that_the_worker_was_told():
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
+
+    async def scenario():
+        api = Noting()
+        async with serving(api) as client:
+            key = SecretReference(name="prefect", key="key")
+            infrastructure = of_cluster(client, {"PREFECT_API_KEY": key})
+            context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+            with pytest.raises(NotStarted):
+                await infrastructure.start(running(), configuration, context, {}, Policy(version=1))
+        (container,) = api.bodies[0]["spec"]["template"]["spec"]["containers"]
+        source = {"secretKeyRef": {"name": "prefect", "key": "key"}}
+        assert {"name": "PREFECT_API_KEY", "valueFrom": source} in container["env"]
 
     anyio.run(scenario)
 
