@@ -17,6 +17,8 @@ class Capabilities:
     pod that is being deleted is replaced while it still ends."""
     suspended_jobs: bool = True
     """`suspend`, which Kueue needs."""
+    fs_group_change_policy: bool = True
+    """`fsGroupChangePolicy`; without it each start goes through every file of a volume."""
 
     @property
     def gangs_in_one_job(self) -> bool:
@@ -32,7 +34,8 @@ def capabilities_of(version: str) -> Capabilities:
     """What can this version do?
 
     A capability counts from the version on that has it without a feature gate (Kubernetes change
-    logs: Indexed and suspended Jobs beta in 1.22, podFailurePolicy beta in 1.26).
+    logs: fsGroupChangePolicy beta in 1.20, Indexed and suspended Jobs beta in 1.22,
+    podFailurePolicy beta in 1.26).
 
     Args:
         version: Such as `1.34` or `v1.34.2-eks-1`.
@@ -50,4 +53,5 @@ def capabilities_of(version: str) -> Capabilities:
         indexed_jobs=number >= (1, 22),
         pod_failure_policy=number >= (1, 26),
         suspended_jobs=number >= (1, 22),
+        fs_group_change_policy=number >= (1, 20),
     )

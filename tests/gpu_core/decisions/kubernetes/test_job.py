@@ -1,6 +1,7 @@
 """From an attempt to the Jobs that run it."""
 
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 
@@ -273,6 +274,94 @@ def test_a_container_job_has_no_prefect_in_it():
     assert env["PREFECT_GPU_CHECKPOINT_URI"] == "s3://checkpoints"
     assert env["MODE"] == "fast"
     assert not {"PREFECT_API_KEY", "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"} & env.keys()
+
+
+ROOT = {"securityContext": {"runAsUser": 0}}
+SIDECAR = {"name": "log", "image": "log:1"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want"),
+    [
+        pytest.param(
+            template_container(**ROOT),
+            [r"containers\[0\].securityContext.runAsUser is root.*'restricted'.*got 0.*'template'"],
+            id="the run's container",
+        ),
+        pytest.param(
+            template(containers=[container_of(TEMPLATE), SIDECAR | ROOT]),
+            [r"containers\[1\].securityContext.runAsUser"],
+            id="another container",
+        ),
+        pytest.param(
+            template(initContainers=[SIDECAR | ROOT]),
+            [r"initContainers\[0\].securityContext.runAsUser"],
+            id="an init container",
+        ),
+        pytest.param(
+            template(securityContext={"runAsUser": 0}),
+            [r"template.spec.securityContext.runAsUser"],
+            id="the pod",
+        ),
+        pytest.param(
+            template(securityContext={"runAsNonRoot": True}, initContainers=[SIDECAR | ROOT]),
+            [r"initContainers\[0\]"],
+            id="against the pod's own word",
+        ),
+        pytest.param(
+            template(initContainers=[SIDECAR | ROOT, SIDECAR | ROOT | {"name": "two"}]),
+            [r"initContainers\[0\]", r"initContainers\[1\]"],
+            id="two at once",
+        ),
+    ],
+)
+def test_what_the_kubelet_would_never_start_is_refused(manifest, want):
+    """Otherwise its run would wait for `pending_timeout`, and fail without a reason."""
+    with pytest.raises(InvalidInput) as refusal:
+        build(manifest=manifest)
+    lines = str(refusal.value).splitlines()
+    assert len(lines) == len(want)
+    assert all(re.search(*pair) for pair in zip(want, lines, strict=True))
+
+
+NOT_ROOT_AFTER_ALL = {"securityContext": {"runAsUser": 2000}}
+MAY_BE_ROOT = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "policy"),
+    [
+        pytest.param(template_container(**ROOT), {"pod_security": "template"}, id="the policy"),
+        pytest.param(template(**MAY_BE_ROOT), {}, id="the pod"),
+        pytest.param(template(initContainers=[SIDECAR | MAY_BE_ROOT]), {}, id="a container"),
+        pytest.param(
+            template(
+                securityContext={"runAsUser": 0},
+                containers=[container_of(TEMPLATE) | NOT_ROOT_AFTER_ALL],
+            ),
+            {},
+            id="the pod is, and none of its containers",
+        ),
+    ],
+)
+def test_root_is_left_alone_where_somebody_allowed_it(manifest, policy):
+    job = build(manifest=manifest, **policy).jobs[0]
+    assert '"runAsUser": 0' in json.dumps(job)
+
+
+@pytest.mark.parametrize(
+    ("context", "version", "want"),
+    [
+        pytest.param({}, "1.34", "OnRootMismatch", id="ours"),
+        pytest.param({}, "1.19", None, id="a cluster that drops it"),
+        pytest.param({"fsGroupChangePolicy": "Always"}, "1.34", "Always", id="the template's"),
+        pytest.param({"fsGroup": 7}, "1.34", None, id="the template's group, as it says"),
+        pytest.param({"runAsNonRoot": False}, "1.34", None, id="no group"),
+    ],
+)
+def test_volumes_are_not_gone_through_before_each_start(context, version, want):
+    job = build(manifest=template(securityContext=context), version=version).jobs[0]
+    assert pod_of(job)["securityContext"].get("fsGroupChangePolicy") == want
 
 
 def test_what_the_worker_adds_gives_way_to_the_template():
