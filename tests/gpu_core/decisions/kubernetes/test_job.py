@@ -446,6 +446,8 @@ def test_a_template_that_is_no_job_is_refused(manifest, want):
         pytest.param("spot", None, "110", "http://169.254.169.254", id="the provider's warning"),
         pytest.param("on-demand", 600, "600", None, id="the template's"),
         pytest.param("on-demand", 5, "35", None, id="what Prefect needs"),
+        pytest.param("spot", 600, "110", "http://169.254.169.254", id="no more than is left"),
+        pytest.param("spot", 60, "60", "http://169.254.169.254", id="the template's on spot"),
     ],
 )
 def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, want_url):
@@ -458,3 +460,27 @@ def test_a_run_is_told_how_its_pod_ends(capacity_type, stated_s, want_grace_s, w
     assert env["PREFECT_GPU_GRACE_S"] == want_grace_s
     assert str(pod_of(job)["terminationGracePeriodSeconds"]) == want_grace_s
     assert env.get("PREFECT_GPU_INSTANCE_METADATA_URL") == want_url
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "place", "stated_s", "want_pod_s", "want_told"),
+    [
+        pytest.param("gke", "spot", None, 35, "15", id="GKE leaves 15 s"),
+        pytest.param("gke", "spot", 600, 35, "15", id="whatever the template says"),
+        pytest.param("aks", "spot", 600, 35, "30", id="AKS leaves 30 s"),
+        pytest.param("gke", "on-demand", 600, 600, "600", id="a node that stays"),
+        pytest.param("gke", None, 600, 35, "15", id="a node that may be on spot"),
+        pytest.param("fixed", "spot", 600, 600, "600", id="a cloud that nobody named"),
+    ],
+)
+def test_a_run_is_told_what_the_provider_leaves(
+    provisioner, place, stated_s, want_pod_s, want_told
+):
+    """The pod keeps what Prefect needs; it does no harm where the provider does not honour it."""
+    where = (
+        Wanted(gpu_types=("a100-80gb",)) if place is None else on_nodes("n", capacity_type=place)
+    )
+    manifest = TEMPLATE if stated_s is None else template(terminationGracePeriodSeconds=stated_s)
+    (job,) = build(make_launch(place=where), manifest, provisioner=provisioner).jobs
+    assert pod_of(job)["terminationGracePeriodSeconds"] == want_pod_s
+    assert env_of(job)["PREFECT_GPU_GRACE_S"] == want_told
