@@ -1,5 +1,6 @@
 """A container on GPUs in the midst of a flow."""
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -7,12 +8,19 @@ from uuid import UUID
 import anyio
 from prefect.blocks.abstract import JobBlock, JobRun
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterIdempotencyKey,
+    LogFilter,
+    LogFilterFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import LogSort
+from prefect.context import FlowRunContext, TaskRunContext
 from prefect.deployments import arun_deployment
 from prefect.states import Cancelling
 from prefect.utilities.asyncutils import sync_compatible
+from prefect.utilities.hashing import hash_objects
 from pydantic import Field, HttpUrl, field_validator
 
 from gpu_core.decisions.kubernetes.variables import parse_pod_request
@@ -161,14 +169,78 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
 
     @sync_compatible
     async def trigger(self) -> GpuKubernetesJobRun:
-        """Submit the container to the GPU pool. It may wait in line before it starts."""
+        """Submit the container to the GPU pool. It may wait in line before it starts.
+
+        A flow that is tried again, because it was preempted or failed, finds what it submitted
+        before: the same container is waited for, or has completed already. One that failed is
+        submitted anew.
+        """
         given = {"image": self.image, "command": self.command}
         variables = {name: value for name, value in given.items() if value is not None}
+        variables = {**self.job_variables, **variables}
+        key, known = await _idempotency_key(self.deployment, variables, self.queue)
+        # What is known is asked for once more, too: Prefect counts the parts of a flow by their
+        # turn, and those that follow would be taken for this one.
         run = await arun_deployment(
             self.deployment,
             timeout=0,
-            job_variables={**self.job_variables, **variables},
+            job_variables=variables,
             work_queue_name=self.queue,
+            idempotency_key=key,
         )
-        self.logger.info("Submitted %s as the run %r", self.command, run.name)
+        if known is None:
+            self.logger.info("Submitted %s as the run %r", self.command, run.name)
+        else:
+            self.logger.info("An earlier attempt submitted %s as %r", self.command, run.name)
         return GpuKubernetesJobRun(run.id, self.timeout_s)
+
+
+# Tasks of a flow that run in threads submit at the same time.
+_TURNS = threading.Lock()
+
+
+async def _idempotency_key(*asked: object) -> tuple[str | None, FlowRun | None]:
+    """What tells this call from all others, the same in every attempt of the flow that makes it?
+
+    It is the flow's run, what is asked for, by which task with which arguments, and the turn among
+    calls that are the same in all of this. A turn whose run ended without success is passed over.
+    The order of calls that ask for different things does not matter.
+
+    Returns:
+        The key and the run that has it already; None: an earlier attempt cannot be recognized.
+        That is so outside of a flow, and in tasks that run in other processes, such as Dask's,
+        because each of those would count its turns by itself.
+    """
+    parent = FlowRunContext.get()
+    call = None if parent is None else _call(parent, *asked)
+    if parent is None or call is None:
+        return None, None
+    async with get_client() as client:
+        while True:
+            key = f"{call}/{_next_turn(parent, call)}"
+            wanted = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
+            found = await client.read_flow_runs(flow_run_filter=wanted, limit=1)
+            if not found:
+                return key, None
+            state = found[0].state
+            if state is None or not state.is_final() or state.is_completed():
+                return key, found[0]
+
+
+def _call(parent: FlowRunContext, *asked: object) -> str | None:
+    if parent.flow_run is None or parent.detached:
+        return None
+    task, by = TaskRunContext.get(), None
+    if task is not None and task.task_run.flow_run_id == parent.flow_run.id:
+        # A task whose result was kept is not run again: its turns must not pass to another one.
+        by = (task.task.task_key, task.parameters)
+    content = hash_objects(asked, by)
+    return None if content is None else f"gpu-kubernetes-job/{parent.flow_run.id}/{content}"
+
+
+def _next_turn(parent: FlowRunContext, call: str) -> int:
+    """Counted where Prefect counts a flow's calls of tasks, which begins anew with each attempt."""
+    with _TURNS:
+        turn = int(parent.task_run_dynamic_keys.get(call, 0))
+        parent.task_run_dynamic_keys[call] = turn + 1
+    return turn

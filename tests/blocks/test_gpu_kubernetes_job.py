@@ -3,14 +3,17 @@
 import gc
 import warnings
 from collections.abc import Iterator
+from uuid import UUID
 
 import anyio
 import pytest
-from prefect import flow
+from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Completed, Failed
+from prefect.context import FlowRunContext
+from prefect.flow_engine import run_flow_async
+from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Failed
 from pydantic import ValidationError
 
 from blocks.gpu_kubernetes_job import GpuJobFailed, GpuKubernetesJob, GpuKubernetesJobRun
@@ -92,6 +95,113 @@ async def test_within_a_flow_it_is_a_part_of_that_flow() -> None:
         return job_run
 
     assert read(await outer()).parent_task_run_id is not None
+
+
+async def test_a_flow_that_goes_on_elsewhere_finds_what_it_submitted() -> None:
+    """Two calls stay two, although they ask for the same."""
+    seen: list[list[UUID]] = []
+
+    @flow
+    async def outer() -> None:
+        first = await GpuKubernetesJob(command="true").trigger()
+        second = await GpuKubernetesJob(command="true").trigger()
+        other = await GpuKubernetesJob(command="false").trigger()
+        seen.append([each.flow_run_id for each in (first, second, other)])
+        if len(seen) == 1:
+            end(first, Completed())
+            raise RuntimeError("its node is taken away")
+
+    async with get_client() as client:
+        parent = await client.create_flow_run(outer)
+        with pytest.raises(RuntimeError):
+            await run_flow_async(outer, flow_run=parent)
+        await client.set_flow_run_state(parent.id, AwaitingRetry(), force=True)
+        await run_flow_async(outer, flow_run=await client.read_flow_run(parent.id))
+    assert seen[0] == seen[1]
+    assert len(set(seen[0])) == 3
+
+
+async def test_the_order_of_different_calls_does_not_matter() -> None:
+    seen: list[dict[str, UUID]] = []
+
+    @flow(retries=1)
+    async def outer() -> None:
+        commands = ["a", "b"] if not seen else ["b", "a"]
+        runs = {name: await GpuKubernetesJob(command=name).trigger() for name in commands}
+        seen.append({name: run.flow_run_id for name, run in runs.items()})
+        if len(seen) == 1:
+            raise RuntimeError("once more")
+
+    await outer()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    ("state", "want_known"),
+    [
+        pytest.param(Completed(), True, id="it has completed"),
+        pytest.param(Failed(), False, id="it failed"),
+        pytest.param(Crashed(), False, id="it crashed"),
+        pytest.param(Cancelled(), False, id="it was cancelled"),
+    ],
+)
+async def test_a_flow_that_is_tried_again_repeats_only_what_failed(
+    state: State, want_known: bool
+) -> None:
+    seen: list[UUID] = []
+
+    @flow(retries=1)
+    async def outer() -> None:
+        job_run = await GpuKubernetesJob(command="true").trigger()
+        seen.append(job_run.flow_run_id)
+        if len(seen) == 1:
+            end(job_run, state)
+            raise RuntimeError("once more")
+
+    await outer()
+    assert (seen[0] == seen[1]) is want_known
+
+
+def test_tasks_at_the_same_time_have_runs_of_their_own() -> None:
+    seen: list[dict[int, UUID]] = []
+
+    @task
+    def one(number: int) -> UUID:
+        job_run: GpuKubernetesJobRun = GpuKubernetesJob(command="true").trigger()
+        return job_run.flow_run_id
+
+    @flow(retries=1)
+    def outer() -> None:
+        numbers = [1, 1, 2] if not seen else [2, 1, 1]
+        futures = [(number, one.submit(number)) for number in numbers]
+        seen.append({number: future.result() for number, future in futures if number == 2})
+        same = {future.result() for number, future in futures if number == 1}
+        assert len(same) == 2
+        everybody.append(same)
+        if len(seen) == 1:
+            raise RuntimeError("once more")
+
+    everybody: list[set[UUID]] = []
+    outer()
+    assert seen[0] == seen[1]
+    assert everybody[0] == everybody[1]
+    assert not everybody[0] & set(seen[0].values())
+
+
+async def test_what_cannot_be_recognized_is_submitted_each_time() -> None:
+    seen = [(await GpuKubernetesJob(command="true").trigger()).flow_run_id for _ in range(2)]
+
+    @flow
+    async def outer() -> None:
+        parent = FlowRunContext.get()
+        assert parent is not None
+        for _ in range(2):  # each as in a process of its own
+            with parent.model_copy(update={"detached": True, "task_run_dynamic_keys": {}}):
+                job_run = await GpuKubernetesJob(command="true").trigger()
+                seen.append(job_run.flow_run_id)
+
+    await outer()
+    assert len(set(seen)) == 4
 
 
 async def test_success_and_what_it_came_to() -> None:
