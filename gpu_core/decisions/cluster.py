@@ -35,6 +35,9 @@ class Node:
     """Only workloads that tolerate all of them may use the node."""
     is_shareable: bool = False
     """Several workloads may share one of its GPUs, by time-slicing or MPS."""
+    has_whole_gpus: bool = True
+    """A workload may have one of its GPUs to itself: not so where a device plugin offers replicas
+    only."""
     is_mig: bool = False
     """Its GPUs are partitioned into MIG instances on demand."""
     is_planned: bool = False

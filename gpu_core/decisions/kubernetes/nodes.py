@@ -111,6 +111,8 @@ def node_facts(
             labels=labels,
             taints=taints_to_tolerate(node),
             is_shareable=gpus.is_shareable,
+            # A replica is what the device plugin hands out there; no pod gets all of a GPU.
+            has_whole_gpus=not gpus.is_shareable,
             is_mig=bool(gpus.mig_instances),
         ),
         blocked_by=tuple(why_not),

@@ -112,8 +112,8 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
         )
     if shape.is_whole:
         return NeverFits(
-            summary="Needs whole GPUs: all such GPUs here are partitioned with MIG.",
-            resolution="Ask for a mig_profile, or add a node without MIG.",
+            summary=f"Needs whole GPUs: all such GPUs here are {_how_divided(nodes)}.",
+            resolution=f"Ask for {_parts_of(nodes)}, or add a node with whole GPUs.",
             numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "nodes": len(nodes)},
         )
     return NeverFits(
@@ -122,6 +122,16 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
         resolution="Ask for a whole GPU, or allow sharing on a node.",
         numbers={"wanted_gpu_share_milli": shape.gpu_share_milli, "nodes": len(nodes)},
     )
+
+
+def _how_divided(nodes: Sequence[Node]) -> str:
+    ways = {"partitioned with MIG" if node.is_mig else "shared" for node in nodes}
+    return " or ".join(sorted(ways))
+
+
+def _parts_of(nodes: Sequence[Node]) -> str:
+    parts = {"a mig_profile" if node.is_mig else "a gpu_fraction" for node in nodes}
+    return " or ".join(sorted(parts))
 
 
 def _nodes_too_small(shape: Shape, nodes: Sequence[Node]) -> NeverFits:

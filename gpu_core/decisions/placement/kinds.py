@@ -67,6 +67,7 @@ def _traits(room: NodeRoom, labels: Sequence[str]) -> Hashable:
         node.memory_mib,
         node.taints,
         node.is_shareable,
+        node.has_whole_gpus,
         node.is_mig,
         room.usable_gpus,
         tuple(map(node.labels.get, labels)),

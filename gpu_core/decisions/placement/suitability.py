@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.placement.mig import mig_profile
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.workload import Shape
 
 
 def suits(shape: Shape, node: Node) -> bool:
@@ -66,7 +66,7 @@ def can_divide(shape: Shape, node: Node) -> bool:
     # A GPU in MIG mode runs nothing outside an instance (NVIDIA MIG user guide).
     if node.is_mig:
         return False
-    return node.is_shareable or shape.gpu_share_milli == WHOLE_GPU_MILLI
+    return node.has_whole_gpus if shape.is_whole else node.is_shareable
 
 
 def is_large_enough(shape: Shape, node: Node, gpus: int) -> bool:

@@ -255,6 +255,7 @@ def test_other_peoples_pods_count_and_ours_do_not():
 def test_shared_gpus(node, policy, want_gpus, want_shareable):
     found = facts(node, **policy).node
     assert (len(found.gpu_ids), found.is_shareable) == (want_gpus, want_shareable)
+    assert found.has_whole_gpus is not want_shareable
 
 
 def test_mig_instances_by_profile():

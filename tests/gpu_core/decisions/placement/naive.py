@@ -39,10 +39,13 @@ class NaiveRoom:
             and set(shape.node_labels) <= set(node.labels.items())
             and (shape.same_label is None or shape.same_label in node.labels)
             and node.taints <= shape.tolerations
-            and (shape.gpu_share_milli == 1000 or not shape.gpu_count or node.is_shareable)
+            and (not shape.gpu_count or self.divides(shape, node))
             and len(enough) >= shape.gpu_count
             and self.cpu.get(node.name, shape.cpu_milli) >= shape.cpu_milli
         )
+
+    def divides(self, shape, node):
+        return node.has_whole_gpus if shape.gpu_share_milli == 1000 else node.is_shareable
 
     def of(self, node):
         return [left for (name, _), left in self.left.items() if name == node.name]

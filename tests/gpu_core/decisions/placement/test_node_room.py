@@ -9,6 +9,8 @@ from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.workload import Shape
 from tests.strategies import make_node
 
+REPLICAS = {"is_shareable": True, "has_whole_gpus": False}
+
 
 def part(milli, gpus=1):
     return Shape(gpu_count=gpus, gpu_share_milli=milli)
@@ -48,6 +50,10 @@ def test_parts_of_gpus(shapes, want_gpus):
     [
         pytest.param({}, part(500), False, id="a node that does not share"),
         pytest.param({"is_shareable": True}, part(500), True, id="one that does"),
+        pytest.param({"is_shareable": True}, Shape(), True, id="one that shares if asked to"),
+        pytest.param(REPLICAS, Shape(), False, id="a whole GPU where there are replicas only"),
+        pytest.param(REPLICAS, part(500), True, id="a part where there are replicas only"),
+        pytest.param(REPLICAS, Shape(gpu_count=0, cpu_milli=9), True, id="no GPU beside replicas"),
         pytest.param({}, Shape(cpu_milli=10**9), True, id="CPU that is not counted"),
         pytest.param({"cpu_milli": 999}, Shape(cpu_milli=1000), False, id="too little CPU"),
         pytest.param({"memory_mib": 10}, Shape(memory_mib=10), True, id="just enough memory"),

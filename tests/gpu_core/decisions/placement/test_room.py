@@ -172,6 +172,23 @@ def test_a_gang_gets_all_or_nothing():
             id="memory that nobody knows",
         ),
         pytest.param(
+            make_workload(),
+            (make_node(is_shareable=True, has_whole_gpus=False),),
+            "Needs whole GPUs: all such GPUs here are shared.",
+            "Ask for a gpu_fraction, or add a node with whole GPUs.",
+            id="replicas only",
+        ),
+        pytest.param(
+            make_workload(),
+            (
+                make_node("a", is_shareable=True, has_whole_gpus=False),
+                make_node("b", is_mig=True),
+            ),
+            "Needs whole GPUs: all such GPUs here are partitioned with MIG or shared.",
+            "Ask for a gpu_fraction or a mig_profile, or add a node with whole GPUs.",
+            id="replicas and MIG instances",
+        ),
+        pytest.param(
             make_workload(gpus=5),
             TWO_TYPES,
             "Needs 5 GPUs on one node: the largest such node has 4.",

@@ -27,7 +27,8 @@ def clusters(draw):
             cpu_milli=draw(st.sampled_from([None, 4000, 8000])),
             labels=draw(RACKS),
             taints=draw(TAINTS),
-            is_shareable=draw(st.booleans()),
+            is_shareable=(is_shareable := draw(st.booleans())),
+            has_whole_gpus=not is_shareable or draw(st.booleans()),
         )
         for name in draw(st.permutations(["a", "b", "c", "d"]))
     ]
@@ -133,5 +134,6 @@ def test_an_empty_cluster_holds_what_could_ever_fit(nodes, shape):
 
 
 def _but_healthy(node):
-    names = ("gpu_ids", "gpu_type", "cpu_milli", "labels", "taints", "is_shareable")
+    names = ("gpu_ids", "gpu_type", "cpu_milli", "labels", "taints")
+    names += ("is_shareable", "has_whole_gpus")
     return {name: getattr(node, name) for name in names}
