@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.kubernetes.instance_types import instance_types_with
@@ -61,20 +62,30 @@ class Expression:
         return {**body, "values": list(self.values)} if self.values else body
 
 
-# GPU type -> the provider's name of the chip, and the memory in MiB where the name is not enough.
-_AWS_GPU: Mapping[str, tuple[str, str | None]] = {
-    "t4": ("t4", None),
-    "v100-16gb": ("v100", "16384"),
-    "v100-32gb": ("v100", "32768"),
-    "a10g": ("a10g", None),
-    "l4": ("l4", None),
-    "l40s": ("l40s", None),
-    "a100-40gb": ("a100", "40960"),
-    "a100-80gb": ("a100", "81920"),
-    "h100-80gb": ("h100", None),
-    "h200": ("h200", None),
-    "b200": ("b200", None),
-}
+class AwsGpu(NamedTuple):
+    """What Karpenter's AWS provider says of a GPU, in its labels `instance-gpu-...`."""
+
+    name: str
+    memory_mib: str
+    """Of one GPU."""
+
+
+AWS_GPUS: Mapping[str, AwsGpu] = MappingProxyType(
+    {
+        "t4": AwsGpu("t4", "16384"),
+        "v100-16gb": AwsGpu("v100", "16384"),
+        "v100-32gb": AwsGpu("v100", "32768"),
+        "a10g": AwsGpu("a10g", "22888"),
+        "l4": AwsGpu("l4", "22888"),
+        "l40s": AwsGpu("l40s", "45776"),
+        "a100-40gb": AwsGpu("a100", "40960"),
+        "a100-80gb": AwsGpu("a100", "81920"),
+        "h100-80gb": AwsGpu("h100", "81920"),
+        "h200": AwsGpu("h200", "144384"),
+        "b200": AwsGpu("b200", "183359"),
+    }
+)
+"""By GPU type. Source: Karpenter's AWS provider v1.14, instance types reference."""
 
 GKE_ACCELERATORS: Mapping[str, str] = MappingProxyType(
     {
@@ -133,8 +144,8 @@ def gpu_type_expressions(
             "gpu_type",
             f"cannot be selected on {provisioner.value}",
             got=gpu_type,
-            allowed=listed(_AWS_GPU),
-            nearest=nearest_name(gpu_type, _AWS_GPU),
+            allowed=listed(AWS_GPUS),
+            nearest=nearest_name(gpu_type, AWS_GPUS),
             remedy="name the labels of its nodes in the policy's kubernetes.gpu_type_labels",
         )
     return found
@@ -175,13 +186,13 @@ def _known_expressions(
 
 
 def _aws(domain: str, gpu_type: str) -> tuple[Expression, ...]:
-    if gpu_type not in _AWS_GPU:
+    if gpu_type not in AWS_GPUS:
         return ()
-    name, memory_mib = _AWS_GPU[gpu_type]
-    found = _in(f"{domain}/instance-gpu-name", (name,))
-    if memory_mib is None:
-        return found
-    return (*found, *_in(f"{domain}/instance-gpu-memory", (memory_mib,)))
+    gpu = AWS_GPUS[gpu_type]
+    found = _in(f"{domain}/instance-gpu-name", (gpu.name,))
+    if sum(other.name == gpu.name for other in AWS_GPUS.values()) == 1:
+        return found  # the name is enough
+    return (*found, *_in(f"{domain}/instance-gpu-memory", (gpu.memory_mib,)))
 
 
 def _in(key: str, values: tuple[str, ...]) -> tuple[Expression, ...]:

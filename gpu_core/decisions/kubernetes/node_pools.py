@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpu_core.decisions.kubernetes.clouds import (
+    AWS_GPUS,
     INSTANCE_TYPE_LABEL,
     KARPENTER_CAPACITY_LABEL,
 )
@@ -38,8 +39,9 @@ def kinds_of(
     """Which kinds of nodes may this NodePool add, and how many?
 
     A kind for each GPU type, number of GPUs and capacity type that its requirements allow. What
-    they say about other things than the machine's type, GPUs, zone and capacity is not looked at,
-    and of its limits only those on GPUs and nodes: a node that then does not come is given up.
+    they say about other things than the machine's type, architecture, GPUs, zone and capacity is
+    not looked at, and of its limits only those on GPUs and nodes: a node that then does not come
+    is given up.
 
     Args:
         node_pool: The object.
@@ -97,6 +99,7 @@ def _allows(requirements: Iterable[Mapping[str, Any]], machine: str, gpus: Insta
     family, is_ec2, size = machine.partition(".")
     if not is_ec2:
         return False
+    gpu = AWS_GPUS[gpus.gpu_type]
     generation = _GENERATION.match(family) or {"category": "", "number": ""}
     labels = {
         INSTANCE_TYPE_LABEL: machine,
@@ -105,8 +108,11 @@ def _allows(requirements: Iterable[Mapping[str, Any]], machine: str, gpus: Insta
         f"{_AWS}instance-category": generation["category"],
         f"{_AWS}instance-generation": generation["number"],
         f"{_AWS}instance-gpu-count": str(gpus.gpu_count),
-        f"{_AWS}instance-gpu-name": gpus.gpu_type.partition("-")[0],
+        f"{_AWS}instance-gpu-name": gpu.name,
+        f"{_AWS}instance-gpu-memory": gpu.memory_mib,
         f"{_AWS}instance-gpu-manufacturer": "nvidia",
+        # So are all EC2 machines of the table: g5g, with ARM, is not in it.
+        "kubernetes.io/arch": "amd64",
     }
     return all(
         _meets(labels[requirement["key"]], requirement)
@@ -128,6 +134,10 @@ def _meets(value: str, requirement: Mapping[str, Any]) -> bool:
             return int(value) > int(values[0])
         case "Lt" if value.isdigit():
             return int(value) < int(values[0])
+        case "Gte" if value.isdigit():
+            return int(value) >= int(values[0])
+        case "Lte" if value.isdigit():
+            return int(value) <= int(values[0])
         case _:
             return True
 

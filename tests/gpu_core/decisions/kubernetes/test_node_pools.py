@@ -58,6 +58,30 @@ def kinds(pool, *there):
             ["ml-on-demand-8x-a100-40gb", "ml-on-demand-8x-a100-80gb"],
             id="a generation, and what does not matter here",
         ),
+        pytest.param(
+            [f"{AWS}-family In g6", f"{AWS}-gpu-count Gte 4"],
+            ["ml-on-demand-4x-l4", "ml-on-demand-8x-l4"],
+            id="at least so many GPUs",
+        ),
+        pytest.param(
+            [f"{AWS}-family In g6", f"{AWS}-gpu-count Lte 4"],
+            ["ml-on-demand-1x-l4", "ml-on-demand-4x-l4"],
+            id="at most so many GPUs",
+        ),
+        pytest.param(
+            [f"{AWS}-gpu-name In a100", f"{AWS}-gpu-memory In 81920"],
+            ["ml-on-demand-8x-a100-80gb"],
+            id="one chip with more memory",
+        ),
+        pytest.param(
+            [f"{AWS}-family In g6,g6e,p5e", f"{AWS}-gpu-count In 8", f"{AWS}-gpu-memory Gte 45776"],
+            ["ml-on-demand-8x-h200", "ml-on-demand-8x-l40s"],
+            id="so much memory at least",
+        ),
+        pytest.param(
+            [f"{AWS}-family In g5", f"{AWS}-gpu-memory Lt 16384"], [], id="too little memory"
+        ),
+        pytest.param([f"{AWS}-family In g5", "kubernetes.io/arch In arm64"], [], id="ARM"),
         pytest.param([f"{MACHINE} In m5.large"], [], id="machines without GPUs"),
         pytest.param([f"{AWS}-gpu-name DoesNotExist x"], [], id="none with GPUs"),
     ],
