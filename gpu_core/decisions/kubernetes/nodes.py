@@ -3,35 +3,28 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, floor
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from math import floor
+from typing import Any
 
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.gpu_types import nominal_memory_gib
-from gpu_core.decisions.kubernetes.clouds import INSTANCE_TYPE_LABEL, PRODUCT_LABEL
+from gpu_core.decisions.kubernetes.clouds import INSTANCE_TYPE_LABEL
 from gpu_core.decisions.kubernetes.names import POOL_LABEL, label_value
+from gpu_core.decisions.kubernetes.node_gpus import NodeGpus, node_gpus
 from gpu_core.decisions.kubernetes.node_health import (
     blocked_by,
     interruption_of,
     taints_to_tolerate,
 )
 from gpu_core.decisions.kubernetes.node_labels import (
-    COUNT_LABEL,
-    REPLICAS_LABEL,
     ZONE_LABEL,
     capacity_type_of,
-    count_label,
     gpu_type_of,
     reported_memory_gib,
 )
 from gpu_core.decisions.kubernetes.pod_requests import Requests, pod_requests
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.quantities import MIB, parse_quantity
-
-_MIG_PREFIX = "nvidia.com/mig-"
-# Compute slices of a GPU in MIG mode (NVIDIA MIG user guide; 4 on an A30).
-_MIG_SLICES = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +36,8 @@ class NodeFacts:
     people's pods hold are not listed; those that may not be used now are unhealthy."""
     blocked_by: tuple[str, ...] = ()
     """Why it gets no new runs; empty: it does."""
+    unusable: tuple[str, ...] = ()
+    """Of these reasons those for which no run could ask for its GPUs: the policy has to change."""
     interruption: str | None = None
     """The taint that says that it is about to go; None: none does."""
     foreign_gpus: int = 0
@@ -51,16 +46,6 @@ class NodeFacts:
     """MIG instances that are partitioned and not held by others, by profile."""
     zone: str | None = None
     instance_type: str | None = None
-
-
-class _Gpus(NamedTuple):
-    """The physical GPUs of a node, as far as its device plugin tells."""
-
-    total: int
-    unhealthy: int = 0
-    foreign: int = 0
-    is_shareable: bool = False
-    mig_instances: Mapping[str, int] = MappingProxyType({})
 
 
 def node_facts(
@@ -90,10 +75,10 @@ def node_facts(
     others = [pod_requests(pod) for pod in pods if _pool_of(pod) != own]
     foreign = _total(others)
     gpu_type = gpu_type_of(labels, policy.gpu_type_labels)
-    gpus = _gpus(labels, capacity, allocatable, foreign, policy)
+    gpus = node_gpus(labels, capacity, allocatable, foreign, gpu_type, policy)
     if gpu_type is None and not gpus.total:
         return None
-    why_not = [*blocked_by(node, policy.gpu_conditions)]
+    why_not = [*blocked_by(node, policy.gpu_conditions), *gpus.unusable]
     if not gpus.total:
         why_not.append("its device plugin offers no GPU yet")
     listed, unhealthy = _numbered(gpus, held_gpu_ids)
@@ -117,6 +102,7 @@ def node_facts(
         ),
         blocked_by=tuple(why_not),
         interruption=interruption_of(node),
+        unusable=gpus.unusable,
         foreign_gpus=gpus.foreign,
         mig_instances=gpus.mig_instances,
         zone=labels.get(ZONE_LABEL),
@@ -124,67 +110,7 @@ def node_facts(
     )
 
 
-def _gpus(
-    labels: Mapping[str, str],
-    capacity: Requests,
-    allocatable: Requests,
-    foreign: Requests,
-    policy: KubernetesPolicy,
-) -> _Gpus:
-    """Whole GPUs, replicas of shared ones, or MIG instances: a node offers one of these."""
-    left = {
-        name: max(0, int(allocatable.get(name, 0) - foreign.get(name, 0)))
-        for name, n in capacity.items()
-        if n  # a resource that is no more offered stays listed with 0
-    }
-    instances = _mig_instances(labels, left, policy.gpu_resource)
-    if instances:
-        return _Gpus(total=_divided_gpus(labels, instances), mig_instances=instances)
-    replicas = count_label(labels, REPLICAS_LABEL) or 1
-    resource = policy.gpu_resource
-    if capacity.get(policy.shared_gpu_resource) and policy.shared_gpu_resource != resource:
-        resource = policy.shared_gpu_resource
-        replicas = replicas if replicas > 1 else policy.shares_per_gpu
-    offered = int(capacity.get(resource, 0))
-    missing = offered - int(allocatable.get(resource, 0))
-    return _Gpus(
-        total=offered // replicas,
-        unhealthy=ceil(missing / replicas),
-        foreign=ceil(int(foreign.get(resource, 0)) / replicas),
-        is_shareable=replicas > 1,
-    )
-
-
-def _mig_instances(
-    labels: Mapping[str, str], left: Mapping[str, int], gpu_resource: str
-) -> dict[str, int]:
-    """Which MIG instances do others leave? By profile.
-
-    With the device plugin's strategy `mixed` each profile has its resource; with `single` all
-    instances are alike, are called GPUs, and the product's name has the profile.
-    """
-    _, is_single, profile = labels.get(PRODUCT_LABEL, "").partition("-MIG-")
-    if is_single:
-        return {profile: left.get(gpu_resource, 0)}
-    return {
-        name.removeprefix(_MIG_PREFIX).replace(".me", "+me"): count
-        for name, count in left.items()
-        if name.startswith(_MIG_PREFIX)
-    }
-
-
-def _divided_gpus(labels: Mapping[str, str], instances: Mapping[str, int]) -> int:
-    """How many GPUs are divided into these instances? At least one."""
-    count = count_label(labels, COUNT_LABEL) or 1
-    if "-MIG-" not in labels.get(PRODUCT_LABEL, ""):
-        return count
-    # Here the label counts instances.
-    (profile,) = instances
-    slices = int(profile.partition("g")[0])
-    return max(1, count * slices // _MIG_SLICES)
-
-
-def _numbered(gpus: _Gpus, held: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+def _numbered(gpus: NodeGpus, held: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     """The ids of the GPUs that are ours to plan with, and which of them are unhealthy.
 
     Nobody says which of the GPUs others hold or which is broken: it is those with the highest

@@ -106,7 +106,7 @@ class Offers:
         return self._facts.get(name)
 
     def _work_out(self, name: str, policy: KubernetesPolicy, held: frozenset[str]) -> None:
-        self._facts.pop(name, None)
+        known = self._facts.pop(name, None)
         node = self._view.nodes.get(name)
         if node is None or not admits(self._pod_spec, node):
             return
@@ -118,8 +118,12 @@ class Offers:
             # One node that nobody understands must not keep the others from being used.
             _log.warning("Node %s is left out: %s", name, error)
             return
-        if facts is not None:
-            self._facts[name] = facts
+        if facts is None:
+            return
+        self._facts[name] = facts
+        if facts.unusable and (known is None or facts.unusable != known.unusable):
+            why = "; ".join(facts.unusable)
+            _log.warning("No GPU of node %s is used: %s", name, why)
 
 
 def _kinds(

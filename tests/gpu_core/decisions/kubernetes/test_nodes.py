@@ -284,11 +284,99 @@ def test_mig_instances_under_the_name_of_gpus():
         "nvidia.com/gpu.memory": "9728",
         "nvidia.com/gpu.count": "14",
     }
-    found = facts(make_node_object(labels, gpus=14), make_pod_object({"nvidia.com/gpu": "3"}))
+    pod = make_pod_object({"nvidia.com/gpu": "3"})
+    found = facts(make_node_object(labels, gpus=14), pod, mig_strategy="single")
     assert found.mig_instances == {"1g.10gb": 11}
     assert (found.node.is_mig, found.node.gpu_type) == (True, "a100-80gb")
     assert found.node.gpu_ids == ("0", "1")
     assert found.node.gpu_memory_gib == 80
+    assert (found.unusable, found.node.unhealthy_gpu_ids) == ((), frozenset())
+
+
+GKE_A100 = {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}
+GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+GKE_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+UNRENAMED = {"shared_gpu_resource": "nvidia.com/gpu"}
+
+
+@pytest.mark.parametrize("strategy", ["time-sharing", "mps"])
+def test_gke_shares_gpus_under_their_plain_name(strategy):
+    sharing = {"cloud.google.com/gke-gpu-sharing-strategy": strategy, GKE_CLIENTS: "4"}
+    node = make_node_object(GKE_A100 | sharing, gpus=8)
+    found = facts(node, make_pod_object({"nvidia.com/gpu": "1"}), **UNRENAMED)
+    assert (found.node.gpu_ids, found.foreign_gpus) == (("0",), 1)
+    assert (found.node.is_shareable, found.node.has_whole_gpus) == (True, False)
+    assert (found.node.gpu_type, found.blocked_by) == ("a100-40gb", ())
+
+
+@pytest.mark.parametrize(
+    ("profile", "instances", "want_gpus"),
+    [
+        pytest.param("1g.5gb", 14, 2, id="seven on each"),
+        pytest.param("2g.10gb", 3, 1, id="three on each"),
+        pytest.param("3g.20gb", 16, 8, id="two on each"),
+        pytest.param("9g.99gb", 8, 10, id="a profile that nobody knows"),
+    ],
+)
+def test_gke_offers_mig_instances_as_gpus(profile, instances, want_gpus):
+    node = make_node_object(GKE_A100 | {GKE_PARTITION: profile}, gpus=instances)
+    found = facts(node, make_pod_object({"nvidia.com/gpu": "1"}), mig_strategy="single")
+    assert found.mig_instances == {profile: instances - 1}
+    assert (found.node.is_mig, len(found.node.gpu_ids)) == (True, want_gpus)
+    assert (found.node.gpu_type, found.blocked_by) == ("a100-40gb", ())
+
+
+MIXED = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb")
+
+
+@pytest.mark.parametrize(
+    ("node", "policy", "want"),
+    [
+        pytest.param(
+            make_node_object(GKE_A100 | {GKE_CLIENTS: "4"}),
+            {},
+            "its shared GPUs are called nvidia.com/gpu, and the policy's "
+            "kubernetes.shared_gpu_resource is nvidia.com/gpu.shared",
+            id="replicas under another name",
+        ),
+        pytest.param(
+            make_node_object(GKE_A100 | {GKE_CLIENTS: "2"}),
+            UNRENAMED,
+            "each of its GPUs is shared by 2, and the policy's kubernetes.shares_per_gpu is 4",
+            id="another number of replicas",
+        ),
+        pytest.param(
+            make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb"}, gpus=7),
+            {},
+            "its MIG instances are offered with the strategy 'single', and the policy's "
+            "kubernetes.mig_strategy is 'mixed'",
+            id="instances under the name of GPUs",
+        ),
+        pytest.param(
+            MIXED,
+            {"mig_strategy": "single"},
+            "its MIG instances are offered with the strategy 'mixed', and the policy's "
+            "kubernetes.mig_strategy is 'single'",
+            id="instances under names of their own",
+        ),
+        pytest.param(
+            make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb", GKE_CLIENTS: "2"}, gpus=14),
+            {"mig_strategy": "single"},
+            "its MIG instances are shared, which no run can ask for",
+            id="instances that GKE shares",
+        ),
+        pytest.param(
+            make_node_object(MIG, gpus=12, resource="nvidia.com/mig-1g.10gb.shared"),
+            {},
+            "its MIG instances are shared, which no run can ask for",
+            id="instances that are shared under names of their own",
+        ),
+    ],
+)  # fmt: skip
+def test_gpus_that_no_run_could_ask_for_are_not_used(node, policy, want):
+    found = facts(node, **policy)
+    assert found.unusable == found.blocked_by == (want,)
+    assert found.node.unhealthy_gpu_ids == set(found.node.gpu_ids) != set()
 
 
 @given(

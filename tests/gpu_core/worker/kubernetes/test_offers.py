@@ -153,3 +153,17 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
         nodeSelector={"pool": "b"}, tolerations=[{"key": "sku", "operator": "Exists"}]
     )
     assert offered() == {"n2": set()}
+
+
+def test_a_node_that_the_policy_does_not_know_to_use_is_told_once(caplog):
+    """Its GPUs are shared under a name that no run asks for."""
+    view = View("n1", "n2")
+    offers = Offers(view, "gpus")
+    with caplog.at_level("WARNING", logger="prefect.gpu.offers"):
+        for _ in range(2):
+            labels = view.nodes["n1"]["metadata"]["labels"]
+            labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = "4"
+            view.dirty.add("n1")
+            assert usable(offers)[0] == "n2"
+    (told,) = caplog.messages
+    assert told.startswith("No GPU of node n1 is used: its shared GPUs are called nvidia.com/gpu,")
