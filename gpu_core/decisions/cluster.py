@@ -39,7 +39,9 @@ class Node:
     """A workload may have one of its GPUs to itself: not so where a device plugin offers replicas
     only."""
     is_mig: bool = False
-    """Its GPUs are partitioned into MIG instances on demand."""
+    """Its GPUs are partitioned into MIG instances."""
+    mig_instances: Mapping[str, int] | None = None
+    """The instances for workloads, by profile; None: they are made on demand."""
     is_planned: bool = False
     """It is not there: it comes when something is placed on it, if it comes."""
 

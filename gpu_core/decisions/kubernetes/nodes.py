@@ -1,7 +1,7 @@
 """From Kubernetes' Node objects to the nodes that the scheduler plans with."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -42,8 +42,6 @@ class NodeFacts:
     """The taint that says that it is about to go; None: none does."""
     foreign_gpus: int = 0
     """GPUs that other people's pods hold."""
-    mig_instances: Mapping[str, int] = field(default_factory=dict)
-    """MIG instances that are partitioned and not held by others, by profile."""
     zone: str | None = None
     instance_type: str | None = None
 
@@ -99,12 +97,12 @@ def node_facts(
             # A replica is what the device plugin hands out there; no pod gets all of a GPU.
             has_whole_gpus=not gpus.is_shareable,
             is_mig=bool(gpus.mig_instances),
+            mig_instances=gpus.mig_instances or None,
         ),
         blocked_by=tuple(why_not),
         interruption=interruption_of(node),
         unusable=gpus.unusable,
         foreign_gpus=gpus.foreign,
-        mig_instances=gpus.mig_instances,
         zone=labels.get(ZONE_LABEL),
         instance_type=labels.get(INSTANCE_TYPE_LABEL),
     )

@@ -10,7 +10,13 @@ from typing import Protocol
 
 from gpu_core.decisions.cluster import Node, NodeShare
 from gpu_core.decisions.placement.bits import numbers_in
-from gpu_core.decisions.placement.mig import best_start, mig_profile, profiles_left, slices_of
+from gpu_core.decisions.placement.mig import (
+    best_start,
+    mig_profile,
+    mig_share_milli,
+    profiles_left,
+    slices_of,
+)
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
@@ -26,6 +32,9 @@ class Division(Protocol):
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
         """Where does its MIG instance begin on each of these GPUs, on which it fits?"""
+
+    def share_milli(self, shape: Shape) -> int:
+        """How many thousandths of each GPU would it get?"""
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
         """What does the share take of each of its GPUs? None: they have no such parts."""
@@ -55,6 +64,10 @@ class TimeSharing:
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:  # noqa: ARG002
         """Thousandths begin nowhere."""
         return ()
+
+    def share_milli(self, shape: Shape) -> int:
+        """As many as it wants."""
+        return shape.gpu_share_milli
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
         """What does the share take of each of its GPUs? None: it has MIG instances."""
@@ -97,6 +110,12 @@ class MigInstances:
         """Where does its instance begin on each of these GPUs, on which it fits?"""
         starts = (self._start(shape, counts) for counts in in_use)
         return tuple(start for start in starts if start is not None)
+
+    def share_milli(self, shape: Shape) -> int:
+        """What its instance is of this type of GPU."""
+        if shape.mig_profile is None:
+            return shape.gpu_share_milli
+        return mig_share_milli(self._gpu_type, shape.mig_profile)
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
         """What does the share take of each of its GPUs? None: no instances can be there."""

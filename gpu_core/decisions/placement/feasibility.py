@@ -102,9 +102,7 @@ def _not_tolerated(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
 
 def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     if shape.mig_profile is not None:
-        there = listed(
-            {name for n in nodes if n.is_mig for name in MIG_PROFILES.get(n.gpu_type, ())}
-        )
+        there = listed({name for node in nodes for name in _profiles_of(node)})
         return NeverFits(
             summary=f"No such GPU here has MIG instances {shape.mig_profile}: there is {there}.",
             resolution="Ask for another mig_profile, or add a node that has it.",
@@ -122,6 +120,12 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
         resolution="Ask for a whole GPU, or allow sharing on a node.",
         numbers={"wanted_gpu_share_milli": shape.gpu_share_milli, "nodes": len(nodes)},
     )
+
+
+def _profiles_of(node: Node) -> set[str]:
+    if node.mig_instances is not None:
+        return {profile for profile, count in node.mig_instances.items() if count}
+    return set(MIG_PROFILES.get(node.gpu_type, ())) if node.is_mig else set()
 
 
 def _how_divided(nodes: Sequence[Node]) -> str:

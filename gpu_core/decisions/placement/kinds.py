@@ -69,6 +69,7 @@ def _traits(room: NodeRoom, labels: Sequence[str]) -> Hashable:
         node.is_shareable,
         node.has_whole_gpus,
         node.is_mig,
+        None if node.mig_instances is None else frozenset(node.mig_instances.items()),
         room.usable_gpus,
         tuple(map(node.labels.get, labels)),
     )

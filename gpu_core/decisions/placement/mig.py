@@ -5,7 +5,8 @@ Instances may be on one GPU together if no slice belongs to two of them; with th
 compute slices then always suffice.
 
 Source: NVIDIA MIG user guide, "Supported MIG profiles" (read 2026-11), and the placements that
-`nvidia-smi mig -lgipp` prints. Profiles with media extensions (`+me`) are not known here.
+`nvidia-smi mig -lgipp` prints. A profile with media extensions (`1g.10gb+me`) takes the slices of
+the one without; that a GPU has only one of them is not looked at here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gpu_core.decisions.placement.bits import bits_of
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,23 @@ MIG_PROFILES: Mapping[str, Mapping[str, MigProfile]] = MappingProxyType(
 
 def mig_profile(gpu_type: str, name: str | None) -> MigProfile | None:
     """Which profile has this name on this type of GPU? None: it has no such profile."""
-    return None if name is None else MIG_PROFILES.get(gpu_type, {}).get(name)
+    return None if name is None else MIG_PROFILES.get(gpu_type, {}).get(plain_profile(name))
+
+
+def plain_profile(name: str) -> str:
+    """The profile with the same slices, and no media extensions.
+
+    >>> plain_profile("1g.10gb+me")
+    '1g.10gb'
+    """
+    return name.removesuffix("+me")
+
+
+def mig_share_milli(gpu_type: str, name: str) -> int:
+    """How many thousandths of a GPU is an instance, by its memory? All of it, if nobody knows."""
+    profile = mig_profile(gpu_type, name)
+    whole = WHOLE_GPU_MILLI
+    return whole if profile is None else whole * profile.memory_slices // slices_of(gpu_type)
 
 
 def slices_of(gpu_type: str) -> int:
@@ -90,10 +108,10 @@ def best_start(gpu_type: str, name: str, taken: int) -> int | None:
 
     Args:
         gpu_type: One that `MIG_PROFILES` knows.
-        name: One of its profiles.
+        name: One of its profiles, with or without media extensions.
         taken: The memory slices in use, as bits.
     """
-    profile = MIG_PROFILES[gpu_type][name]
+    profile = MIG_PROFILES[gpu_type][plain_profile(name)]
     free = [s for s in profile.starts if not taken & profile.slices_from(s)]
     return max(
         free,

@@ -27,6 +27,7 @@ class NodeRoom:
         "_division",
         "_free",
         "_in_use",
+        "_instances_held",
         "_position_of",
         "cpu_milli_left",
         "free_gpus",
@@ -49,6 +50,8 @@ class NodeRoom:
         self._in_use: dict[int, int] = {}
         """What is in use of each GPU that is divided, as its division counts. Those that are
         neither here nor untouched are in use whole."""
+        self._instances_held: dict[str, int] = {}
+        """Of the MIG instances that are there once and for all, by profile."""
         self.free_gpus = self.usable_gpus = len(self._position_of)
         self.cpu_milli_left = inf if node.cpu_milli is None else node.cpu_milli
         self.memory_mib_left = inf if node.memory_mib is None else node.memory_mib
@@ -63,6 +66,7 @@ class NodeRoom:
         other._position_of = self._position_of
         other._free = self._free
         other._in_use = self._in_use.copy()
+        other._instances_held = self._instances_held.copy()
         other.free_gpus = self.free_gpus
         other.usable_gpus = self.usable_gpus
         other.cpu_milli_left = self.cpu_milli_left
@@ -111,6 +115,8 @@ class NodeRoom:
         """Is so much left, if it is the right kind of node?"""
         if self.cpu_milli_left < shape.cpu_milli or self.memory_mib_left < shape.memory_mib:
             return False
+        if shape.mig_profile is not None and not self._has_instances(shape.mig_profile, shape):
+            return False
         if self.free_gpus >= shape.gpu_count:
             return True
         return not shape.is_whole and len(self._divided(shape)) + self.free_gpus >= shape.gpu_count
@@ -138,7 +144,7 @@ class NodeRoom:
         return NodeShare(
             node=self.node.name,
             gpu_ids=gpu_ids,
-            share_milli=shape.gpu_share_milli,
+            share_milli=self._division.share_milli(shape),
             mig_starts=self._division.starts(shape, [self._in_use.get(p, 0) for p in positions]),
         )
 
@@ -152,6 +158,8 @@ class NodeRoom:
             raise self._error("has not enough CPU left", shape.cpu_milli)
         if shape.memory_mib > max(self.memory_mib_left, 0):
             raise self._error("has not enough memory left", shape.memory_mib)
+        if shape.mig_profile is not None and not self._has_instances(shape.mig_profile, shape):
+            raise self._error("has not so many MIG instances left", shape.mig_profile)
         whole = self._whole(share)
         if whole is None or whole & ~self._free:
             self._refuse_what_is_not_free(shape, share)
@@ -173,6 +181,7 @@ class NodeRoom:
         else:
             self._free |= whole
             self.free_gpus += whole.bit_count()
+        self._count_instances(shape, share, -1)
         self.cpu_milli_left += shape.cpu_milli
         self.memory_mib_left += shape.memory_mib
         self.holders -= 1
@@ -212,9 +221,24 @@ class NodeRoom:
         else:
             self._free ^= whole
             self.free_gpus -= whole.bit_count()
+        self._count_instances(shape, share, 1)
         self.cpu_milli_left -= shape.cpu_milli
         self.memory_mib_left -= shape.memory_mib
         self.holders += 1
+
+    def _has_instances(self, profile: str, shape: Shape) -> bool:
+        """Are so many MIG instances left, where they are not made on demand?"""
+        there = self.node.mig_instances
+        if there is None:
+            return True
+        return there.get(profile, 0) - self._instances_held.get(profile, 0) >= shape.gpu_count
+
+    def _count_instances(self, shape: Shape, share: NodeShare, sign: int) -> None:
+        """Of what was partitioned in another way since, nothing is known."""
+        if shape.mig_profile is None or not share.mig_starts:
+            return
+        held = self._instances_held.get(shape.mig_profile, 0)
+        self._instances_held[shape.mig_profile] = held + sign * len(share.gpu_ids)
 
     def _give_parts(self, shape: Shape, share: NodeShare) -> None:
         left: dict[int, int] = {}

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.placement.levels import Levels
-from gpu_core.decisions.placement.mig import MIG_PROFILES
+from gpu_core.decisions.placement.mig import MIG_PROFILES, plain_profile
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
@@ -102,7 +102,7 @@ class NodeOrder:
         """The nodes with a divided GPU that has room for the shape's part of one."""
         if shape.mig_profile is None:
             return self._parts.levels.at_least(shape.gpu_share_milli)
-        return self._profiles.levels.at(_PROFILE_NUMBERS.get(shape.mig_profile, -1))
+        return self._profiles.levels.at(_PROFILE_NUMBERS.get(plain_profile(shape.mig_profile), -1))
 
     def _tightest(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """By what is left of the GPU that it would share, then by untouched GPUs."""

@@ -62,11 +62,18 @@ def can_divide(shape: Shape, node: Node) -> bool:
     if shape.gpu_count == 0:
         return True
     if shape.mig_profile is not None:
-        return node.is_mig and mig_profile(node.gpu_type, shape.mig_profile) is not None
+        return node.is_mig and _has_instances(shape.mig_profile, shape.gpu_count, node)
     # A GPU in MIG mode runs nothing outside an instance (NVIDIA MIG user guide).
     if node.is_mig:
         return False
     return node.has_whole_gpus if shape.is_whole else node.is_shareable
+
+
+def _has_instances(profile: str, count: int, node: Node) -> bool:
+    """Has it so many instances, or can they be made?"""
+    if mig_profile(node.gpu_type, profile) is None:
+        return False
+    return node.mig_instances is None or node.mig_instances.get(profile, 0) >= count
 
 
 def is_large_enough(shape: Shape, node: Node, gpus: int) -> bool:

@@ -263,7 +263,7 @@ def test_mig_instances_by_profile():
     for kind in ("capacity", "allocatable"):
         node["status"][kind]["nvidia.com/mig-3g.40gb"] = "2"
     found = facts(node, make_pod_object({"nvidia.com/mig-3g.40gb": "1"}))
-    assert found.mig_instances == {"1g.10gb+me": 6, "3g.40gb": 1}
+    assert found.node.mig_instances == {"1g.10gb+me": 6, "3g.40gb": 1}
     assert (found.node.is_mig, found.node.gpu_ids) == (True, ("0", "1"))
     assert found.node.gpu_type == "a100-80gb"
 
@@ -274,7 +274,7 @@ def test_instances_that_are_no_more_leave_whole_gpus():
     for kind in ("capacity", "allocatable"):
         node["status"][kind]["nvidia.com/mig-1g.10gb"] = "0"
     found = facts(node)
-    assert (found.mig_instances, found.node.is_mig) == ({}, False)
+    assert (found.node.mig_instances, found.node.is_mig) == (None, False)
     assert len(found.node.gpu_ids) == 8
 
 
@@ -286,7 +286,7 @@ def test_mig_instances_under_the_name_of_gpus():
     }
     pod = make_pod_object({"nvidia.com/gpu": "3"})
     found = facts(make_node_object(labels, gpus=14), pod, mig_strategy="single")
-    assert found.mig_instances == {"1g.10gb": 11}
+    assert found.node.mig_instances == {"1g.10gb": 11}
     assert (found.node.is_mig, found.node.gpu_type) == (True, "a100-80gb")
     assert found.node.gpu_ids == ("0", "1")
     assert found.node.gpu_memory_gib == 80
@@ -321,7 +321,7 @@ def test_gke_shares_gpus_under_their_plain_name(strategy):
 def test_gke_offers_mig_instances_as_gpus(profile, instances, want_gpus):
     node = make_node_object(GKE_A100 | {GKE_PARTITION: profile}, gpus=instances)
     found = facts(node, make_pod_object({"nvidia.com/gpu": "1"}), mig_strategy="single")
-    assert found.mig_instances == {profile: instances - 1}
+    assert found.node.mig_instances == {profile: instances - 1}
     assert (found.node.is_mig, len(found.node.gpu_ids)) == (True, want_gpus)
     assert (found.node.gpu_type, found.blocked_by) == ("a100-40gb", ())
 

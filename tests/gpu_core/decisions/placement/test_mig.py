@@ -122,6 +122,77 @@ def test_what_a_partitioned_node_never_holds(shape, want):
     assert want in never.summary
 
 
+def partitioned(**instances):
+    """A node with such instances for us, whatever else its GPUs could be divided into."""
+    return make_node("n", 2, gpu_type="a100-80gb", is_mig=True, mig_instances=instances)
+
+
+@pytest.mark.parametrize(
+    ("shape", "instances", "want"),
+    [
+        pytest.param(instance("1g.10gb"), {"1g.10gb": 1}, True, id="one that is there"),
+        pytest.param(instance("3g.40gb"), {"1g.10gb": 14}, False, id="a larger one"),
+        pytest.param(instance("1g.10gb"), {"1g.10gb": 0}, False, id="others have all of them"),
+        pytest.param(instance("1g.10gb+me"), {"1g.10gb": 1}, False, id="media extensions"),
+        pytest.param(instance("1g.10gb+me"), {"1g.10gb+me": 1}, True, id="such as are there"),
+        pytest.param(
+            Shape(gpu_count=2, mig_profile="1g.10gb"), {"1g.10gb": 1}, False, id="two of one"
+        ),
+        pytest.param(
+            Shape(gpu_count=2, mig_profile="1g.10gb"), {"1g.10gb": 2}, True, id="two of two"
+        ),
+    ],
+)
+def test_instances_that_are_there_once_and_for_all(shape, instances, want):
+    room = Room([partitioned(**instances)])
+    assert (room.find(shape) is not None) == want
+    assert (room.never_fits(shape) is None) == want
+
+
+def test_what_instances_there_are_is_told():
+    never = Room([partitioned(**{"1g.10gb": 3, "2g.20gb": 0})]).never_fits(instance("3g.40gb"))
+    assert never.summary == "No such GPU here has MIG instances 3g.40gb: there is 1g.10gb."
+
+
+def test_no_more_instances_are_given_than_there_are():
+    """The GPUs would have slices for more."""
+    room = Room([partitioned(**{"1g.10gb": 2, "2g.20gb": 1})])
+    small, large = instance("1g.10gb"), instance("2g.20gb")
+    first = room.find(small)
+    room.take(small, first)
+    room.take(small, room.find(small))
+    assert room.find(small) is None
+    assert room.find(large) is not None
+    with pytest.raises(InvalidInput, match="has not so many MIG instances left"):
+        room.take(small, first)
+    copy = room["n"].copy()
+    room.give(small, first)
+    assert room.find(small) is not None
+    assert not copy.fits(small)
+
+
+def test_nodes_with_different_instances_are_told_apart():
+    other = make_node("m", 2, gpu_type="a100-80gb", is_mig=True, mig_instances={"7g.80gb": 2})
+    room = Room([other, partitioned(**{"1g.10gb": 14})])
+    assert [s.node for s in room.find(instance("1g.10gb")).shares] == ["n"]
+    assert [s.node for s in room.find(instance("7g.80gb")).shares] == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "profile", "want_milli"),
+    [
+        pytest.param("a100-80gb", "1g.10gb", 125, id="an eighth of the memory"),
+        pytest.param("a100-40gb", "1g.10gb", 250, id="the same memory of a smaller GPU"),
+        pytest.param("a100-80gb", "3g.40gb", 500, id="half"),
+        pytest.param("a30", "1g.6gb", 250, id="an A30 has four slices"),
+        pytest.param("a100-80gb", "1g.10gb+me", 125, id="media extensions"),
+    ],
+)
+def test_an_instance_counts_as_its_part_of_the_gpu(gpu_type, profile, want_milli):
+    """It is paid so."""
+    assert mig_room(gpu_type=gpu_type).choose(instance(profile)).share_milli == want_milli
+
+
 @pytest.mark.parametrize(
     ("profile", "starts"),
     [

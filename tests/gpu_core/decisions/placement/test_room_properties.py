@@ -49,6 +49,8 @@ SHAPES = st.builds(
     capacity_type=st.none(),
     mig_profile=st.none(),
     memory_mib=st.just(0),
+    avoided_nodes=st.just(frozenset()),
+    preferred_nodes=st.just(frozenset()),
 )
 
 
