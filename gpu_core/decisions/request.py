@@ -1,7 +1,7 @@
 """What one run asks for: the job variables of a GPU pool, checked, and the workload they make."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -16,17 +16,21 @@ from pydantic import (
 )
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.placement.mig import MIG_PROFILES, mig_profile, mig_share_milli
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
 from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_aware
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
-from gpu_core.decisions.workload import Hold, Workload
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Hold, Workload
 
 AUTO = "auto"
 
 _GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+# Compute slices, memory, and media extensions (NVIDIA MIG user guide).
+_MIG_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]*gb(\+me)?")
+_MIG_PROFILE_HELP = "compute slices and memory such as '1g.10gb' or '1g.10gb+me'"
 _GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in order of preference"
 
 
@@ -42,6 +46,13 @@ def _gpu_types(value: object, field: str) -> tuple[str, ...]:
     if len(set(types)) < len(types):
         raise InvalidInput(field, "names a GPU type twice", allowed=_GPU_TYPE_HELP)
     return tuple(types)
+
+
+def _mig_profile(value: object, field: str) -> str:
+    name = value.strip().lower() if isinstance(value, str) else ""
+    if not _MIG_PROFILE.fullmatch(name):
+        raise InvalidInput(field, "is not a MIG profile", got=value, allowed=_MIG_PROFILE_HELP)
+    return name
 
 
 def _interval_s(value: object, field: str) -> int | None:
@@ -143,6 +154,18 @@ class GpuRequest(BaseModel):
         title="GPU count",
         description="GPUs on each node, 0 to 64, by default 1; with 0 the run needs no GPU and "
         "starts at once.",
+    )
+    gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        default=None,
+        title="GPU fraction",
+        description="The part of a GPU that is enough, over 0 to 1, by default a whole one; less "
+        "than 1 is a place on a shared GPU of a cluster, with no memory of its own.",
+    )
+    mig_profile: Annotated[str, parsed_by(_mig_profile)] | None = Field(
+        default=None,
+        title="MIG profile",
+        description="The MIG instance that the run gets instead of each GPU, such as '1g.10gb', "
+        "on nodes of a cluster that have it.",
     )
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
@@ -357,6 +380,8 @@ def workload_from_request(
         nodes=request.nodes,
         gpu_types=request.gpu_type,
         gpu_memory_gib=request.gpu_memory_gib,
+        gpu_share_milli=_gpu_share_milli(request),
+        mig_profile=request.mig_profile,
         capacity_type=None if request.capacity_type == AUTO else request.capacity_type,
         is_preemptible=request.preemptible,
         min_runtime_s=(
@@ -384,13 +409,40 @@ def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None
 
 
 def _contradictions(request: GpuRequest) -> list[InvalidInput]:
-    if request.gpu_count == 0 and request.nodes > 1:
-        return [
+    errors = list(_without_gpus(request)) if request.gpu_count == 0 else []
+    if request.gpu_fraction is not None and request.mig_profile is not None:
+        errors.append(
             InvalidInput(
-                "nodes", "needs GPUs on each node", got=request.nodes, remedy="set gpu_count too"
+                "gpu_fraction",
+                "says the part of a GPU that mig_profile says too",
+                got=request.gpu_fraction,
+                remedy="leave one of them out",
             )
-        ]
-    return []
+        )
+    return errors
+
+
+def _without_gpus(request: GpuRequest) -> Iterator[InvalidInput]:
+    if request.nodes > 1:
+        yield InvalidInput(
+            "nodes", "needs GPUs on each node", got=request.nodes, remedy="set gpu_count too"
+        )
+    parts = {"gpu_fraction": request.gpu_fraction, "mig_profile": request.mig_profile}
+    for name, wanted in parts.items():
+        if wanted is not None:
+            yield InvalidInput(name, "needs a GPU", got=wanted, remedy="set gpu_count to 1")
+
+
+def _gpu_share_milli(request: GpuRequest) -> int:
+    """The part of each GPU; of an instance the largest that it may turn out to be."""
+    if request.mig_profile is not None:
+        types = request.gpu_type or MIG_PROFILES
+        known = [name for name in types if mig_profile(name, request.mig_profile) is not None]
+        shares = (mig_share_milli(name, request.mig_profile) for name in known)
+        return max(shares, default=WHOLE_GPU_MILLI)
+    if request.gpu_fraction is None:
+        return WHOLE_GPU_MILLI
+    return max(1, round(request.gpu_fraction * WHOLE_GPU_MILLI))
 
 
 def _check_gpu_limit(request: GpuRequest, policy: Policy) -> None:

@@ -151,6 +151,8 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             return _not_a_choice(path, got, str(context["expected"]))
         case "greater_than_equal":
             return InvalidInput(path, "is too small", got=got, allowed=f"{context['ge']} or more")
+        case "greater_than":
+            return InvalidInput(path, "is too small", got=got, allowed=f"over {context['gt']:g}")
         case "less_than_equal":
             return InvalidInput(path, "is too large", got=got, allowed=f"at most {context['le']}")
         case "string_too_short":

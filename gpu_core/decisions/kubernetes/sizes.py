@@ -89,6 +89,20 @@ def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
         return {mig_resource(shape.mig_profile, policy): shape.gpu_count}
     if shape.gpu_share_milli == WHOLE_GPU_MILLI:
         return {policy.gpu_resource: shape.gpu_count}
+    planned_share_milli(shape, policy)
+    return {policy.shared_gpu_resource: 1}
+
+
+def planned_share_milli(shape: Shape, policy: KubernetesPolicy) -> int:
+    """How many thousandths of each GPU does one pod of this shape take?
+
+    A run that asks for less than a replica gets a whole one: nothing less can be had.
+
+    Raises:
+        InvalidInput: As `gpu_resources` says.
+    """
+    if not shape.gpu_count or shape.is_whole or shape.mig_profile is not None:
+        return shape.gpu_share_milli
     largest_milli = WHOLE_GPU_MILLI // policy.shares_per_gpu
     if shape.gpu_share_milli > largest_milli or shape.gpu_count > 1:
         raise InvalidInput(
@@ -98,7 +112,7 @@ def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
             allowed=f"one part of at most {largest_milli / WHOLE_GPU_MILLI:g} GPU",
             remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",
         )
-    return {policy.shared_gpu_resource: 1}
+    return largest_milli
 
 
 def mig_resource(profile: str, policy: KubernetesPolicy) -> str:

@@ -20,6 +20,7 @@ from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
+from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.outcome import Cause
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
@@ -27,7 +28,7 @@ from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
 from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.kubernetes.refusals import why_refused
-from gpu_core.decisions.kubernetes.sizes import pod_size
+from gpu_core.decisions.kubernetes.sizes import planned_share_milli, pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
@@ -152,10 +153,14 @@ class KubernetesInfrastructure:
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:
-        """With the CPU and memory that its pods ask for."""
+        """With the part of a GPU, the CPU and the memory that its pods ask for."""
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
         request = parse_pod_request(variables)
         self._view.custom_jobs.check(request)
+        if request.framework == "spark":
+            require_whole_gpus(workload.shape)
+        share_milli = planned_share_milli(workload.shape, policy.kubernetes)
+        workload = replace(workload, gpu_share_milli=share_milli)
         size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
         return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
 

@@ -19,9 +19,10 @@ from gpu_core.adapters.run_files import (
 )
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.infrastructure import Exit, Started, Trouble
 from gpu_core.worker.process.devices import local_nodes, visible_devices
 from gpu_core.worker.process.processes import LocalProcesses
@@ -64,7 +65,18 @@ class ProcessInfrastructure:
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:
-        """The same: CPU and memory of this machine are not counted."""
+        """The same: CPU and memory of this machine are not counted.
+
+        Raises:
+            InvalidInput: It wants a part of a GPU: processes get whole ones.
+        """
+        if not workload.shape.is_whole:
+            raise InvalidInput(
+                "gpu_fraction" if workload.mig_profile is None else "mig_profile",
+                "cannot be had on a gpu-process pool, which gives whole GPUs",
+                got=workload.mig_profile or workload.gpu_share_milli / WHOLE_GPU_MILLI,
+                remedy="leave it out, or submit the run to a gpu-kubernetes pool",
+            )
         return workload
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:

@@ -123,6 +123,37 @@ def test_everything_given():
             id="nodes without GPUs",
         ),
         pytest.param(
+            {"gpu_fraction": 0}, "gpu_fraction is too small (got 0); allowed: over 0", id="none"
+        ),
+        pytest.param(
+            {"gpu_fraction": 1.5},
+            "gpu_fraction is too large (got 1.5); allowed: at most 1",
+            id="1+",
+        ),
+        pytest.param(
+            {"gpu_fraction": 0.5, "mig_profile": "1g.10gb"},
+            "gpu_fraction says the part of a GPU that mig_profile says too (got 0.5); "
+            "leave one of them out",
+            id="two kinds of parts",
+        ),
+        pytest.param(
+            {"gpu_count": 0, "mig_profile": "1g.10gb"},
+            "mig_profile needs a GPU (got '1g.10gb'); set gpu_count to 1",
+            id="an instance of no GPU",
+        ),
+        pytest.param(
+            {"gpu_count": 0, "gpu_fraction": 0.5},
+            "gpu_fraction needs a GPU (got 0.5); set gpu_count to 1",
+            id="a part of no GPU",
+        ),
+        pytest.param(
+            {"mig_profile": "10gb"},
+            "mig_profile is not a MIG profile (got '10gb'); allowed: compute slices and memory "
+            "such as '1g.10gb' or '1g.10gb+me'",
+            id="half a profile",
+        ),
+        pytest.param({"mig_profile": 1}, "mig_profile is not a MIG profile (got 1)", id="a number"),
+        pytest.param(
             {"gpu_type": 100}, "gpu_type is not a GPU type (got 100); allowed: 'auto'", id="number"
         ),
         pytest.param(
@@ -233,6 +264,30 @@ def test_the_graver_hold_wins():
     unknown = workload(request(), queue="urgent", hold=ending).hold
     assert unknown is not None
     assert unknown.reason == Reason.UNKNOWN_QUEUE
+
+
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param({}, (1000, None), id="a whole GPU"),
+        pytest.param({"gpu_fraction": 1}, (1000, None), id="all of it"),
+        pytest.param({"gpu_fraction": 0.25}, (250, None), id="a quarter"),
+        pytest.param({"gpu_fraction": 1 / 3}, (333, None), id="a third"),
+        pytest.param({"gpu_fraction": 0.0001}, (1, None), id="next to nothing"),
+        pytest.param({"mig_profile": " 3G.40GB "}, (500, "3g.40gb"), id="an instance"),
+        pytest.param({"mig_profile": "1g.10gb"}, (250, "1g.10gb"), id="of any GPU that has it"),
+        pytest.param(
+            {"mig_profile": "1g.10gb+me", "gpu_type": "a100-80gb"},
+            (125, "1g.10gb+me"),
+            id="of one GPU type",
+        ),
+        pytest.param({"mig_profile": "5g.99gb"}, (1000, "5g.99gb"), id="of no known GPU"),
+    ],
+)
+def test_parts_of_gpus(variables, want):
+    """An instance counts for the most that it may be of a GPU."""
+    found = workload(request(**variables))
+    assert (found.gpu_share_milli, found.mig_profile) == want
 
 
 def test_an_unknown_priority_is_refused():

@@ -11,13 +11,15 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.policy import Policy, parse_policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.workload import Shape, Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.infrastructure import Landed, Started
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
+from tests.strategies import make_node
 
 NOW = datetime.now(UTC)
 
@@ -181,3 +183,29 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
         assert seen == [[], want_adopted, []]
         found = ledger.open_attempts("gpus", "host-1")
         assert sorted(attempt.attempt_id for attempt in found) == want_open
+
+
+@pytest.mark.parametrize(
+    ("shape", "want_micro_usd"),
+    [
+        pytest.param(Shape(), 800_000, id="a whole GPU"),
+        pytest.param(Shape(gpu_share_milli=250), 200_000, id="a quarter of a shared one"),
+        pytest.param(Shape(mig_profile="1g.10gb"), 100_000, id="an instance"),
+        # Of another GPU it would be a quarter.
+        pytest.param(
+            Shape(mig_profile="1g.10gb", gpu_share_milli=250), 100_000, id="an instance of any GPU"
+        ),
+    ],
+)
+def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, want_micro_usd):
+    run = FlowRun(id=uuid4(), flow_id=uuid4())
+    division = {"is_mig": True} if shape.mig_profile else {"is_shareable": True}
+    placement = Room([make_node(gpu_type="a100-80gb", **division)]).find(shape)
+    policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 0.8}}})
+    key = str(run.id)
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        anyio.run(attempts.open, {key: placement}, {key: demand(run)}, {}, policy, NOW)
+        (found,) = ledger.open_attempts("gpus", "host-1")
+    assert found.price_micro_usd_per_gpu_hour == want_micro_usd
+    assert found.shares == placement.shares

@@ -14,6 +14,7 @@ from gpu_core.decisions.kubernetes.operators.custom_job import (
     metadata_of,
 )
 from gpu_core.decisions.kubernetes.quantities import cpu_milli, format_cpu, memory_mib
+from gpu_core.decisions.workload import Shape
 
 _TYPES = {".py": "Python", ".R": "R", ".jar": "Scala"}
 
@@ -70,13 +71,22 @@ def build_spark_application(request: Request) -> CustomJob:
     )
 
 
-def _gpu_conf(request: Request, cores: int) -> dict[str, str]:
-    if not request.launch.shape.is_whole:
+def require_whole_gpus(shape: Shape) -> None:
+    """Refuse parts of GPUs.
+
+    Raises:
+        InvalidInput: The shape wants parts.
+    """
+    if not shape.is_whole:
         raise InvalidInput(
             "framework",
             "'spark' takes whole GPUs",
             remedy="leave gpu_fraction and mig_profile out",
         )
+
+
+def _gpu_conf(request: Request, cores: int) -> dict[str, str]:
+    require_whole_gpus(request.launch.shape)
     return {
         "spark.executor.resource.gpu.amount": "1",
         "spark.executor.resource.gpu.vendor": "nvidia.com",

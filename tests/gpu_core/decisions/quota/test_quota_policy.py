@@ -126,7 +126,7 @@ def messages(data):
         ),
         pytest.param(
             {"teams": {"vision": {"weight": 0}}},
-            ["teams.vision.weight cannot be used (got 0); allowed: Input should be greater than 0"],
+            ["teams.vision.weight is too small (got 0); allowed: over 0"],
             id="no weight at all",
         ),
     ],

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
 from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.policy import Policy
@@ -28,6 +29,7 @@ from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
+from tests.strategies import make_policy
 
 LIMITS = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
 
@@ -451,3 +453,41 @@ def test_a_run_is_told_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
     want = None if want_age_s is None else datetime.fromisoformat(moment(want_age_s))
     assert found.capacity_since == want
     assert found.reports_to_prefect
+
+
+def fitted(variables, **parts):
+    """The run as it is planned with where each shared GPU has five places."""
+    policy = make_policy(kubernetes={"shares_per_gpu": 5})
+    workload = replace(running().workload, **parts)
+    return of_cluster(SimpleNamespace()).fitted(workload, variables, policy)
+
+
+@pytest.mark.parametrize(
+    ("parts", "want_milli"),
+    [
+        pytest.param({}, 1000, id="a whole GPU"),
+        pytest.param({"gpu_share_milli": 200}, 200, id="a place"),
+        pytest.param({"gpu_share_milli": 50}, 200, id="less than a place"),
+        pytest.param({"gpu_share_milli": 125, "mig_profile": "1g.10gb"}, 125, id="an instance"),
+        pytest.param({"gpu_count": 0}, 1000, id="no GPU"),
+    ],
+)
+def test_a_part_of_a_gpu_is_planned_with_as_it_will_be_had(parts, want_milli):
+    """One place of a shared GPU at least, and CPU and memory to match."""
+    variables = {"cpu_per_gpu": 10.0}
+    found = fitted(variables, **parts)
+    assert found.gpu_share_milli == want_milli
+    if parts.get("gpu_count", 1) and "mig_profile" not in parts:
+        assert found.cpu_milli == 10 * want_milli
+
+
+@pytest.mark.parametrize(
+    ("parts", "want"),
+    [
+        pytest.param({"gpu_share_milli": 201}, "at most 0.2 GPU", id="more than a place"),
+        pytest.param({"gpu_share_milli": 100, "gpu_count": 2}, "one part", id="two places"),
+    ],
+)
+def test_what_no_shared_gpu_has_is_refused_at_once(parts, want):
+    with pytest.raises(InvalidInput, match=f"^gpu_fraction .*{want}"):
+        fitted({}, **parts)

@@ -1,11 +1,13 @@
 """What a process worker tells of its machine."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 import pytest
 
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
@@ -52,3 +54,16 @@ def test_virtual_gpus_may_play_spot():
     assert (steady.capacity_type, steady.gpu_ids) == ("on-demand", ("virtual-0", "virtual-1"))
     assert (spot.capacity_type, spot.gpu_ids) == ("spot", ("virtual-2",))
     assert spot.name == f"{steady.name}/spot"
+
+
+@pytest.mark.parametrize(
+    ("parts", "want"),
+    [
+        pytest.param({"gpu_share_milli": 250}, r"^gpu_fraction .*\(got 0.25\)", id="a share"),
+        pytest.param({"mig_profile": "1g.10gb"}, r"^mig_profile .*\(got '1g.10gb'\)", id="MIG"),
+    ],
+)
+def test_parts_of_gpus_are_refused(parts, want):
+    """They would wait for ever: nothing of this machine is shared or partitioned."""
+    with pytest.raises(InvalidInput, match=want + ".*gpu-kubernetes"):
+        machine().fitted(replace(make_workload(), **parts), {}, VIRTUAL)
