@@ -15,6 +15,7 @@ from gpu_core.decisions.kubernetes.pod import (
     pod_template,
 )
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,13 @@ def head_pod(request: Request, role: str = HEAD) -> Manifest:
     small = replace(
         launch,
         shape=launch.shape._replace(
-            gpu_count=0, nodes=1, cpu_milli=0, memory_mib=0, node_labels=(), mig_profile=None
+            gpu_count=0,
+            nodes=1,
+            gpu_share_milli=WHOLE_GPU_MILLI,
+            mig_profile=None,
+            cpu_milli=0,
+            memory_mib=0,
+            node_labels=(),
         ),
         pod=launch.pod.model_copy(
             update={"cpu_per_gpu": None, "memory_gib_per_gpu": None, "shm_size_mib": None}

@@ -144,6 +144,34 @@ def test_kubeflow():
     assert container.keys() == {"name", "securityContext", "volumeMounts"}
 
 
+@pytest.mark.parametrize(
+    ("part", "want"),
+    [
+        pytest.param({"gpu_share_milli": 250}, {"nvidia.com/gpu.shared": "1"}, id="a share"),
+        pytest.param(
+            {"gpu_share_milli": 125, "mig_profile": "1g.10gb"},
+            {"nvidia.com/mig-1g.10gb": "1"},
+            id="an instance",
+        ),
+    ],
+)
+def test_who_leads_needs_as_much_beside_parts_of_gpus(part, want):
+    def resources(shape):
+        cluster = custom_job("ray", 1, shape=shape).manifest["spec"]["rayClusterSpec"]
+        groups = (cluster["headGroupSpec"], cluster["workerGroupSpecs"][0])
+        return [g["template"]["spec"]["containers"][0]["resources"]["limits"] for g in groups]
+
+    head, worker = resources(part)
+    assert head == resources({})[0]
+    assert worker.items() >= want.items()
+
+
+@pytest.mark.parametrize("part", [{"gpu_share_milli": 250}, {"mig_profile": "1g.10gb"}])
+def test_spark_takes_whole_gpus(part):
+    with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
+        custom_job("spark", 1, shape=part)
+
+
 def test_spark():
     policy = {"per_gpu": {"a100-80gb": {"cpu": 4, "memory_gib": 20}}}
     spec = custom_job("spark", **policy).manifest["spec"]

@@ -22,6 +22,7 @@ from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused
 from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
+from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
@@ -491,3 +492,9 @@ def test_a_part_of_a_gpu_is_planned_with_as_it_will_be_had(parts, want_milli):
 def test_what_no_shared_gpu_has_is_refused_at_once(parts, want):
     with pytest.raises(InvalidInput, match=f"^gpu_fraction .*{want}"):
         fitted({}, **parts)
+
+
+def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
+    with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
+        fitted({"framework": "spark", "command": "train.py"}, gpu_share_milli=200)
