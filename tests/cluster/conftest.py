@@ -47,9 +47,11 @@ def new_pool(
     """Makes gpu-kubernetes pools; stops their workers afterwards."""
     pools: list[Pool] = []
 
-    def make(policy: str = POLICY, packages: Sequence[Path] = ()) -> Pool:
+    def make(
+        policy: str = POLICY, packages: Sequence[Path] = (), sidecar: str | None = None
+    ) -> Pool:
         folder = tmp_path / f"pool-{len(pools)}"
-        pools.append(kubernetes_pool(server, namespace, folder, policy, packages))
+        pools.append(kubernetes_pool(server, namespace, folder, policy, packages, sidecar))
         return pools[-1]
 
     yield make

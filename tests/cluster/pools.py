@@ -35,6 +35,7 @@ def kubernetes_pool(
     folder: Path,
     policy: str = POLICY,
     packages: Sequence[Path] = (),
+    sidecar: str | None = None,
 ) -> Pool:
     """A pool whose Jobs run in this namespace with this machine's Python and this code.
 
@@ -44,6 +45,7 @@ def kubernetes_pool(
         folder: The pool's own, which its pods see too.
         policy: As YAML.
         packages: Further folders on the path of the pods' Python.
+        sidecar: What a second container runs, which the platform team has put into the pod.
     """
     code = python_in_pod(Path.cwd(), *packages)
     shared = folder / "shared"
@@ -53,7 +55,7 @@ def kubernetes_pool(
         folder,
         policy,
         worker_type="gpu-kubernetes",
-        edited=lambda template: _edited(template, code, namespace.name, folder, server),
+        edited=lambda template: _edited(template, code, namespace.name, folder, server, sidecar),
         environment={
             "KUBECONFIG": str(namespace.cluster.kubeconfig),
             "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
@@ -62,7 +64,12 @@ def kubernetes_pool(
 
 
 def _edited(
-    template: dict, fragment: Mapping, namespace: str, folder: Path, server: PrefectServer
+    template: dict,
+    fragment: Mapping,
+    namespace: str,
+    folder: Path,
+    server: PrefectServer,
+    sidecar: str | None,
 ) -> dict:
     """The template as a platform team edits it: namespace, image, and folders of the node."""
     manifest = template["job_configuration"]["job_manifest"]
@@ -79,6 +86,9 @@ def _edited(
         {"name": "shared", "mountPath": str(folder)},
         {"name": "tmp", "mountPath": "/tmp"},
     ]
+    if sidecar is not None:
+        second = {"name": "sidecar", "command": ["/bin/sh", "-c", sidecar]}
+        pod["containers"] = [container, {**fragment["container"], **second}]
     properties = template["variables"]["properties"]
     properties["namespace"]["default"] = namespace
     properties["image"]["default"] = fragment["container"]["image"]

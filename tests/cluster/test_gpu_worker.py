@@ -56,6 +56,24 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
     wait_for(lambda: "hello from 1" in pool.logs(run), "its output is in its log")
 
 
+def test_a_run_is_over_when_its_own_container_is_whatever_a_sidecar_does(new_pool, namespace):
+    """A mesh's proxy, say, goes on for ever."""
+    pool = new_pool(sidecar="echo I am a proxy; sleep 600")
+    pool.start_worker()
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    done = pool.submit(deployment, "done", **shell("echo hello from the run"))
+    failed = pool.submit(deployment, "failed", max_failures=1, **shell("exit 3"))
+    pool.wait_until(done, "Completed", timeout_s=90)
+    pool.wait_until(failed, "Failed", timeout_s=90)
+    for run, want in ((done, ("Completed", 0)), (failed, ("Failed", 3))):
+        settled(pool, run)
+        (attempt,) = pool.attempts(run)
+        assert (attempt.end_reason, attempt.exit_code) == want
+        assert not [p for p in pods(namespace, run) if p["status"]["phase"] == "Running"]
+    wait_for(lambda: "hello from the run" in pool.logs(done), "its output is in its log")
+    assert "I am a proxy" not in pool.logs(done)
+
+
 def test_a_container_that_fails_is_tried_again_and_then_failed_with_its_last_lines(pool):
     run = pool.submit(
         pool.deploy(f"{FLOWS}:do_nothing"), "bad", max_failures=2, **shell("echo no data; exit 3")
