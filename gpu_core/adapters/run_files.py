@@ -65,6 +65,7 @@ class ExitReport:
     exit_code: int
     """Negative: the signal that killed it, as in Python's `subprocess`."""
     ended_at: datetime
+    started_at: datetime | None = None
     error: str | None = None
     """Why the command could not be started; None: it was started."""
 
@@ -207,5 +208,6 @@ def _exit_report(fields: _Fields) -> ExitReport:
     return ExitReport(
         exit_code=fields.required("exit_code", int),
         ended_at=fields.required("ended_at", datetime),
+        started_at=fields.optional("started_at", datetime),
         error=fields.optional("error", str),
     )

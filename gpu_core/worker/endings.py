@@ -322,6 +322,7 @@ class Endings:
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
+        await self._note_start(running, exit_)
         unbegun = await self._output_of_unbegun(running, run, exit_)
         ending = decide(running, run, exit_, earlier, running.gone_at, unbegun)
         await self._remember(running, ending)
@@ -341,6 +342,16 @@ class Endings:
             number = running.attempt.number
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
+
+    async def _note_start(self, running: RunningAttempt, exit_: Exit | None) -> None:
+        """A worker that was killed before it could note the start may leave only the end to see."""
+        started_at = exit_.started_at if exit_ is not None else None
+        if started_at is None or running.attempt.started_at is not None:
+            return
+        await in_thread(
+            lambda: self._ledger.mark_started(running.attempt.attempt_id, started_at=started_at)
+        )
+        running.attempt = replace(running.attempt, started_at=started_at)
 
     async def _output_of_unbegun(
         self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None

@@ -38,6 +38,8 @@ class Exit:
 
     exit_code: int | None = None
     """Negative: the signal that ended it; None: nobody knows."""
+    started_at: datetime | None = None
+    """When it began, for those whose start nobody noted; None: nobody knows."""
     ended_at: datetime | None = None
     message: str | None = None
     """What is known beyond the exit code, in one sentence for the run's page."""

@@ -167,7 +167,9 @@ class ProcessInfrastructure:
         report = read_exit_report(running.run_dir)
         if report is None:
             return None
-        return Exit(exit_code=report.exit_code, ended_at=report.ended_at)
+        return Exit(
+            exit_code=report.exit_code, started_at=report.started_at, ended_at=report.ended_at
+        )
 
     async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
         """From its output in the run's folder."""

@@ -16,6 +16,7 @@ in its own order. What the command leaves behind is found and ended by the worke
 import os
 import signal
 import sys
+import time
 
 EXIT_FILE = "exit.json"
 COMMAND_NOT_STARTED = 127
@@ -29,14 +30,15 @@ def main(arguments: list[str]) -> int:
         print("usage: launcher.py RUN_DIR -- COMMAND ARGUMENT...", file=sys.stderr)
         return WRONG_USAGE
     run_dir, command = arguments[0], arguments[2:]
+    started_s = time.time()
     try:
         exit_code = run(command)
     except OSError as error:
         reason = f"{command[0]} cannot be started: {error.strerror}"
         print(reason, file=sys.stderr)
-        record_exit(run_dir, COMMAND_NOT_STARTED, reason)
+        record_exit(run_dir, COMMAND_NOT_STARTED, started_s, reason)
         return COMMAND_NOT_STARTED
-    record_exit(run_dir, exit_code)
+    record_exit(run_dir, exit_code, started_s)
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
@@ -71,14 +73,19 @@ def run(command: list[str]) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def record_exit(run_dir: str, exit_code: int, error: str | None = None) -> None:
+def record_exit(run_dir: str, exit_code: int, started_s: float, error: str | None = None) -> None:
     """Write `exit.json` in one step; the exit code still tells the parent if the disk refuses."""
     # Imported here, so that the command did not have to wait 10 ms for them.
     import datetime
     import json
 
-    ended_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-    record: dict[str, object] = {"exit_code": exit_code, "ended_at": ended_at}
+    started_at = datetime.datetime.fromtimestamp(started_s, datetime.UTC)
+    ended_at = datetime.datetime.now(datetime.UTC)
+    record: dict[str, object] = {
+        "exit_code": exit_code,
+        "started_at": started_at.isoformat(timespec="microseconds"),
+        "ended_at": ended_at.isoformat(timespec="microseconds"),
+    }
     if error is not None:
         record["error"] = error
     path = os.path.join(run_dir, EXIT_FILE)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.endings import Endings, _lingers
+from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
@@ -133,6 +135,24 @@ def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_a
         assert running.drain_reason is None
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_start_that_a_killed_worker_did_not_note_is_known_from_the_end(
+    tmp_path, ledger, running, is_noted
+):
+    """It was killed between the start of the launcher and the next line, and the run is over."""
+    began, noted = datetime.now(UTC) - timedelta(minutes=5), running.attempt.started_at
+    if not is_noted:
+        running.attempt = replace(running.attempt, started_at=None)
+
+    async def act(endings, _woken):
+        await endings._note_start(running, Exit(exit_code=0, started_at=began))
+        await endings._note_start(running, None)
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+    (attempt,) = ledger.open_attempts("gpus", "host-1")
+    assert attempt.started_at == running.attempt.started_at == (noted if is_noted else began)
 
 
 @pytest.mark.parametrize(

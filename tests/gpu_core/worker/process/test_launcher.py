@@ -102,8 +102,12 @@ def test_how_the_command_ended_is_recorded(
     assert ended(start(*command))[0] == want_code
     report = read_exit_report(tmp_path)
     assert report is not None
-    assert report == ExitReport(exit_code=want_recorded, ended_at=report.ended_at)
-    assert before - timedelta(seconds=1) <= report.ended_at <= datetime.now(UTC)
+    assert report == ExitReport(
+        exit_code=want_recorded, started_at=report.started_at, ended_at=report.ended_at
+    )
+    assert report.started_at is not None
+    earliest = before - timedelta(seconds=1)
+    assert earliest <= report.started_at <= report.ended_at <= datetime.now(UTC)
     assert [path.name for path in tmp_path.iterdir()] == [EXIT_FILE]
 
 
