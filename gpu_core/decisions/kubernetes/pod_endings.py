@@ -75,7 +75,7 @@ def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> Outcome:
     may have left its work undone. A flow says in its state whether it did."""
     metadata, ended_at = pod.get("metadata") or {}, ended.get("finishedAt")
     disruption = _disruption(pod.get("status") or {})
-    if disruption is not None:
+    if disruption is not None and not _came_after(disruption, ended_at):
         cause, detail = _disruption_cause(disruption)
         return outcome(cause, detail=detail, exit_code=0, ended_at=ended_at)
     if _was_told_before(metadata, ended):
@@ -92,6 +92,14 @@ def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome:
     return outcome(
         cause, detail=detail, exit_code=ended.get("exitCode"), ended_at=ended.get("finishedAt")
     )
+
+
+def _came_after(disruption: Mapping[str, Any], ended_at: str | None) -> bool:
+    """Was it done already? A node that goes marks the pods that have ended on it, too."""
+    since = disruption.get("lastTransitionTime")
+    if not since or not ended_at:
+        return False
+    return datetime.fromisoformat(since) > datetime.fromisoformat(ended_at)
 
 
 def told_by(pod: Mapping[str, Any]) -> str | None:

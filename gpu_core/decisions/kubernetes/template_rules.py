@@ -53,9 +53,10 @@ def untolerated(taints: frozenset[str], pod_spec: PodSpec) -> frozenset[str]:
 
 def _tolerates(toleration: Mapping[str, Any], taint: str) -> bool:
     """As Kubernetes has it: without an effect all, `Exists` any value, without a key any taint."""
-    rest, _, effect = taint.rpartition(":")
+    # What the policy says of nodes to come may leave out the effect.
+    rest, _, effect = taint.rpartition(":") if ":" in taint else (taint, "", "")
     key, _, value = rest.partition("=")
-    if toleration.get("effect") not in (None, "", effect):
+    if effect and toleration.get("effect") not in (None, "", effect):
         return False
     if toleration.get("operator", "Equal") == "Exists":
         return toleration.get("key") in (None, "", key)

@@ -546,6 +546,18 @@ def told(item, seconds_before_its_end):
     return {**item, "metadata": {**item["metadata"], **deletion}}
 
 
+def disrupted_later(item, seconds_after_its_end):
+    """The same pod, marked for its node's sake so long after its container ended."""
+    at = moment_of_end(item) + timedelta(seconds=seconds_after_its_end)
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "lastTransitionTime": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    return {**item, "status": {**item["status"], "conditions": [condition]}}
+
+
 def moment_of_end(item):
     (container,) = item["status"]["containerStatuses"]
     return datetime.fromisoformat(container["state"]["terminated"]["finishedAt"])
@@ -562,6 +574,10 @@ def moment_of_end(item):
             Cause.EVICTED,
             id="evicted, say newer clusters",
         ),
+        pytest.param(
+            disrupted_later(DONE, 5), Cause.COMPLETED, id="done before its node was about to go"
+        ),
+        pytest.param(disrupted_later(DONE, -5), Cause.NODE_LOST, id="told that its node goes"),
     ],
 )
 def test_who_saves_on_sigterm_and_ends_well_may_not_be_done(item, want):

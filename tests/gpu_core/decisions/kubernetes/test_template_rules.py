@@ -76,6 +76,19 @@ def test_a_taint_is_tolerated_as_kubernetes_does(pod_spec, want):
     assert untolerated(taints, pod_spec) == (frozenset() if want else taints)
 
 
+@pytest.mark.parametrize(
+    ("taint", "want"),
+    [
+        pytest.param("sku=gpu", True, id="without an effect"),
+        pytest.param("sku", False, id="without a value"),
+        pytest.param("sku=cpu", False, id="another value"),
+    ],
+)
+def test_a_taint_of_nodes_to_come_may_be_written_shorter(taint, want):
+    pod_spec = toleration(key="sku", value="gpu", effect="NoSchedule")
+    assert untolerated(frozenset({taint}), pod_spec) == (frozenset() if want else {taint})
+
+
 def test_where_the_template_has_its_pod():
     spec = {"nodeSelector": {"pool": "a"}}
     manifest = {"spec": {"template": {"spec": spec}}}
