@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,9 +86,11 @@ _ORDER = ("gpu_core/decisions", "gpu_core", "support", "layout", "bench", "block
 _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# First, as pytest-xdist reads the groups in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the pure tests first, then those with a system in this process, then whole stories."""
-    root = Path(__file__).parent
+    root = config.rootpath / "tests"
 
     def place(item: pytest.Item) -> int:
         path = item.path.relative_to(root).as_posix()
