@@ -323,13 +323,18 @@ class Endings:
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
         await self._note_start(running, exit_)
-        unbegun = await self._output_of_unbegun(running, run, exit_)
-        ending = decide(running, run, exit_, earlier, running.gone_at, unbegun)
+        begun = run is not None and await has_begun(self._client, run)
+        lines = await self._unexplained_output(running, run, exit_)
+        is_flow = exit_ is not None and exit_.is_flow
+        unbegun = lines if is_flow and not begun else ()
+        ending = decide(running, run, exit_, earlier, running.gone_at, unbegun, has_begun=begun)
         await self._remember(running, ending)
         reason = ending.settlement.end_reason
-        has_run = reason not in (None, EndReason.POSTPONED) and ending.settlement.next_state
-        if run is not None and (has_run or reason is EndReason.SUSPENDED):
-            await allow_another_attempt(self._client, run, has_run=bool(has_run))
+        may_start_again = reason not in (None, EndReason.POSTPONED) and (
+            ending.settlement.next_state is not None or reason is EndReason.SUSPENDED
+        )
+        if run is not None and may_start_again:
+            await allow_another_attempt(self._client, run, retries=ending.retries)
         await publish(self._client, running, run, ending.settlement)
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._strays.watch(running.flow_run_id, ending.settlement.message)
@@ -353,24 +358,20 @@ class Endings:
         )
         running.attempt = replace(running.attempt, started_at=started_at)
 
-    async def _output_of_unbegun(
+    async def _unexplained_output(
         self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None
     ) -> tuple[str, ...]:
         """Tell the run the last lines of its output, where nothing else explains the attempt's end.
 
         Returns:
-            Them, if its flow did not begin: what a flow wrote says nothing of why it crashed.
+            Them; empty: something else explains it, or there is no output.
         """
         if running.attempt.settlement is not None or not is_unexplained(running, run, exit_):
             return ()
         lines = await self._infrastructure.last_lines(running)
-        if not lines:
-            return ()
-        text = "\n".join(lines[-_TOLD_LINES:])
-        run_log(running.record).error("The last lines of its output:\n%s", text)
-        is_flow = exit_ is not None and exit_.is_flow
-        if run is None or not is_flow or await has_begun(self._client, run):
-            return ()
+        if lines:
+            text = "\n".join(lines[-_TOLD_LINES:])
+            run_log(running.record).error("The last lines of its output:\n%s", text)
         return lines
 
     async def _remember(self, running: RunningAttempt, ending: Ending) -> None:

@@ -37,6 +37,9 @@ class Ending:
     released_at: datetime
     exit_code: int | None
     is_end_estimated: bool
+    retries: int | None = None
+    """How many retries Prefect's policy of the run allows from now on; None: as many as before.
+    Written down with the decision, so that a decision that is applied twice grants one retry."""
 
 
 async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | None:
@@ -48,7 +51,12 @@ async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | 
 
 
 async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
-    """Was the flow Running since it was Pending last? Only Prefect's history tells of a crash."""
+    """Was the flow Running since it was Pending last? Then Prefect counted the attempt as a run.
+
+    Only Prefect's history tells: a crash does not say what came before it.
+    """
+    if not run.run_count:
+        return False
     states = await client.read_flow_run_states(run.id)
     types = [state.type for state in sorted(states, key=lambda state: state.timestamp)]
     since = max((n for n, type_ in enumerate(types) if type_ is StateType.PENDING), default=0)
@@ -77,6 +85,8 @@ def decide(
     earlier: Sequence[Attempt],
     now: datetime,
     last_lines: Sequence[str] = (),
+    *,
+    has_begun: bool = True,
 ) -> Ending:
     """How did this attempt end, and what follows?
 
@@ -87,12 +97,13 @@ def decide(
         earlier: The run's attempts before this one.
         now: When it was found gone, in case nothing recorded it.
         last_lines: The end of the output of a flow that did not begin.
+        has_begun: Whether Prefect counted the attempt as a run.
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
     # A person's cancellation that came after the decision overrides it.
     if decided is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
-        return _remembered(decided)
+        return _remembered(decided, run, has_begun=has_begun)
     attempt = running.attempt
     settlement = settle(
         EndFacts(
@@ -135,7 +146,23 @@ def decide(
         released_at=_end(running, ended_at, is_estimated, now),
         exit_code=exit_.exit_code if exit_ is not None else None,
         is_end_estimated=is_estimated,
+        retries=_retries(settlement, run, has_begun=has_begun),
     )
+
+
+def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) -> int | None:
+    """How many retries does the run's policy allow after this end? None: as many as before.
+
+    Prefect counts every Running against `retries`, and the flow's engine retries by itself while
+    there are retries left. An attempt that Prefect did not count must not add one: the next attempt
+    would execute the flow's body once more than its flow asks for.
+    """
+    if run is None or not has_begun or settlement.next_state is None:
+        return None
+    if settlement.end_reason in (None, EndReason.POSTPONED):
+        return None
+    retries = run.empirical_policy.retries
+    return None if retries is None else retries + 1
 
 
 async def publish(
@@ -156,21 +183,22 @@ async def publish(
         await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
 
 
-async def allow_another_attempt(client: PrefectClient, run: FlowRun, *, has_run: bool) -> None:
+async def allow_another_attempt(
+    client: PrefectClient, run: FlowRun, *, retries: int | None
+) -> None:
     """Keep our attempts from eating the flow's own retries, and the server from hiding the run.
 
-    Every Running counts against `retries`, so one more is granted; and a run that retried in its
-    process before is never polled again unless its retry type says `reschedule`. One that waited
-    for a person when its process died waits for that person again, as Prefect's retries do:
-    otherwise it would pass its approval without being approved.
+    A run that retried in its process before is never polled again unless its retry type says
+    `reschedule`. One that waited for a person when its process died waits for that person again, as
+    Prefect's retries do: otherwise it would pass its approval without being approved.
 
     Args:
-        has_run: Whether the next start is one more than its flow asked for. To be resumed is not.
+        retries: How many retries the run's policy allows from now on; None: as many as before.
     """
     before = run.empirical_policy
     update: dict[str, Any] = {"retry_type": "reschedule"}
-    if has_run and before.retries is not None:
-        update["retries"] = before.retries + 1
+    if retries is not None:
+        update["retries"] = retries
     if before.pause_keys and await _died_waiting(client, run):
         update |= {"pause_keys": set(), "resuming": False}
     policy = before.model_copy(update=update)
@@ -254,18 +282,23 @@ def to_record(ending: Ending) -> dict[str, str | int | bool | None]:
         "released_at": ending.released_at.isoformat(),
         "exit_code": ending.exit_code,
         "is_end_estimated": ending.is_end_estimated,
+        "retries": ending.retries,
     }
 
 
-def _remembered(record: Mapping[str, Any]) -> Ending:
+def _remembered(record: Mapping[str, Any], run: FlowRun | None, *, has_begun: bool) -> Ending:
     reason = record["end_reason"]
+    settlement = Settlement(
+        end_reason=None if reason is None else EndReason(reason),
+        is_charged_failure=record["is_charged_failure"],
+        next_state=cast("NextState | None", record["next_state"]),
+        message=record["message"],
+    )
+    # Records of the version before this key grant the retry when they are applied.
+    is_known = "retries" in record
     return Ending(
-        settlement=Settlement(
-            end_reason=None if reason is None else EndReason(reason),
-            is_charged_failure=record["is_charged_failure"],
-            next_state=cast("NextState | None", record["next_state"]),
-            message=record["message"],
-        ),
+        settlement=settlement,
+        retries=record["retries"] if is_known else _retries(settlement, run, has_begun=has_begun),
         released_at=datetime.fromisoformat(record["released_at"]),
         exit_code=record["exit_code"],
         is_end_estimated=record["is_end_estimated"],

@@ -150,7 +150,8 @@ def test_a_flow_has_begun_if_it_was_running_since_it_was_pending(names, want):
         async def read_flow_run_states(self, _flow_run_id):
             return states[::-1]
 
-    assert anyio.run(has_begun, Client(), flow_run(Crashed())) is want
+    run = flow_run(Crashed()).model_copy(update={"run_count": types.count(StateType.RUNNING)})
+    assert anyio.run(has_begun, Client(), run) is want
 
 
 class Server:
@@ -191,7 +192,7 @@ def test_who_died_waiting_for_a_person_waits_for_that_person_again(states, want_
     server = Server(states)
     run = flow_run(states[-1])
     run.empirical_policy = FlowRunPolicy(retries=2, pause_keys={"gate"}, resuming=True)
-    anyio.run(partial(allow_another_attempt, server, run, has_run=True))
+    anyio.run(partial(allow_another_attempt, server, run, retries=3))
     assert server.policy.pause_keys == want_keys
     assert server.policy.resuming is bool(want_keys)
     assert (server.policy.retries, server.policy.retry_type) == (3, "reschedule")
@@ -202,5 +203,52 @@ def test_who_suspends_itself_is_seen_by_workers_and_gets_no_retry_more():
     server = Server([at(0, SUSPENDED)])
     run = flow_run(SUSPENDED)
     run.empirical_policy = FlowRunPolicy(retries=2, retry_type="in_process")
-    anyio.run(partial(allow_another_attempt, server, run, has_run=False))
+    anyio.run(partial(allow_another_attempt, server, run, retries=None))
     assert (server.policy.retries, server.policy.retry_type) == (2, "reschedule")
+
+
+FAILS = Exit(exit_code=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_", "has_begun", "retries", "want"),
+    [
+        pytest.param(Failed(), FAILS, True, 0, 1, id="the flow failed"),
+        pytest.param(Running(), FAILS, True, 2, 3, id="its process died under the flow"),
+        pytest.param(Crashed(), FAILS, False, 2, None, id="its flow did not begin"),
+        pytest.param(Pending(), FAILS, False, 2, None, id="nor could its process tell"),
+        pytest.param(Failed(), FAILS, True, None, None, id="Prefect knows no retries of it"),
+        pytest.param(Completed(), Exit(exit_code=0), True, 2, None, id="it is over"),
+    ],
+)
+def test_a_retry_is_granted_only_for_an_attempt_that_prefect_counted(
+    tmp_path, state, exit_, has_begun, retries, want
+):
+    """Otherwise the engine of a later attempt executes the body of the flow once more by itself."""
+    run = flow_run(state)
+    run.empirical_policy = FlowRunPolicy(retries=retries)
+    ending = decide(undisturbed(tmp_path), run, exit_, (), NOW, has_begun=has_begun)
+    assert ending.retries == want
+
+
+def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
+    """Prefect heard of the retry, and was away before it heard of the next state."""
+    running = undisturbed(tmp_path)
+    run = flow_run(Failed())
+    run.empirical_policy = FlowRunPolicy(retries=0)
+    first = decide(running, run, FAILS, (), NOW)
+    running.attempt = replace(running.attempt, settlement=to_record(first))
+    run.empirical_policy = FlowRunPolicy(retries=first.retries)
+
+    assert decide(running, run, FAILS, (), NOW).retries == first.retries == 1
+
+
+def test_a_decision_of_the_version_before_grants_its_retry(tmp_path):
+    running = undisturbed(tmp_path)
+    run = flow_run(Failed())
+    run.empirical_policy = FlowRunPolicy(retries=0)
+    record = to_record(decide(running, run, FAILS, (), NOW))
+    del record["retries"]
+    running.attempt = replace(running.attempt, settlement=record)
+
+    assert decide(running, run, FAILS, (), NOW).retries == 1
