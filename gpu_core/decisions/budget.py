@@ -24,7 +24,8 @@ from gpu_core.decisions.workload import Workload
 Period = Literal["day", "week", "month"]
 Scope = Literal["pool", "team", "user", "project"]
 
-_AMOUNT_HELP = "a number, 0 or more"
+_LARGEST_AMOUNT = 1_000_000_000
+_AMOUNT_HELP = f"a number, 0 to {_LARGEST_AMOUNT:,}"
 
 
 def _amount(value: object, field: str) -> Fraction:
@@ -36,6 +37,8 @@ def _amount(value: object, field: str) -> Fraction:
         raise InvalidInput(field, "is not finite", got=value, allowed=_AMOUNT_HELP) from None
     if amount < 0:
         raise InvalidInput(field, "is negative", got=value, allowed=_AMOUNT_HELP)
+    if amount > _LARGEST_AMOUNT:
+        raise InvalidInput(field, "is too large", got=value, allowed=_AMOUNT_HELP)
     return amount
 
 

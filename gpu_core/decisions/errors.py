@@ -3,6 +3,10 @@
 import difflib
 from collections.abc import Iterable
 
+# Characters of one value, and of a field with the file that it is in, that a message shows.
+_LONGEST_VALUE = 120
+_LONGEST_FIELD = 300
+
 
 class GpuSchedulingError(Exception):
     """The base of every error raised by this library."""
@@ -39,9 +43,9 @@ class InvalidInput(GpuSchedulingError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        parts = [f"{self.field} {self.problem}"]
+        parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
         if self.got is not None:
-            parts[0] += f" (got {_shorten(repr(self.got))})"
+            parts[0] += f" (got {_shown(self.got)})"
         if self.nearest is not None:
             parts.append(f"did you mean {self.nearest!r}?")
         if self.allowed is not None:
@@ -58,6 +62,8 @@ class InvalidInput(GpuSchedulingError):
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Which known name was probably meant by `name`? None if nothing is close."""
+    if len(name) > _LONGEST_VALUE:
+        return None  # it is no misspelling, and to compare it takes long
     matches = difflib.get_close_matches(
         name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6
     )
@@ -74,7 +80,31 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
     return f"{', '.join(ordered[:limit])} and {len(ordered) - limit} others"
 
 
-def _shorten(text: str, limit: int = 120) -> str:
+def one_line(text: str, limit: int) -> str:
+    """The text as one line that every database and page takes: escaped and cut where it has to be.
+
+    Args:
+        text: Anything, control characters and lone surrogates included.
+        limit: The most characters of the result.
+    """
+    shortened = _shorten(text, limit)
+    if shortened.isprintable():
+        return shortened
+    return _shorten("".join(c if c.isprintable() else ascii(c)[1:-1] for c in shortened), limit)
+
+
+def _shown(value: object) -> str:
+    """The value as its owner wrote it, at most so long that it can be read."""
+    if isinstance(value, str | bytes):
+        value = value[: _LONGEST_VALUE + 1]  # only the beginning is shown
+    try:
+        return _shorten(repr(value), _LONGEST_VALUE)
+    except (ValueError, RecursionError):
+        # Python writes no integer of more than 4,300 digits, and nothing of 1,000 levels.
+        return f"{type(value).__name__} that is too large to show"
+
+
+def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -21,15 +21,23 @@ from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
-from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_aware
-from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse, unknown_name
+from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_plausible
+from gpu_core.decisions.validation import (
+    checked_text,
+    input_errors,
+    known_names,
+    parsed_by,
+    refuse,
+    unknown_name,
+)
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Hold, Workload
 
 AUTO = "auto"
 
-_GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_MOST_GPU_TYPES = 32
 # Compute slices, memory, and media extensions (NVIDIA MIG user guide).
-_MIG_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]*gb(\+me)?")
+_MIG_PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,3}gb(\+me)?")
 _MIG_PROFILE_HELP = "compute slices and memory such as '1g.10gb' or '1g.10gb+me'"
 _GPU_TYPE_HELP = "'auto', a type such as 'a100-80gb', or a list of types in order of preference"
 
@@ -40,6 +48,10 @@ def _gpu_types(value: object, field: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names:
         raise InvalidInput(field, "is not a GPU type", allowed=_GPU_TYPE_HELP)
+    if len(names) > _MOST_GPU_TYPES:
+        raise InvalidInput(
+            field, f"names {len(names):,} GPU types", allowed=f"at most {_MOST_GPU_TYPES}"
+        )
     types = [name.strip().lower() if isinstance(name, str) else "" for name in names]
     if AUTO in types or not all(_GPU_TYPE.fullmatch(name) for name in types):
         raise InvalidInput(field, "is not a list of GPU types", allowed=_GPU_TYPE_HELP)
@@ -72,7 +84,7 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
             raise InvalidInput(
                 field, "is not a moment", got=value, allowed=_DEADLINE_HELP
             ) from None
-        return require_aware(moment, field)
+        return require_plausible(moment, field)
     try:
         return timedelta(seconds=parse_duration_s(value, field))
     except InvalidInput as error:
@@ -99,6 +111,8 @@ _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 def _work(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(field, "is not text", got=value, allowed=_WORK_HELP)
+    if len(value) > _LONGEST_WORK:
+        raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=_WORK_HELP)
     try:
         job_of(value, Stated())
     except InvalidInput as error:
@@ -106,9 +120,18 @@ def _work(value: object, field: str) -> str:
     return value
 
 
-_WORK_HELP = "words with a model and a method, such as 'fine-tune a 7B model with LoRA'"
+_LONGEST_WORK = 1000
+_WORK_HELP = (
+    "words with a model and a method, such as 'fine-tune a 7B model with LoRA', at most "
+    f"{_LONGEST_WORK:,} characters"
+)
 
-Text = Annotated[str, StringConstraints(min_length=1)]
+# Names go into labels, pages, tables and two databases; addresses are longer.
+LONGEST_NAME = 200
+_LONGEST_ADDRESS = 2048
+
+Text = Annotated[str, StringConstraints(min_length=1), checked_text(LONGEST_NAME)]
+Address = Annotated[str, StringConstraints(min_length=1), checked_text(_LONGEST_ADDRESS)]
 Duration = Annotated[int, parsed_by(parse_duration_s), WithJsonSchema(_DURATION_SCHEMA)]
 Deadline = Annotated[
     datetime | timedelta, parsed_by(parse_deadline), WithJsonSchema(_DURATION_SCHEMA)
@@ -225,7 +248,7 @@ class GpuRequest(BaseModel):
         description="How long an attempt runs before it may be preempted, in seconds or as text "
         "such as '10m', by default the policy's.",
     )
-    checkpoint_uri: Text | None = Field(
+    checkpoint_uri: Address | None = Field(
         default=None,
         title="Checkpoint store",
         description="The folder or bucket that checkpoints go to, by default the pool's.",
@@ -278,6 +301,9 @@ class GpuRequest(BaseModel):
     )
 
 
+_MOST_UNKNOWN = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
     """What bounds a run: its own wishes, else the policy's. None: no bound."""
@@ -301,11 +327,17 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
     """
     ours = known_names(GpuRequest)
     known = [*ours, *other_known]
-    errors = [
-        unknown_name(name, name, known)
+    unknown = [
+        name
         for name in variables
         if name not in known and not ("env" in other_known and name.startswith("env."))
     ]
+    # Each is compared with all known names: of very many only the first are.
+    errors = [unknown_name(name, name, known) for name in unknown[:_MOST_UNKNOWN]]
+    if len(unknown) > _MOST_UNKNOWN:
+        errors.append(
+            InvalidInput("job_variables", f"have {len(unknown):,} names that are not known")
+        )
     given = {name: variables[name] for name in ours if variables.get(name) is not None}
     try:
         request = GpuRequest.model_validate(given)

@@ -16,6 +16,15 @@ SECONDS_PER_HOUR = 3600
 # Ten years: longer durations are typing errors, not plans.
 LONGEST_DURATION_S = 10 * 365 * 24 * SECONDS_PER_HOUR
 
+# Characters of a duration: more are an attack, or the wrong field.
+_LONGEST_TEXT = 64
+
+MOST_USD = 1_000_000_000
+"""The most that one amount may be: a thousandth of what the ledger's 64 bits hold in micro-USD."""
+
+# Moments outside are typing errors; and the first and last days of all exist in some zones only.
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _DURATION_HELP = "whole seconds, or text such as '90s', '90m', '1h30m', '2d'"
 
@@ -47,6 +56,8 @@ def _duration_seconds(value: object) -> int | None:
     if isinstance(value, int):
         return value
     if not isinstance(value, str):
+        return None
+    if len(value) > _LONGEST_TEXT:
         return None
     text = value.strip().lower().replace(" ", "")
     if re.fullmatch(r"-?\d+", text):
@@ -92,14 +103,19 @@ def micro_usd(usd: float | int | str, field: str) -> int:
     """Dollars as whole micro-dollars.
 
     Raises:
-        InvalidInput: Not a finite number of zero or more dollars.
+        InvalidInput: Not a finite number of zero or more dollars, or over `MOST_USD`.
     """
+    allowed = f"0 to {MOST_USD:,}"
+    if isinstance(usd, int | float) and usd > MOST_USD:
+        raise InvalidInput(field, "is too large an amount in USD", got=usd, allowed=allowed)
     try:
         amount = Fraction(str(usd))
     except (ValueError, ZeroDivisionError):
-        raise InvalidInput(field, "is not an amount in USD", got=usd, allowed="0 or more") from None
+        raise InvalidInput(field, "is not an amount in USD", got=usd, allowed=allowed) from None
     if isinstance(usd, bool) or amount < 0:
-        raise InvalidInput(field, "is not an amount in USD", got=usd, allowed="0 or more")
+        raise InvalidInput(field, "is not an amount in USD", got=usd, allowed=allowed)
+    if amount > MOST_USD:
+        raise InvalidInput(field, "is too large an amount in USD", got=usd, allowed=allowed)
     return round(amount * MICRO_USD_PER_USD)
 
 
@@ -109,4 +125,19 @@ def require_aware(moment: datetime, field: str) -> datetime:
         raise InvalidInput(
             field, "has no time zone", got=moment.isoformat(), remedy="add 'Z' or an offset"
         )
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(field, "is out of range", got=moment.isoformat()) from None
+
+
+def require_plausible(moment: datetime, field: str) -> datetime:
+    """The moment in UTC; one that only a typing error makes is refused.
+
+    Raises:
+        InvalidInput: It has no time zone, or is not in the years 1970 to 2199.
+    """
+    allowed = f"the years {_FIRST_YEAR} to {_LAST_YEAR}"
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise InvalidInput(field, "is out of range", got=moment.isoformat(), allowed=allowed)
+    return require_aware(moment, field)

@@ -1,6 +1,7 @@
 """From pydantic's errors to ours: every mistake named with its field, as the person wrote it."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, get_args
 
@@ -8,8 +9,15 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.units import count
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+# How many mistakes one message lists; what is over that is counted.
+_MOST_ERRORS = 20
+
+# They let a text look like another one (Unicode Technical Report 36, section 3.5).
+_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 _OUR_ERROR = "gpu_core_invalid_input"
 
@@ -20,6 +28,9 @@ _WRONG_TYPES: Mapping[str, tuple[str, str]] = {
     "string_type": ("is not text", "text"),
     "dict_type": ("is not a mapping", "keys with values"),
     "model_type": ("is not a mapping", "keys with values"),
+    "string_unicode": ("is not text", "text without halves of surrogate pairs"),
+    "float_type": ("is not a number", "a number"),
+    "finite_number": ("is not a finite number", "a finite number"),
     "invalid_key": ("is not text", "text as a key"),
 }
 
@@ -37,7 +48,9 @@ class InvalidInputs(InvalidInput):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return "\n".join(str(error) for error in self.errors)
+        lines = [str(error) for error in self.errors[:_MOST_ERRORS]]
+        more = len(self.errors) - len(lines)
+        return "\n".join([*lines, f"and {count(more, 'more mistake')}"] if more else lines)
 
 
 def refuse(errors: Sequence[InvalidInput]) -> None:
@@ -119,6 +132,53 @@ def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> Inval
     where = f"{source}:{lines[error.field]}" if error.field in lines else source
     error.field = f"{where}: {error.field}" if error.field else where
     return error
+
+
+def checked_text(longest: int) -> BeforeValidator:
+    """How does a pydantic field take text for pages, labels and databases?
+
+    Text of one line, not blank, without control characters: PostgreSQL takes no NUL, and a
+    terminal obeys some of the others.
+
+    Args:
+        longest: Characters that it may have at most.
+    """
+
+    def check(value: object, field: str) -> object:
+        if not isinstance(value, str):
+            return value  # the field's own type refuses it
+        allowed = f"1 to {longest:,} characters of one line"
+        if len(value) > longest:
+            raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=allowed)
+        if value and not value.strip():
+            raise InvalidInput(field, "is blank", got=value, allowed=allowed)
+        bad = next((c for c in value if is_control(c)), None)
+        if bad is not None:
+            raise InvalidInput(
+                field,
+                f"has the control character U+{ord(bad):04X}",
+                got=value,
+                allowed=allowed,
+                remedy="remove it",
+            )
+        return value
+
+    return parsed_by(check)
+
+
+def is_control(character: str) -> bool:
+    """Does it control something instead of being text: NUL, line ends, half a surrogate pair?"""
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _DIRECTIONS
+
+
+def without_controls(text: str, longest: int) -> str:
+    """The same text for a page or a database, where nobody can be asked to correct it.
+
+    Args:
+        text: Such as the name that a person gave to a flow run.
+        longest: Characters of the result at most.
+    """
+    return "".join("\ufffd" if is_control(c) else c for c in text[:longest])
 
 
 def known_names(model: type[BaseModel]) -> list[str]:

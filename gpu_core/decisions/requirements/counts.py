@@ -7,14 +7,22 @@ from gpu_core.decisions.errors import InvalidInput
 NUMBER = r"(\d[\d,]*(?:\.\d+)?)\s*(k|thousand|million|m|billion|bn|b|trillion|t)?\b"
 """Two groups: the digits, and the word or letter for their size."""
 
+_LARGEST = 1e18
 _SIZES = {"k": 1e3, "t": 1e12, "m": 1e6, "b": 1e9}
 
 
 def number_of(match: re.Match[str]) -> float:
-    """Which number has `NUMBER` found?"""
+    """Which number has `NUMBER` found?
+
+    Raises:
+        InvalidInput: It is over 10 to the 18th: no model and no data set is so large.
+    """
     size = match[2]
     scale = 1e3 if size == "thousand" else _SIZES.get(size[0], 1) if size else 1
-    return float(match[1].replace(",", "")) * scale
+    number = float(match[1].replace(",", "")) * scale
+    if number > _LARGEST:
+        raise InvalidInput("text", "has too large a number", got=match[0], allowed="at most 1e18")
+    return number
 
 
 def parse_count(text: str, field: str) -> float:

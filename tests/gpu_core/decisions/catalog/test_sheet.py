@@ -36,7 +36,7 @@ def with_price(**price):
         ),
         pytest.param(
             with_price(usd_per_hour=-1),
-            "usd_per_hour is not an amount in USD (got -1); allowed: 0 or more",
+            "usd_per_hour is not an amount in USD (got -1); allowed: 0 to 1,000,000,000",
             id="a negative price",
         ),
         pytest.param(
