@@ -10,6 +10,7 @@ from prefect.settings import Settings
 from prefect.settings.context import get_current_settings
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.decisions.run_environment import without_workers_own
 from gpu_core.worker.running import RunningAttempt
 
 C = TypeVar("C", bound=BaseJobConfiguration)
@@ -18,7 +19,8 @@ C = TypeVar("C", bound=BaseJobConfiguration)
 class KnownEnvironment:
     """Mixed in before Prefect's job configuration: its settings are turned into variables once.
 
-    Prefect does it for every run, which takes more CPU than all the rest of a start.
+    Prefect does it for every run, which takes more CPU than all the rest of a start. Settings of
+    the server, among them the address and password of its database, do not reach runs.
     """
 
     _known: ClassVar[tuple[Settings, Mapping[str, str]] | None] = None
@@ -28,7 +30,8 @@ class KnownEnvironment:
         settings = get_current_settings()
         known = KnownEnvironment._known
         if known is None or known[0] is not settings:
-            known = settings, settings.to_environment_variables(exclude_unset=True)
+            variables = settings.to_environment_variables(exclude_unset=True)
+            known = settings, without_workers_own(variables)
             KnownEnvironment._known = known
         return dict(known[1])
 

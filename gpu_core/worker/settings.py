@@ -5,7 +5,7 @@ Environment variables begin with `PREFECT_INTEGRATIONS_GPU_`; the table `[integr
 """
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from prefect.settings import get_current_settings
 from prefect.settings.base import (
@@ -13,9 +13,10 @@ from prefect.settings.base import (
     PrefectSettingsConfigDict,
     build_settings_config,
 )
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gpu_core.decisions.policy_base import CapacityType
+from gpu_core.decisions.run_environment import parse_variable_names
 
 
 class GpuWorkerSettings(PrefectBaseSettings):
@@ -55,6 +56,15 @@ class GpuWorkerSettings(PrefectBaseSettings):
             "Where the runs of a gpu-process worker ask EC2's metadata service for interruptions "
             "(http://169.254.169.254); by default nowhere."
         ),
+    )
+    pass_environment: Annotated[str | tuple[str, ...], AfterValidator(parse_variable_names)] = (
+        Field(
+            default=(),
+            description=(
+                "Further variables of a gpu-process worker's environment that its runs inherit, "
+                "separated by commas; `WANDB_*` is a prefix. docs/secrets.md has the others."
+            ),
+        )
     )
     kubernetes_namespace: str | None = Field(
         default=None,

@@ -22,6 +22,7 @@ from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.run_environment import inherited_environment
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.infrastructure import Exit, Started, Trouble
 from gpu_core.worker.process.devices import local_nodes, visible_devices
@@ -30,9 +31,6 @@ from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
-
-# The worker's own settings hold the addresses and passwords of databases: no run needs them.
-_WORKERS_OWN = ("PREFECT_INTEGRATIONS_GPU_", "PREFECT_SERVER_", "PREFECT_WORKER_")
 
 
 class ProcessInfrastructure:
@@ -110,11 +108,27 @@ class ProcessInfrastructure:
         started = await in_thread(
             self._processes.start,
             _command(configuration.command),
-            _environment(configuration, context, environment),
+            self._run_environment(configuration, context, environment),
             configuration.working_dir or running.run_dir,
             running.run_dir,
         )
         return _started(datetime.now(UTC), started.pid, started.created_at)
+
+    def _run_environment(
+        self,
+        configuration: GpuProcessJobConfiguration,
+        context: RunContext,
+        environment: Mapping[str, str],
+    ) -> dict[str, str]:
+        unset = {name for name, value in configuration.env.items() if value is None}
+        merged = {
+            **inherited_environment(os.environ, self._settings.pass_environment),
+            **environment,
+            **{name: value for name, value in configuration.env.items() if value is not None},
+            **context.to_environment(),
+            "CUDA_VISIBLE_DEVICES": visible_devices(context.devices),
+        }
+        return {name: value for name, value in merged.items() if name not in unset}
 
     async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
         """The launchers of these attempts, by the mark that all their processes carry."""
@@ -195,26 +209,6 @@ def _started(started_at: datetime, pid: int, created_at: float) -> Started:
         pid=pid,
         pid_created_at=created_at,
     )
-
-
-def _environment(
-    configuration: GpuProcessJobConfiguration,
-    context: RunContext,
-    environment: Mapping[str, str],
-) -> dict[str, str]:
-    unset = {name for name, value in configuration.env.items() if value is None}
-    merged = {
-        **os.environ,
-        **environment,
-        **{name: value for name, value in configuration.env.items() if value is not None},
-        **context.to_environment(),
-        "CUDA_VISIBLE_DEVICES": visible_devices(context.devices),
-    }
-    return {
-        name: value
-        for name, value in merged.items()
-        if name not in unset and not name.startswith(_WORKERS_OWN)
-    }
 
 
 def _command(command: str | None) -> list[str]:

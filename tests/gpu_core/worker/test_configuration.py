@@ -8,7 +8,12 @@ import anyio
 import pytest
 from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
 from prefect.client.schemas.responses import DeploymentResponse
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_KEY,
+    PREFECT_API_URL,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    temporary_settings,
+)
 
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.configuration import configured
@@ -85,3 +90,13 @@ def test_the_environment_is_that_of_the_settings_in_force():
         assert kind._base_environment()["PREFECT_API_URL"] == "http://elsewhere.example/api"
         assert "OF_ONE_RUN" not in kind._base_environment()
     assert kind._base_environment().get("PREFECT_API_URL") != "http://elsewhere.example/api"
+
+
+@pytest.mark.parametrize("worker", [GpuKubernetesWorker, GpuProcessWorker])
+def test_the_environment_lacks_the_settings_of_the_server(worker):
+    url = "postgresql+asyncpg://prefect:secret@db/prefect"
+    settings = {PREFECT_SERVER_DATABASE_CONNECTION_URL: url, PREFECT_API_KEY: "key"}
+    with temporary_settings(settings):
+        found = worker.job_configuration._base_environment()
+    assert found["PREFECT_API_KEY"] == "key"
+    assert "secret" not in str(found)

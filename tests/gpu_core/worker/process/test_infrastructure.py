@@ -1,5 +1,6 @@
 """What a process worker tells of its machine."""
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
+from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from tests.gpu_core.accounting_builders import make_attempt, make_run
@@ -67,3 +69,21 @@ def test_parts_of_gpus_are_refused(parts, want):
     """They would wait for ever: nothing of this machine is shared or partitioned."""
     with pytest.raises(InvalidInput, match=want + ".*gpu-kubernetes"):
         machine().fitted(replace(make_workload(), **parts), {}, VIRTUAL)
+
+
+def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch):
+    monkeypatch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", "postgresql://prefect:secret@db/x")
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("WANDB_API_KEY", "key")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_PASS_ENVIRONMENT", "WANDB_*")
+    infrastructure = machine()
+    configuration = GpuProcessJobConfiguration(env={"LC_ALL": None, "DATA": "/data"})
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+    found = infrastructure._run_environment(configuration, context, {"MLFLOW_EXPERIMENT_NAME": "x"})
+    assert found["PATH"] == os.environ["PATH"]
+    assert {name: found.get(name) for name in ("WANDB_API_KEY", "DATA", "LC_ALL")} == {
+        "WANDB_API_KEY": "key", "DATA": "/data", "LC_ALL": None,
+    }  # fmt: skip
+    assert found["MLFLOW_EXPERIMENT_NAME"] == "x"
+    assert "secret" not in str(found)
