@@ -51,11 +51,23 @@ class CheckpointReport:
     duration_s: float | None = None
     answers_notice: bool = False
     """The save began after the notice had come: nothing more will be saved for it."""
+    first_step_at: datetime | None = None
+    """When the flow first asked whether to save, or saved: it has done a new step by then."""
+    expected_loss_s: float | None = None
+    """Work that an interruption without notice loses on average; None: no save was measured."""
 
     @property
     def checkpointed_at(self) -> datetime | None:
         """When the newest checkpoint was saved, in the ledger's word for it."""
         return self.saved_at
+
+    @property
+    def works_since(self) -> datetime | None:
+        """From when on the attempt's time counts as work; None: from its admission.
+
+        A run time holds one start-up, which an attempt that went on from a checkpoint repeats.
+        """
+        return None if self.restored_from is None else self.first_step_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +213,8 @@ def _checkpoint_report(fields: _Fields) -> CheckpointReport:
         size_bytes=fields.optional("size_bytes", int),
         duration_s=fields.optional("duration_s", float),
         answers_notice=fields.optional("answers_notice", bool) or False,
+        first_step_at=fields.optional("first_step_at", datetime),
+        expected_loss_s=fields.optional("expected_loss_s", float),
     )
 
 

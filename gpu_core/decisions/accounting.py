@@ -121,6 +121,11 @@ class Attempt:
     """What runs it where no process of this machine does: `namespace:job`."""
     settlement: Mapping[str, str | int | bool | None] | None = None
     """How its end was judged, before Prefect is told and the attempt is closed."""
+    first_step_at: datetime | None = None
+    """When the flow had done its first new step; None: it has done none, or does not say."""
+    expected_loss_s: float | None = None
+    """Work that an interruption without notice loses on average, as the flow measures its saves;
+    None: it does not say."""
 
     @property
     def gpu_count(self) -> int:

@@ -189,7 +189,7 @@ def save_interval(
         mean_life_s=mean_life_s,
         optimum_s=optimum_s,
         overhead=stall_s / (stall_s + interval_s),
-        expected_loss_s=_unannounced_loss_s(interval_s, persist_s),
+        expected_loss_s=unannounced_loss_s(interval_s, persist_s),
     )
 
 
@@ -349,7 +349,13 @@ def _bounded(
     return (lowest_s, lowest_rule) if lowest_s > wanted_s else (wanted_s, rule)
 
 
-def _unannounced_loss_s(interval_s: float, persist_s: float) -> float:
+def unannounced_loss_s(interval_s: float, persist_s: float) -> float:
+    """How much work does an interruption without notice lose on average?
+
+    Args:
+        interval_s: From the end of one stall to the beginning of the next save.
+        persist_s: From the beginning of a save until it is durable.
+    """
     return interval_s / 2 + persist_s
 
 

@@ -92,6 +92,8 @@ class Allocation:
     admitted_at: datetime
     checkpointed_at: datetime | None = None
     """When this attempt last made its progress safe; None: not yet."""
+    works_since: datetime | None = None
+    """From when on its time counts as work; None: from its admission."""
     is_draining: bool = False
     """It was told to end; its GPUs are on their way back, but not free yet."""
     drain_deadline_at: datetime | None = None

@@ -93,6 +93,17 @@ def completed_s(attempts: Sequence[Attempt]) -> float | None:
     return _worked_s(last, last.released_at, _by_checkpoint(attempts))
 
 
+def work_since(attempt: Attempt) -> datetime:
+    """From which moment on does the time of this attempt count as work of its run?
+
+    A run time holds one start-up, that of the first attempt. An attempt that restored a checkpoint
+    repeats it, which brings the end no nearer: its work begins with its first new step.
+    """
+    if attempt.restored_from is None or attempt.first_step_at is None:
+        return attempt.admitted_at
+    return attempt.first_step_at
+
+
 def _by_checkpoint(attempts: Sequence[Attempt]) -> dict[str, Attempt]:
     return {a.checkpoint: a for a in attempts if a.checkpoint is not None}
 
@@ -103,7 +114,7 @@ def _worked_s(
     """From the run's beginning to this moment of the attempt, along the checkpoints it came by."""
     worked_s = 0.0
     while until is not None:
-        worked_s += max(0.0, (until - attempt.admitted_at).total_seconds())
+        worked_s += max(0.0, (until - work_since(attempt)).total_seconds())
         if attempt.restored_from is None:
             return worked_s
         earlier = by_checkpoint.get(attempt.restored_from)

@@ -30,7 +30,7 @@ def work_s(attempts: Sequence[Attempt]) -> float:
     """
     total_s = 0.0
     for attempt in attempts:
-        since = attempt.started_at or attempt.admitted_at
+        since = attempt.first_step_at or attempt.started_at or attempt.admitted_at
         until = attempt.checkpointed_at if attempt is not attempts[-1] else attempt.released_at
         if until is not None:
             total_s += max(0.0, (until - since).total_seconds())

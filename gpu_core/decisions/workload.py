@@ -5,6 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpu_core.decisions.units import format_duration
+
 WHOLE_GPU_MILLI = 1000
 
 
@@ -71,6 +73,35 @@ class Shape(NamedTuple):
         return self.gpu_share_milli == WHOLE_GPU_MILLI and self.mig_profile is None
 
 
+MIN_MEASURED_STARTS = 3
+"""So many measured starts replace the policy's changeover."""
+
+
+class Changeover(NamedTuple):
+    """What a start on other capacity is taken to lose, and how that is known."""
+
+    loss_s: float
+    """Seconds, over 0."""
+    starts: int = 0
+    """Measured starts of the deployment."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Is it the deployment's own number, and not the policy's?"""
+        return self.starts >= MIN_MEASURED_STARTS
+
+    @property
+    def reason(self) -> str:
+        """What a deadline rests on, as part of a sentence."""
+        loss = format_duration(self.loss_s)
+        if self.is_measured:
+            return f"a start loses at most {loss} by {self.starts} measured starts"
+        return (
+            f"the deadline holds if a start loses at most {loss} "
+            f"({self.starts} of {MIN_MEASURED_STARTS} starts measured)"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One pending or running flow run, as the scheduler sees it. Admitted whole or not at all."""
@@ -129,6 +160,8 @@ class Workload:
     """What is thought of its run time, from its owner or from history; None: nothing."""
     remaining_s: float | None = None
     """What of its run time is left, after what earlier attempts saved; None: unknown."""
+    changeover: Changeover | None = None
+    """What a start of its deployment loses; None: nobody has looked, the policy's number holds."""
     attained_gpu_s: float = 0.0
     """GPU-seconds that its earlier attempts have had."""
     deadline_at: datetime | None = None

@@ -224,6 +224,7 @@ class Checkpointing:
         """
         if self._saver is None:
             return False
+        self._note_first_step()
         is_due = self._is_due(self._saver)
         return is_due if self._ranks.is_alone else any(self._ranks.numbers(is_due))
 
@@ -252,6 +253,7 @@ class Checkpointing:
         if self._saver is None:
             self._warn_once()
             return None
+        self._note_first_step()
         self.wait()
         # Looked up before the state is taken: a notice that comes during the save asks for more.
         notice = self._notices.current()
@@ -369,6 +371,13 @@ class Checkpointing:
             key = self._checkpoints.key(str(manifest.id))
             self._tell_worker(replace(self._report, restored_from=key))
 
+    def _note_first_step(self) -> None:
+        """Tell the worker, once in an attempt: from its admission until now it was starting."""
+        if self._report.first_step_at is not None:
+            return
+        with self._report_lock:
+            self._tell_worker(replace(self._report, first_step_at=datetime.now(UTC)))
+
     def _tell_saved(self, saved: SavedCheckpoint, manifest: Manifest, answers_notice: bool) -> None:
         with self._report_lock:  # in the background, while the run may just be given notice
             # Answered too: nothing more will be saved for it, because that would not fit.
@@ -382,6 +391,7 @@ class Checkpointing:
                     size_bytes=saved.size_bytes,
                     duration_s=saved.duration_s,
                     answers_notice=answers_notice or has_answered,
+                    expected_loss_s=self._schedule.expected_loss_s(),
                 )
             )
 

@@ -8,9 +8,11 @@ from gpu_core.decisions.checkpoint_policy import (
     SaveInterval,
     SaveTime,
     SaveTimes,
+    expected_loss_s,
     last_save_in_s,
     retry_pause_s,
     save_interval,
+    unannounced_loss_s,
 )
 from gpu_core.decisions.run_context import RunContext
 
@@ -51,8 +53,22 @@ class SaveSchedule:
             self.times,
             self._run.capacity_life,
             self._clock() - self._born_s,
-            IntervalSettings(default_s=self._run.checkpoint_interval_s),
+            self._settings(self._run),
         )
+
+    @staticmethod
+    def _settings(run: RunContext) -> IntervalSettings:
+        return IntervalSettings(default_s=run.checkpoint_interval_s)
+
+    def expected_loss_s(self) -> float | None:
+        """How much work does an interruption lose on average? None: no save was measured yet."""
+        adapted, persist_s = self.adapted(), self.times.persist_s
+        if adapted is not None and self._run is not None:
+            share = self._settings(self._run).unannounced_share
+            return expected_loss_s(adapted, self._run.grace_s, share)
+        if self._fixed_s is None or persist_s is None:
+            return None
+        return unannounced_loss_s(self._fixed_s, persist_s)
 
     def restart(self) -> None:
         """The interval counts from now on."""

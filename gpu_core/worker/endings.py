@@ -396,6 +396,8 @@ class Endings:
             checkpoint=report.checkpoint if report is not None else None,
             checkpointed_at=report.saved_at if report is not None else None,
             restored_from=report.restored_from if report is not None else None,
+            first_step_at=report.first_step_at if report is not None else None,
+            expected_loss_s=report.expected_loss_s if report is not None else None,
         )
 
     async def _report(self, running: RunningAttempt) -> None:

@@ -19,6 +19,7 @@ from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.capacity.zones import Stay
 from gpu_core.decisions.capacity_life import SPOT_PRIOR, CapacityLife
+from gpu_core.decisions.changeover import ChangeoverHistory
 from gpu_core.decisions.choosing.in_pool import with_gpu_types
 from gpu_core.decisions.cluster import Allocation, Node, Usage
 from gpu_core.decisions.continuation import completed_s, with_history
@@ -62,6 +63,7 @@ class History:
         self._spot_stays: Mapping[str, Sequence[Stay]] = {}
         self._sights = SpotSights()
         self._postponed: set[str] = set()
+        self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
 
     async def look(self, policy: Policy, now: datetime) -> None:
@@ -83,6 +85,8 @@ class History:
                 book.withdraw(attempt_id)
         else:
             _fill(book, records)
+        for run, attempts in sorted(records, key=lambda record: record[1][-1].admitted_at):
+            self._changeovers.observe(run.deployment, attempts)
         for record in news.touched:
             self._learn(record)
         self._learn_lives(news, now)
@@ -152,6 +156,12 @@ class History:
             stays=self._spot_stays,
         )
 
+    def learn_changeovers(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+        """Let running attempts have what their deployments' starts lose, as it is known now."""
+        for running in attempts:
+            deployment = running.record.deployment
+            running.workload = self._with_changeover(running.workload, deployment, policy)
+
     async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
         running = list(attempts)
@@ -169,7 +179,7 @@ class History:
             )
 
     def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
-        return with_history(
+        workload = with_history(
             demand.workload,
             earlier,
             deployment=demand.deployment,
@@ -177,6 +187,13 @@ class History:
             history=self._run_times,
             policy=policy.run_times,
         )
+        return self._with_changeover(workload, demand.deployment, policy)
+
+    def _with_changeover(
+        self, workload: Workload, deployment: str | None, policy: Policy
+    ) -> Workload:
+        changeover = self._changeovers.changeover(deployment, policy.capacity.changeover_s)
+        return replace(workload, changeover=changeover)
 
     def _read(self, since: datetime, now: datetime) -> tuple[Record, ...]:
         found = self._ledger.usage(

@@ -61,6 +61,7 @@ class RunningAttempt:
             ),
             admitted_at=attempt.admitted_at,
             checkpointed_at=report.saved_at if report is not None else None,
+            works_since=report.works_since if report is not None else None,
             is_draining=attempt.drain_requested_at is not None,
             drain_deadline_at=attempt.drain_deadline_at,
             draining_for=attempt.preempted_by,

@@ -310,6 +310,7 @@ class GpuScheduler:
         """Let runs give way that should go on on other capacity."""
 
         def view() -> CapacityView:
+            self._history.learn_changeovers(self._attempts, policy)
             return self._history.capacity_view(self._nodes, allocations, policy, now)
 
         for running, decision in await self._changes.look(view, now):

@@ -152,6 +152,8 @@ attempts = sa.Table(
     sa.Column("infrastructure", sa.String),
     sa.Column("zone", sa.String),
     sa.Column("settlement", sa.JSON(none_as_null=True)),
+    sa.Column("first_step_at", UtcTimestamp),
+    sa.Column("expected_loss_s", sa.Double),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

@@ -246,6 +246,8 @@ class Ledger:
                 checkpoint=_kept_unless_new("checkpoint"),
                 checkpointed_at=_kept_unless_new("checkpointed_at"),
                 restored_from=_kept_unless_new("restored_from"),
+                first_step_at=_kept_unless_new("first_step_at"),
+                expected_loss_s=_kept_unless_new("expected_loss_s"),
             )
         )
         # Two workers that lock the same rows in the same order never wait for each other's.
@@ -266,6 +268,8 @@ class Ledger:
         checkpoint: str | None = None,
         checkpointed_at: datetime | None = None,
         restored_from: str | None = None,
+        first_step_at: datetime | None = None,
+        expected_loss_s: float | None = None,
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
 
@@ -286,6 +290,8 @@ class Ledger:
                 "checkpoint": checkpoint,
                 "checkpointed_at": checkpointed_at,
                 "restored_from": restored_from,
+                "first_step_at": first_step_at,
+                "expected_loss_s": expected_loss_s,
             }
         )
         return self._update(
@@ -466,5 +472,7 @@ def _report_values(attempt_id: str, report: CheckpointReport | None) -> dict[str
             "new_checkpoint": report and report.checkpoint,
             "new_checkpointed_at": report and report.saved_at,
             "new_restored_from": report and report.restored_from,
+            "new_first_step_at": report and report.first_step_at,
+            "new_expected_loss_s": report and report.expected_loss_s,
         }
     )

@@ -47,12 +47,14 @@ def capacity_change(
     is_mixed = workload.deadline_at is None and policy.target_spot_share is not None
     if is_mixed and budget_left_micro_usd is None:
         return None
+    changeover_s = view.changeover(workload).loss_s
     workload = replace(
         workload,
         capacity_type=None,
-        avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now),
+        avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now, changeover_s),
     )
-    done_s = max(0.0, (saved_at - allocation.admitted_at).total_seconds())
+    works_since = allocation.works_since or allocation.admitted_at
+    done_s = max(0.0, (saved_at - works_since).total_seconds())
     state = view.state(workload, current, done_s, held_s, budget_left_micro_usd)
     if state is None:
         return None
@@ -60,8 +62,9 @@ def capacity_change(
     other = _OTHER.get(decision.capacity)
     if other is None or decision.capacity is current or not view.fits(workload, other):
         return None
-    is_left_alone = other == SPOT and spot_left_alone_until(earlier, policy, view.now) is not None
-    if decision.rule is not Rule.BUDGET_NEEDS_SPOT and (is_mixed or is_left_alone):
-        return None
+    if decision.rule is not Rule.BUDGET_NEEDS_SPOT:
+        until = spot_left_alone_until(earlier, policy, view.now, changeover_s)
+        if is_mixed or (other == SPOT and until is not None):
+            return None
     view.take(workload, other)
     return decision

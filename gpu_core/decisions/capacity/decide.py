@@ -42,6 +42,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         patience_s=advice.patience_s,
         price_ratio=state.price_ratio,
         rest=advice.rest,
+        changeover=state.changeover,
     )
 
 

@@ -21,7 +21,11 @@ _Place = tuple[str | None, ...]
 
 
 def avoided_nodes(
-    attempts: Sequence[Attempt], nodes: Iterable[Node], policy: CapacityPolicy, now: datetime
+    attempts: Sequence[Attempt],
+    nodes: Iterable[Node],
+    policy: CapacityPolicy,
+    now: datetime,
+    changeover_s: float,
 ) -> frozenset[str]:
     """Which nodes should the run's next attempt leave alone?
 
@@ -30,11 +34,12 @@ def avoided_nodes(
         nodes: Where it could go.
         policy: How long places are left alone.
         now: Aware.
+        changeover_s: What a start loses.
 
     Returns:
         Their names. They may be all: who places it then avoids none.
     """
-    blocked = _blocked(attempts, policy, now)
+    blocked = _blocked(attempts, policy, now, changeover_s)
     if not blocked:
         return frozenset()
     return frozenset(
@@ -69,7 +74,7 @@ def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[dat
 
 
 def spot_left_alone_until(
-    attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime
+    attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
 ) -> datetime | None:
     """Until when does the run use no spot at all, because that fails it again and again?
 
@@ -82,11 +87,12 @@ def spot_left_alone_until(
         attempts: Of the run, by number.
         policy: How many failures are allowed, and the back-off.
         now: Aware.
+        changeover_s: What a start loses.
 
     Returns:
         None: it may use spot.
     """
-    most, failures = policy.max_spot_interruptions, spot_failures(attempts, policy.changeover_s)
+    most, failures = policy.max_spot_interruptions, spot_failures(attempts, changeover_s)
     if most is None or len(failures) < most:
         return None
     until = failures[-1] + timedelta(seconds=policy.elsewhere.backoff_s(len(failures)))
@@ -98,7 +104,9 @@ def zone_of(node: Node) -> str | None:
     return node.labels.get(ZONE_LABEL)
 
 
-def _blocked(attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime) -> set[_Place]:
+def _blocked(
+    attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
+) -> set[_Place]:
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
         if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
@@ -114,7 +122,7 @@ def _blocked(attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime)
     return {
         place
         for place, failures in stays.items()
-        if blocked_until(failures, policy.elsewhere, policy.changeover_s, now) is not None
+        if blocked_until(failures, policy.elsewhere, changeover_s, now) is not None
     }
 
 

@@ -132,10 +132,7 @@ def mean_price_micro_usd(attempts: Sequence[Attempt]) -> int | None:
 
 
 def _mean_start_s(attempts: Sequence[Attempt]) -> float:
-    """From admission until the process was there, in the mean; 0 where nobody saw it."""
-    seen = [
-        (attempt.started_at - attempt.admitted_at).total_seconds()
-        for attempt in attempts
-        if attempt.started_at is not None
-    ]
+    """From admission until the first new step, or else the process, in the mean; 0: unknown."""
+    begun = [(a.first_step_at or a.started_at, a.admitted_at) for a in attempts]
+    seen = [(at - admitted).total_seconds() for at, admitted in begun if at is not None]
     return fmean(seen) if seen else 0.0

@@ -83,7 +83,9 @@ class NextAttempts:
         """With the nodes that it leaves alone, and held if its budget is spent."""
         view = self._view
         if attempts:
-            avoided = avoided_nodes(attempts, view.nodes, self._policy, view.now)
+            avoided = avoided_nodes(
+                attempts, view.nodes, self._policy, view.now, view.changeover(workload).loss_s
+            )
             if avoided:
                 workload = replace(workload, avoided_nodes=avoided)
             hold = spent_hold(workload, attempts, self._policy, view.now)
@@ -102,9 +104,10 @@ class NextAttempts:
         decision = self._decision(workload, attempts)
         if decision is not None and decision.rule is Rule.BUDGET_NEEDS_SPOT:
             return _Choice(decision.capacity, decision.reason, _WHEN_IT_CAN_PAY)
-        until = spot_left_alone_until(attempts, self._policy, self._view.now)
+        changeover_s = self._view.changeover(workload).loss_s
+        until = spot_left_alone_until(attempts, self._policy, self._view.now, changeover_s)
         if until is not None:
-            failures = len(spot_failures(attempts, self._policy.changeover_s))
+            failures = len(spot_failures(attempts, changeover_s))
             return _Choice(
                 Capacity.ON_DEMAND,
                 f"{ON_DEMAND}: it was interrupted on spot {failures} times in a row too soon, "

@@ -67,7 +67,7 @@ class PreferredZones:
             [zone for zone in nodes if view.find(workload, SPOT, nodes[zone]) is not None],
             view.stays.get(placement.gpu_type, ()),
             view.policy.capacity.zones,
-            changeover_s=view.policy.capacity.changeover_s,
+            changeover_s=view.changeover(workload).loss_s,
             now=view.now,
         )
         is_known = any(score.stays for score in choice.scores)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.units import format_duration, format_usd
+from gpu_core.decisions.workload import Changeover
 
 
 class Capacity(StrEnum):
@@ -102,6 +103,8 @@ class CapacityState(NamedTuple):
     is_critical: bool = False
     budget_left_micro_usd: int | None = None
     """None: it has no budget."""
+    changeover: Changeover | None = None
+    """How `changeover_s` is known; None: it is certain, as in a replay."""
     usual_remaining_work_s: float | None = None
     """What is usually left of the work: what money is reckoned with. A deadline is to hold even for
     `remaining_work_s`, which is seldom needed; None: the two are the same."""
@@ -137,6 +140,8 @@ class CapacityDecision(NamedTuple):
     """On-demand by spot price; None: unknown."""
     rest: Rest | None = None
     """The money that decided; None: it did not."""
+    changeover: Changeover | None = None
+    """How is known what a start loses; None: it is certain."""
 
     @property
     def reason(self) -> str:
@@ -158,6 +163,8 @@ class CapacityDecision(NamedTuple):
             parts.append("prices unknown: decided by the deadline only")
         else:
             parts.append(f"on-demand costs {self.price_ratio:.2f} times spot")
+        if self.slack_s is not None and self.changeover is not None:
+            parts.append(self.changeover.reason)
         return "; ".join(parts)
 
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement
 from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.workload import RunTimeSource, Shape, Workload
+from gpu_core.decisions.workload import Changeover, RunTimeSource, Shape, Workload
 
 ON_DEMAND = "on-demand"
 
@@ -148,12 +148,14 @@ class CapacityView:
         if left_s is None:
             return None
         spot_price, steady_price = self.prices(workload)
+        changeover = self.changeover(workload)
         return CapacityState(
             work_s=max(whole_s, done_s + left_s),
             remaining_work_s=left_s,
             elapsed_s=(self.now - workload.submitted_at).total_seconds(),
             time_left_s=None if due is None else (due - self.now).total_seconds(),
-            changeover_s=self.policy.capacity.changeover_s,
+            changeover_s=changeover.loss_s,
+            changeover=changeover,
             look_s=LOOK_S,
             current=current,
             spot=self._record(workload, current),
@@ -163,6 +165,10 @@ class CapacityView:
             budget_left_micro_usd=None if usual_s is None else budget_left_micro_usd,
             usual_remaining_work_s=usual_s,
         )
+
+    def changeover(self, workload: Workload) -> Changeover:
+        """What does a start of it on other capacity lose?"""
+        return workload.changeover or Changeover(self.policy.capacity.changeover_s)
 
     def is_critical(self, workload: Workload) -> bool:
         """Has it the points of critical work, from its queue or its own wish?"""

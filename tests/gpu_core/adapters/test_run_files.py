@@ -35,6 +35,8 @@ SAVED = CheckpointReport(
     size_bytes=123,
     duration_s=0.25,
     answers_notice=True,
+    first_step_at=NOON,
+    expected_loss_s=300.5,
 )
 EXITED = ExitReport(exit_code=-9, ended_at=NOON)
 

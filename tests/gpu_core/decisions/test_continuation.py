@@ -28,6 +28,9 @@ LOST = attempt(1, 0, 2)
 SAVED = attempt(1, 0, 3, saved="a", saved_at=2)
 WENT_ON = attempt(2, 5, 9, saved="b", saved_at=8, began_with="a")
 WENT_ON_WITHOUT_A_SAVE = attempt(2, 5, 9, began_with="a")
+WENT_ON_AFTER_A_SLOW_START = attempt(
+    2, 5, 9, saved="b", saved_at=8, began_with="a", first_step_at=at(6)
+)
 STARTED_AGAIN = attempt(2, 5, 9, saved="b", saved_at=6)
 FROM_NOWHERE = attempt(2, 5, 9, saved="b", saved_at=8, began_with="x")
 
@@ -39,6 +42,7 @@ FROM_NOWHERE = attempt(2, 5, 9, saved="b", saved_at=8, began_with="x")
         pytest.param([LOST], 0, id="nothing saved"),
         pytest.param([SAVED], 2, id="up to the checkpoint"),
         pytest.param([SAVED, WENT_ON], 5, id="both parts, without what was lost"),
+        pytest.param([SAVED, WENT_ON_AFTER_A_SLOW_START], 4, id="a repeated start-up is no work"),
         pytest.param(
             [SAVED, WENT_ON_WITHOUT_A_SAVE], 2, id="the old checkpoint is still the newest"
         ),

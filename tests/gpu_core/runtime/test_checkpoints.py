@@ -241,8 +241,9 @@ def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
         saved_at=told.saved_at,
         size_bytes=saved.size_bytes,
         duration_s=saved.duration_s,
+        first_step_at=told.first_step_at,
     )
-    assert clock_before <= told.saved_at <= datetime.now(UTC)
+    assert clock_before <= told.first_step_at <= told.saved_at <= datetime.now(UTC)
 
     run = start_attempt(2)
     with checkpointing() as ckpt:
@@ -250,6 +251,34 @@ def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
         assert report_of(run) == CheckpointReport(
             attempt_id="3f0c-2", restored_from="3f0c/000001-00000001"
         )
+
+
+def test_the_worker_is_told_when_the_first_new_step_was_done(start_attempt: StartAttempt) -> None:
+    """The first question whether to save says so, and no later one changes it."""
+    run = start_attempt(1)
+    with checkpointing() as ckpt:
+        ckpt.restore(None)
+        assert report_of(run).first_step_at is None
+        clock_before = datetime.now(UTC)
+        ckpt.due()
+        first = report_of(run).first_step_at
+        assert clock_before <= first <= datetime.now(UTC)
+        ckpt.due()
+        ckpt.save(1)
+        assert report_of(run).first_step_at == first
+
+
+@pytest.mark.parametrize("adapts", [False, True])
+def test_the_worker_is_told_what_an_interruption_loses(
+    start_attempt: StartAttempt, *, adapts: bool
+) -> None:
+    """Once a save was measured: half of the ten minutes between two saves, and a save."""
+    run = start_attempt(1, checkpoint_interval_s=600, checkpoint_interval_adapts=adapts)
+    with checkpointing() as ckpt:
+        ckpt.save(1)
+        assert report_of(run).expected_loss_s is None
+        ckpt.save(2)
+        assert 300 < report_of(run).expected_loss_s < 400
 
 
 def test_a_second_block_of_the_same_attempt_hides_nothing(start_attempt: StartAttempt) -> None:

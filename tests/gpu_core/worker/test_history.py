@@ -11,6 +11,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import EndReason, Provenance
 from gpu_core.decisions.capacity_life import SPOT_PRIOR
 from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
@@ -286,3 +287,37 @@ def test_an_attempt_that_never_was_tells_nothing_of_spot(ledger, history):
     ledger.withdraw_attempt(withdrawn)
     look(history, 31 * 24)
     assert history.capacity_life("a10g", "spot") == SPOT_PRIOR
+
+
+def test_a_run_gets_what_the_starts_of_its_deployment_lost(ledger, history):
+    """18 min each, as soon as the third has done its first step; until then the policy's 12."""
+    for number in range(1, 4):
+        attempt_id = opened(ledger, make_run(f"run-{number}"))
+        report = CheckpointReport(attempt_id=attempt_id, first_step_at=at(0.3))
+        ledger.heartbeat(at(0.4), {attempt_id: report})
+        look(history, 0.5)
+        changeover = known(history, str(uuid4())).changeover
+        assert changeover == ((720, number) if number < 3 else (pytest.approx(1350), 3))
+        close(ledger, attempt_id, 1)
+    look(history, 2)
+    look(again := History(ledger, "gpus"), 2)
+    for knows in (history, again):
+        assert known(knows, str(uuid4())).changeover == (pytest.approx(1350), 3)
+
+
+def test_a_run_that_goes_on_learns_what_a_start_loses(ledger, history):
+    """It was admitted when nothing was measured."""
+    run = make_run("runs")
+    for number in range(1, 4):
+        opened(ledger, make_run(f"run-{number}"), first_step_at=at(0.3))
+    look(history, 1)
+    running = RunningAttempt(
+        attempt=make_attempt("runs"),
+        record=run,
+        workload=make_workload("runs"),
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+        run_dir=Path(),
+    )
+    history.learn_changeovers([running], BUDGETED)
+    assert running.workload.changeover == (pytest.approx(1350), 3)

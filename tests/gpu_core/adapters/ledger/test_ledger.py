@@ -212,11 +212,22 @@ def test_an_attempt_that_is_over_is_not_drained(ledger: Ledger) -> None:
 def test_a_heartbeat_keeps_what_was_known_unless_something_new_is_reported(ledger: Ledger) -> None:
     open_one(ledger)
     open_one(ledger, flow_run_id="run-2")
-    saved = report(checkpoint="c1", saved_at=at(0.5), restored_from="c0")
+    saved = report(
+        checkpoint="c1",
+        saved_at=at(0.5),
+        restored_from="c0",
+        first_step_at=at(0.2),
+        expected_loss_s=300.5,
+    )
     ledger.heartbeat(at(1), {"run-1/1": saved, "run-2/1": None})
     ledger.heartbeat(at(2), {"run-1/1": report()})
     want = make_attempt(
-        last_seen_at=at(2), checkpoint="c1", checkpointed_at=at(0.5), restored_from="c0"
+        last_seen_at=at(2),
+        checkpoint="c1",
+        checkpointed_at=at(0.5),
+        restored_from="c0",
+        first_step_at=at(0.2),
+        expected_loss_s=300.5,
     )
     assert stored(ledger) == want
     assert stored(ledger, "run-2/1") == make_attempt("run-2", last_seen_at=at(1))

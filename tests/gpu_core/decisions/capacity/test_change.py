@@ -10,7 +10,7 @@ from gpu_core.decisions.capacity.change import capacity_change
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.state import Capacity, Rule
 from gpu_core.decisions.capacity.view import CapacityView
-from gpu_core.decisions.workload import RunTime, RunTimeSource
+from gpu_core.decisions.workload import Changeover, RunTime, RunTimeSource
 from tests.gpu_core.accounting_builders import make_attempt
 from tests.strategies import (
     CRITICAL,
@@ -63,6 +63,23 @@ def test_on_demand_is_left_for_spot_that_has_proved_itself():
     # 20 h of work less the 50 minutes that are saved; 30 h are left.
     assert found.slack_s == 30 * H - (20 * H - 50 * 60)
     assert "on-demand costs 2.40 times spot" in found.reason
+
+
+def test_a_start_up_that_is_repeated_brings_the_end_no_nearer():
+    """Of the 50 minutes until the save, 20 went before the first new step."""
+    found = decide(running(allocation={"works_since": ago(40 * 60)}))
+    assert found.slack_s == 30 * H - (20 * H - 30 * 60)
+
+
+def test_the_measured_changeover_decides_and_is_named():
+    """With 10 h 50 min of slack, 12 min leave time for a change to spot, and 6 h do not."""
+    assert decide(running()).reason.endswith(
+        "the deadline holds if a start loses at most 12m 00s (0 of 3 starts measured)"
+    )
+    assert decide(running(changeover=Changeover(900, 3))).reason.endswith(
+        "a start loses at most 15m 00s by 3 measured starts"
+    )
+    assert decide(running(changeover=Changeover(6 * H, 3))) is None
 
 
 def test_spot_is_left_when_it_costs_more_than_on_demand():

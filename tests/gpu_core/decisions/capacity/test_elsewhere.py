@@ -19,6 +19,7 @@ from tests.strategies import make_node
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = CapacityPolicy()
+CHANGEOVER_S = POLICY.changeover_s
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -87,24 +88,24 @@ def spot(number, ended_min_ago, **fields):
     ],
 )
 def test_what_failed_lately_is_left_alone(attempts, want_avoided):
-    assert avoided_nodes(attempts, NODES, POLICY, NOW) == want_avoided
+    assert avoided_nodes(attempts, NODES, POLICY, NOW, CHANGEOVER_S) == want_avoided
 
 
 def test_each_node_of_a_gang_may_be_what_failed_it():
     shares = tuple(NodeShare(node=name, gpu_ids=("0",)) for name in ("od-1", "od-2"))
     attempt = ended(1, 1, gpu_ids=("0", "0"), shares=shares)
-    assert avoided_nodes([attempt], NODES, POLICY, NOW) == {"od-1", "od-2"}
+    assert avoided_nodes([attempt], NODES, POLICY, NOW, CHANGEOVER_S) == {"od-1", "od-2"}
 
 
 def test_where_no_node_has_a_zone_spot_of_that_type_is_one_place():
     nodes = (node("a", "spot", zone=None), node("b", "spot", zone=None), node("c", zone=None))
-    assert avoided_nodes([spot(1, 1, zone=None)], nodes, POLICY, NOW) == {"a", "b"}
+    assert avoided_nodes([spot(1, 1, zone=None)], nodes, POLICY, NOW, CHANGEOVER_S) == {"a", "b"}
 
 
 @given(failures=st.integers(1, 40), ended_min_ago=st.floats(0, 1_000))
 def test_nothing_is_avoided_for_longer_than_the_longest_back_off(failures, ended_min_ago):
     attempts = [ended(n, ended_min_ago + 10 * (failures - n)) for n in range(1, failures + 1)]
-    avoided = avoided_nodes(attempts, NODES, POLICY, NOW)
+    avoided = avoided_nodes(attempts, NODES, POLICY, NOW, CHANGEOVER_S)
     backoff_min = min(360, 10 * 2 ** (failures - 1))
     assert avoided == ({"od-1"} if ended_min_ago < backoff_min else set())
 
@@ -157,6 +158,6 @@ def test_all_spot_is_left_alone_for_a_while(ends, section, want_min):
     policy = CapacityPolicy.model_validate(section)
     want = None if want_min is None else NOW + timedelta(minutes=want_min)
     attempts = in_a_row(ends)
-    assert spot_left_alone_until(attempts, policy, NOW) == want
+    assert spot_left_alone_until(attempts, policy, NOW, CHANGEOVER_S) == want
     if want is not None:
-        assert spot_left_alone_until(attempts, policy, want) is None
+        assert spot_left_alone_until(attempts, policy, want, CHANGEOVER_S) is None
