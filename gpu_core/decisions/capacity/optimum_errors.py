@@ -56,8 +56,10 @@ def _pooled(variances: Sequence[float]) -> float:
 def _slope(xs: Sequence[Sequence[float]], ys: Sequence[Sequence[float]]) -> float:
     products = squares = 0.0
     for x_trace, y_trace in zip(xs, ys, strict=True):
-        x_mean, y_mean = fmean(x_trace), fmean(y_trace)
-        for x, y in zip(x_trace, y_trace, strict=True):
+        # From the first value on: the mean of equal values may differ from them in the last digit.
+        x_offsets = [x - x_trace[0] for x in x_trace]
+        x_mean, y_mean = fmean(x_offsets), fmean(y_trace)
+        for x, y in zip(x_offsets, y_trace, strict=True):
             products += (x - x_mean) * (y - y_mean)
             squares += (x - x_mean) ** 2
     return products / squares if squares else 0.0
