@@ -22,9 +22,14 @@ class FileLock:
         return self._descriptor is not None
 
     def acquire(self) -> bool:
-        """Has this process the lock? Tries to get it; never blocks."""
-        if self._descriptor is not None:
+        """Has this process the lock? Tries to get it; never blocks.
+
+        A lock whose file was deleted protects nothing: the next process locks a file of its own.
+        It is taken again, and lost if another process was faster.
+        """
+        if self._descriptor is not None and self._is_at_path(self._descriptor):
             return True
+        self.release()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # Closed on exec: a run must not keep the lock of the worker that started it. Open to all
         # users of the machine, because the lock of its GPUs is theirs together.
@@ -32,6 +37,9 @@ class FileLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(descriptor)
+            return False
+        if not self._is_at_path(descriptor):  # deleted between the two calls
             os.close(descriptor)
             return False
         self._descriptor = descriptor
@@ -42,3 +50,9 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _is_at_path(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False

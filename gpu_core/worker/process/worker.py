@@ -59,7 +59,7 @@ class MachineLeadership:
 
     async def acquire(self) -> bool:
         """Is this worker the acting one? Tries to become it; never blocks."""
-        return self._pool.acquire() and (self._devices.is_held or self._may_use_devices())
+        return self._pool.acquire() and self._may_use_devices()
 
     @property
     def why_not(self) -> str:
@@ -74,4 +74,7 @@ class MachineLeadership:
         self._devices.release()
 
     def _may_use_devices(self) -> bool:
+        return self._devices.acquire() if self._devices.is_held else self._takes_devices()
+
+    def _takes_devices(self) -> bool:
         return not discover_gpus() or self._devices.acquire()

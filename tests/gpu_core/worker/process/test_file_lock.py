@@ -1,6 +1,7 @@
 """One acting worker for each pool: the lock that says which."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,3 +46,30 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 
         assert waiting.acquire()
         waiting.release()
+
+
+def test_a_holder_whose_file_was_deleted_takes_the_new_one(tmp_path: Path) -> None:
+    """Two processes that hold two files of the same name would both act."""
+    path = tmp_path / "state" / "pool.lock"
+    holder, second = FileLock(path), FileLock(path)
+    assert holder.acquire()
+    shutil.rmtree(path.parent)
+
+    assert holder.acquire()
+    assert not second.acquire()
+    holder.release()
+
+
+def test_a_holder_whose_file_was_deleted_loses_to_whoever_was_faster(tmp_path: Path) -> None:
+    """It learns so when it asks again, and gets the lock back when the other lets go."""
+    path = tmp_path / "pool.lock"
+    holder, second = FileLock(path), FileLock(path)
+    assert holder.acquire()
+    path.unlink()
+    assert second.acquire()
+
+    assert not holder.acquire()
+    assert not holder.is_held
+    second.release()
+    assert holder.acquire()
+    holder.release()
