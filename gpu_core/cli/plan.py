@@ -1,7 +1,7 @@
 """`prefect-gpu plan`: which offering to take for a job, before anything starts."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gpu_core.cli.plan_table import print_choice, print_reading
 from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.choosing.choose import choose
 from gpu_core.decisions.choosing.history import History, shown_by
-from gpu_core.decisions.choosing.wishes import Conditions, Wishes
+from gpu_core.decisions.choosing.wishes import Conditions, Wishes, with_limits
 from gpu_core.decisions.requirements.duration import Observed
 from gpu_core.decisions.requirements.job import Job
 from gpu_core.decisions.requirements.stated import Stated, job_of
@@ -61,23 +61,27 @@ def plan(options: PlanOptions, now: datetime) -> int:
         else:
             print_reading(Console(), reading)
         return 0
+    limits = reading.limits
+    if options.selection.gpu_types:
+        limits = replace(limits, gpu_types=())
+    wishes = with_limits(options.wishes, limits, now)
     history = None if options.past is None else _history(options.past, reading.job)
     catalog = load_catalog(options.catalog_path, options.own_sheets)
     choice = choose(
         reading.job,
         catalog,
         selected(catalog, options.selection),
-        options.wishes,
+        wishes,
         now,
         conditions=options.conditions,
         observed=options.observed if history is None else history.observed,
     )
     if options.as_json:
-        print(json.dumps(plan_document(reading, choice, options.wishes, now, history), indent=2))
+        print(json.dumps(plan_document(reading, choice, wishes, now, history), indent=2))
     else:
         console = Console()
         print_reading(console, reading, history)
-        print_choice(console, choice, options.wishes, now, options.top)
+        print_choice(console, choice, wishes, now, options.top)
     return 0 if choice.is_feasible else 1
 
 

@@ -58,6 +58,7 @@ def _add_wishes(command: argparse.ArgumentParser) -> None:
     wishes.add_argument("--budget-usd", help="for the whole job")
     wishes.add_argument("--by", choices=("cost", "time"), default="cost", help="what comes first")
     wishes.add_argument("--max-nodes", type=int, default=1, help="default: 1")
+    wishes.add_argument("--gpus", type=int, help="exactly so many, over all nodes")
     wishes.add_argument("--data-gib", type=float, help="data that the job reads")
     wishes.add_argument("--data-at", metavar="PROVIDER/REGION", help="where the data lies")
 
@@ -146,6 +147,7 @@ def _wishes(options: argparse.Namespace, now: datetime) -> "Wishes":
         deadline_at=now + deadline if isinstance(deadline, timedelta) else deadline,
         budget_micro_usd=None if budget is None else micro_usd(budget, "budget-usd"),
         max_nodes=options.max_nodes,
+        gpus=options.gpus,
         data_gib=options.data_gib,
         data_at=_place(options.data_at),
     )

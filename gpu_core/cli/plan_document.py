@@ -9,7 +9,8 @@ from gpu_core.decisions.choosing.options import Option
 from gpu_core.decisions.choosing.wishes import Wishes
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import Job
-from gpu_core.decisions.requirements.text import Reading
+from gpu_core.decisions.requirements.reading.advice import Advice, GpuNeed
+from gpu_core.decisions.requirements.reading.text import Reading
 from gpu_core.decisions.units import MICRO_USD_PER_USD
 
 
@@ -33,7 +34,8 @@ def plan_document(
         "planned_at": now.isoformat(),
         "understood": list(reading.understood),
         "assumed": list(reading.assumed),
-        "needs_gpu": reading.job is not None and cpu_answer(reading.job).needs_gpu,
+        "needs_gpu": _needs_gpu(reading),
+        "advice": None if reading.advice is None else _advice(reading.advice),
     }
     if reading.job is None or choice is None:
         return document
@@ -51,6 +53,18 @@ def plan_document(
         "cheapest": _or_none(choice.cheapest, now),
         "fastest": _or_none(choice.fastest, now),
     }
+
+
+def _needs_gpu(reading: Reading) -> bool | None:
+    """None: it may or may not."""
+    if reading.job is not None:
+        return cpu_answer(reading.job).needs_gpu
+    needs = {GpuNeed.NONE: False, GpuNeed.LIKELY: True}
+    return None if reading.advice is None else needs.get(reading.advice.need)
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    return {"gpu": str(advice.need), "why": advice.why, "for_an_estimate": advice.ask}
 
 
 def _history(history: History) -> dict[str, Any]:

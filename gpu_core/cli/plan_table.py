@@ -15,7 +15,8 @@ from gpu_core.decisions.choosing.wishes import Wishes
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import Memory
-from gpu_core.decisions.requirements.text import Reading
+from gpu_core.decisions.requirements.reading.advice import Advice
+from gpu_core.decisions.requirements.reading.text import Reading
 from gpu_core.decisions.units import count, format_duration, format_usd
 
 _GIB = 1024**3
@@ -23,15 +24,24 @@ _GIB = 1024**3
 
 def print_reading(console: Console, reading: Reading, history: History | None = None) -> None:
     """What was understood and assumed, and whether a GPU is needed at all."""
-    _line(console, "Understood", "; ".join(reading.understood) or "nothing")
+    if reading.understood or reading.job is not None:
+        _line(console, "Understood", "; ".join(reading.understood) or "nothing")
     if reading.assumed:
         _line(console, "Assumed", "; ".join(reading.assumed))
     if reading.job is None:
-        _line(console, "GPU", "none is needed")
+        _print_advice(console, reading.advice)
         return
     _line(console, "GPU", cpu_answer(reading.job).why)
     if history is not None:
         _line(console, "Learned", history.reason(reading.job.unit))
+
+
+def _print_advice(console: Console, advice: Advice | None) -> None:
+    if advice is None:
+        return
+    _line(console, "GPU", f"{advice.need}: {advice.why}")
+    if advice.ask is not None:
+        _line(console, "For an estimate", advice.ask)
 
 
 def print_choice(console: Console, choice: Choice, wishes: Wishes, now: datetime, top: int) -> None:

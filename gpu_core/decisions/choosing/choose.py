@@ -89,7 +89,7 @@ def choose(
         conditions=check_conditions(conditions or Conditions()),
         overhead=overhead,
         runs={
-            key: runs_on(job, catalog.instance_types[key], wishes.max_nodes, observed)
+            key: runs_on(job, catalog.instance_types[key], wishes, observed)
             for key in {catalog.instance_type(offering).key for offering in offerings}
         },
     )
@@ -160,11 +160,22 @@ def _best(options: Sequence[Option], goal: Goal) -> Option | None:
     return min(options, key=lambda option: option.rank(goal), default=None)
 
 
+# Offerings with one of these might hold the job, if something else were wished.
+_OTHER_THAN_MEMORY = frozenset(
+    (
+        Reason.UNKNOWN_NETWORK,
+        Reason.NEVER_ENDS,
+        Reason.OTHER_GPU_TYPE,
+        Reason.OTHER_GPU_COUNT,
+    )
+)
+
+
 def _refuse_what_fits_nowhere(job: Job, wishes: Wishes, refused: Sequence[Refusal]) -> None:
     """Nothing could run it: where that is for want of memory, it is the model that is wrong."""
     too_large = [refusal for refusal in refused if refusal.times_too_large is not None]
     others = {refusal.reason for refusal in refused if refusal.times_too_large is None}
-    if not too_large or others & {Reason.UNKNOWN_NETWORK, Reason.NEVER_ENDS}:
+    if not too_large or others & _OTHER_THAN_MEMORY:
         return
     nearest = min(too_large, key=lambda refusal: refusal.times_too_large or 0)
     nodes = "" if wishes.max_nodes == 1 else f", on up to {wishes.max_nodes} nodes"

@@ -121,17 +121,22 @@ def rank_gpu_types(
     Raises:
         InvalidInput: The words cannot be understood.
     """
-    job = job_of(work, Stated()).job
+    reading = job_of(work, Stated())
+    job = reading.job
     if job is None or not offers:
         return None
+    limits = reading.limits
     priced = [offer for offer in offers if offer.micro_usd_per_gpu_hour is not None]
+    # The run's own variables say how many GPUs, by when and for how much; the text says which type.
     wishes = Wishes(
-        deadline_at=None if left is None else _START + left, budget_micro_usd=budget_micro_usd
+        deadline_at=None if left is None else _START + left,
+        budget_micro_usd=budget_micro_usd,
+        gpu_types=limits.gpu_types,
     )
     options = _options(job, gpu_count, priced, wishes)
     types = list(dict.fromkeys(option.gpu_type for option in options))
     rest = {offer.gpu_type for offer in offers} - {offer.gpu_type for offer in priced}
-    runs = {t: runs_on(job, _instance_type(t, gpu_count), 1, None) for t in _types(offers)}
+    runs = {t: runs_on(job, _instance_type(t, gpu_count), wishes, None) for t in _types(offers)}
     unpriced = [t for t in sorted(rest) if not isinstance(runs[t], NoRun)]
     if types or unpriced:
         return Ranking((*types, *unpriced), _told(options, types, unpriced))
@@ -145,7 +150,7 @@ def _types(offers: Collection[PoolOffer]) -> list[str]:
 
 def _options(job: Job, gpu_count: int, priced: list[PoolOffer], wishes: Wishes) -> list[Option]:
     """What can run it, best first; where nothing does what is wished, whatever can."""
-    for wanted in (wishes, Wishes()):
+    for wanted in (wishes, Wishes(gpu_types=wishes.gpu_types)):
         choice = _choice(job, gpu_count, priced, wanted)
         if choice is not None and choice.candidates:
             return [candidate.option for candidate in choice.candidates]

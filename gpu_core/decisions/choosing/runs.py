@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType, Precision
 from gpu_core.decisions.catalog.offerings import InstanceType
 from gpu_core.decisions.choosing.options import Reason
+from gpu_core.decisions.choosing.wishes import Wishes
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.requirements.duration import (
     PCIE_GB_PER_S,
@@ -19,6 +20,7 @@ from gpu_core.decisions.requirements.duration import (
 )
 from gpu_core.decisions.requirements.fit import Fit, best_fit, powers_of_two
 from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 _BYTES_PER_GIB = 1024**3
 _MIB_PER_GIB = 1024
@@ -44,25 +46,26 @@ class NoRun:
 
 
 def runs_on(
-    job: Job, kind: InstanceType, max_nodes: int, observed: Observed | None
+    job: Job, kind: InstanceType, wishes: Wishes, observed: Observed | None
 ) -> tuple[Run, ...] | NoRun:
-    """How does the job run on 1, 2, 4 and so on nodes of this instance type?
+    """How does the job run on this instance type: on 1, 2, 4 and so on nodes, or as many as wished?
 
     Args:
         job: What is to be done.
         kind: The instance type.
-        max_nodes: The most nodes that may be taken.
+        wishes: GPU types, number of GPUs and most nodes.
         observed: What earlier runs reached, if there were any.
     """
     gpu = GPU_TYPES.get(kind.gpu_type)
     if gpu is None:
         return _unknown_gpu(kind)
+    nodes_tried = _nodes(kind, wishes)
+    if isinstance(nodes_tried, NoRun):
+        return nodes_tried
     if gpu.tflops(job.precision) is None:
         return _no_fast_units(gpu, job.precision)
     utilisation = _utilisation(job, gpu, observed)
-    results = [
-        _with_nodes(job, kind, gpu, nodes, utilisation) for nodes in powers_of_two(max_nodes)
-    ]
+    results = [_with_nodes(job, kind, gpu, nodes, utilisation) for nodes in nodes_tried]
     runs = tuple(result for result in results if isinstance(result, Run))
     # Of several reasons that of the most nodes says most: it is not for want of nodes.
     return runs or next(result for result in reversed(results) if isinstance(result, NoRun))
@@ -85,6 +88,29 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
         )
     hardware = Hardware(gpu=gpu, gpus=gpus, link_gb_per_s=_inside_gb_per_s(gpu))
     return Observed(hardware=hardware, units_per_s=units_per_s)
+
+
+def _nodes(kind: InstanceType, wishes: Wishes) -> tuple[int, ...] | NoRun:
+    """Which numbers of nodes are tried? No run: the GPUs are not those that are wished."""
+    if kind.gpu_share_milli < WHOLE_GPU_MILLI:
+        return NoRun(
+            reason=Reason.PARTIAL_GPU,
+            summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a {kind.gpu_type}, "
+            "which a run cannot ask for as a GPU",
+        )
+    if wishes.gpu_types and kind.gpu_type not in wishes.gpu_types:
+        return NoRun(
+            reason=Reason.OTHER_GPU_TYPE,
+            summary=f"has {kind.gpu_type}, not {' or '.join(wishes.gpu_types)}",
+        )
+    if wishes.gpus is None:
+        return tuple(powers_of_two(wishes.max_nodes))
+    if wishes.gpus % kind.gpu_count:
+        return NoRun(
+            reason=Reason.OTHER_GPU_COUNT,
+            summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to {wishes.gpus}",
+        )
+    return (wishes.gpus // kind.gpu_count,)
 
 
 def _with_nodes(

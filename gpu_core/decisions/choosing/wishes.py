@@ -1,11 +1,13 @@
 """What somebody wants of a job's run beside its result: by when, for how much, and where."""
 
 import math
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.requirements.reading.limits import Limits
 from gpu_core.decisions.units import require_aware
 from gpu_core.decisions.validation import refuse
 
@@ -33,6 +35,10 @@ class Wishes:
     deadline_at: datetime | None = None
     budget_micro_usd: int | None = None
     max_nodes: int = 1
+    gpu_types: tuple[str, ...] = ()
+    """The only GPU types that will do. Empty: any."""
+    gpus: int | None = None
+    """Exactly so many GPUs over all nodes. None: as many as an offering has."""
     data_gib: float | None = None
     """Data that the job reads; it has to be where the GPUs are."""
     data_at: Place | None = None
@@ -50,6 +56,27 @@ class Conditions:
     """How long a spot instance lives. 2.1 h: the mean of 204 runs of p3.2xlarge in the public spot
     traces of 2022 and 2023 (skypilot-org/spot-traces). Other types may be far from it."""
     kept_checkpoints: int = 2
+
+
+def with_limits(wishes: Wishes, limits: Limits, now: datetime) -> Wishes:
+    """The wishes with what a text states; where both state something, the wishes count.
+
+    Args:
+        wishes: From options or job variables.
+        limits: From the text.
+        now: From when the text's time counts.
+    """
+    within = None if limits.within_s is None else now + timedelta(seconds=limits.within_s)
+    return replace(
+        wishes,
+        deadline_at=wishes.deadline_at or within,
+        budget_micro_usd=(
+            limits.budget_micro_usd if wishes.budget_micro_usd is None else wishes.budget_micro_usd
+        ),
+        max_nodes=max(wishes.max_nodes, limits.nodes or 1),
+        gpu_types=wishes.gpu_types or limits.gpu_types,
+        gpus=limits.gpus if wishes.gpus is None else wishes.gpus,
+    )
 
 
 def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
@@ -83,6 +110,19 @@ def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
         errors.append(
             InvalidInput("max-nodes", "is too small", got=wishes.max_nodes, allowed="1 or more")
         )
+    errors += [
+        InvalidInput(
+            "gpu-type",
+            "is not a known GPU type",
+            got=name,
+            allowed=listed(GPU_TYPES, limit=20),
+            nearest=nearest_name(name, GPU_TYPES),
+        )
+        for name in wishes.gpu_types
+        if name not in GPU_TYPES
+    ]
+    if wishes.gpus is not None and wishes.gpus < 1:
+        errors.append(InvalidInput("gpus", "is too small", got=wishes.gpus, allowed="1 or more"))
     if wishes.data_gib is not None and not 0 <= wishes.data_gib < math.inf:
         errors.append(
             InvalidInput("data-gib", "is no size", got=wishes.data_gib, allowed="0 or more")

@@ -59,7 +59,7 @@ class Job:
     """None: selective, and full where it does not fit otherwise."""
     lora_rank: int = 16
     batch_per_gpu: int = 1
-    """Sequences or images that one GPU works on at once."""
+    """Sequences or samples that one GPU works on at once."""
     accumulation: int = 8
     """Training: batches between two updates of the weights. Below ZeRO stage 2 gradients are
     exchanged only then."""
@@ -68,13 +68,13 @@ class Job:
     output_tokens: int = 256
     """Tokens that inference writes for each prompt."""
     amount: float
-    """Training: tokens or images, all epochs together. Inference: prompts or images."""
+    """Training: tokens or samples, all epochs together. Inference: prompts or samples."""
 
     @property
     def unit(self) -> str:
         """What `amount` counts."""
         if not self.model.is_language_model:
-            return "images"
+            return self.model.sample
         return "tokens" if self.method.is_training else "prompts"
 
 

@@ -189,7 +189,7 @@ def _kept_of_images(job: Job) -> Term:
     return Term(
         "activations",
         each * job.batch_per_gpu * wide,
-        f"{job.batch_per_gpu} x {each * wide / 1e6:g} MB for an image",
+        f"{job.batch_per_gpu} {job.unit} x {each * wide / 1e6:g} MB",
     )
 
 
@@ -216,7 +216,7 @@ def _outputs_of_images(job: Job) -> Term:
     return Term(
         "activations",
         each * job.batch_per_gpu,
-        f"{job.batch_per_gpu} x {each / 1e6:g} MB for an image",
+        f"{job.batch_per_gpu} {job.unit} x {each / 1e6:g} MB",
     )
 
 

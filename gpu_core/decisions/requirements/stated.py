@@ -14,7 +14,7 @@ from gpu_core.decisions.requirements.job import (
     usual_precision,
 )
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.text import Reading, read_text
+from gpu_core.decisions.requirements.reading.text import Reading, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,11 @@ def job_of(text: str | None, stated: Stated) -> Reading:
         InvalidInputs: Several things make no sense.
     """
     model = _model(stated)
-    reading = _without_text(model, stated) if text is None else read_text(text, model)
+    reading = (
+        _without_text(model, stated)
+        if text is None
+        else read_text(text, model, is_amount_known=stated.amount is not None)
+    )
     if reading.job is None:
         return reading
     given: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""A job from a line of text: what is understood, what is assumed, and what is refused."""

@@ -1,0 +1,126 @@
+"""The answer without an estimate: is a GPU likely needed, and what gives a better answer?"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpu_core.decisions.requirements.reading.found import Line
+
+
+class GpuNeed(StrEnum):
+    """Does such work need a GPU?"""
+
+    NONE = "none is needed"
+    OPTIONAL = "one is optional"
+    LIKELY = "one is likely needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """An answer without time and cost."""
+
+    need: GpuNeed
+    why: str
+    ask: str | None
+    """What to say for an estimate. None: nothing more is needed."""
+
+
+_MODEL_AND_AMOUNT = (
+    "name a model or its size, what is done with it, and how much: "
+    "'fine-tune a 7B model with LoRA on 10M tokens'"
+)
+_IMAGES = "name the model and the images: 'train resnet-50 on 1.2M images for 90 epochs'"
+
+# Work that is done without a network; checked only where no model is named and nothing is trained.
+_ON_CPU = (
+    r"sql|etl|csv|dbt|pandas|spreadsheets?|reports?|download\w*|upload\w*|scrap(?:e|ing)|backups?"
+    r"|linear regression|logistic regression|naive bayes|k-?means|pca|aggregat\w*|clean(?:ing|up)?"
+    r"|resiz(?:e|ing)|crop(?:ping)?|rotat(?:e|ing)|thumbnails?|compress\w*|unzip\w*|convert\w*"
+    r"|deduplicat\w*|sort(?:ing)?|pars(?:e|ing)|merg(?:e|ing)|copy(?:ing)?|web server|api gateway"
+)
+_TREES = (
+    r"xgboost|lightgbm|catboost|gradient[- ]boost\w*|boost(?:ed|ing)(?: trees?)?|random forests?"
+    r"|decision trees?"
+)
+_RECOMMENDER = r"recommend\w*|dlrm|two[- ]tower|collaborative filtering|click[- ]through|ctr"
+_PREFERENCES = r"rlhf|ppo|dpo|grpo|reinforcement learning|reward models?|rl"
+_OTHER_TASKS = (
+    r"caption\w*|ocr|depth estimation|pose estimation|super-?resolution|upscal\w*|inpaint\w*"
+    r"|(?:text|image)[- ]to[- ]video|video generation|generat\w+ (?:[a-z0-9,-]+ ){0,3}?videos?"
+    r"|text[- ]to[- ]speech|tts|voice cloning|music|nerf|gaussian splat\w*|protein\w*|molecul\w*"
+    r"|docking|weather|forecast\w*|time series|render\w*|simulat\w*|graph neural|gnns?"
+)
+_OTHER_MODELS = r"images?|vision|multi-?modal|vlms?|speech|audio|diffusion|video|cnns?"
+_VAGUE = (
+    (r"computer vision|object recognition|image recognition|cnns?|vision models?", _IMAGES),
+    (
+        r"deep learning|machine learning|ml|ai|neural networks?|pytorch|torch|tensorflow|jax|keras"
+        r"|cuda|hugging ?face|transformers?|nlp|natural language processing|generative ai|gen ?ai"
+        r"|large (?:language )?models?|big models?|foundation models?|model training"
+        r"|train(?:ing)?(?: a| my| our| the)?(?: [a-z-]+)? models?|fine-?tun\w+|train(?:ing)?"
+        r"|hyperparameter\w*|inference|gpus?",
+        _MODEL_AND_AMOUNT,
+    ),
+)
+
+
+def advice_before_model(line: Line) -> Advice | None:
+    """Is this work that no estimate is made of, whatever model it names?"""
+    if line.has(_PREFERENCES):
+        return Advice(
+            need=GpuNeed.LIKELY,
+            why="training on preferences or rewards keeps several models and generates text;"
+            " there is no estimate of it",
+            ask="plan the fine-tuning alone, such as 'fine-tune a 7B model with LoRA', or measure"
+            " one run and give --observed",
+        )
+    if line.has(_TREES):
+        return Advice(
+            need=GpuNeed.OPTIONAL,
+            why="CPUs train trees on up to some million rows in minutes; beyond that a GPU with"
+            " memory for the data is faster, and there is no estimate of it",
+            ask="measure one run on both",
+        )
+    if line.has(_OTHER_TASKS):
+        return Advice(
+            need=GpuNeed.LIKELY,
+            why="such work usually runs on a GPU; there is no estimate of this task",
+            ask="measure one run, and name GPUs that hold the model",
+        )
+    if line.has(_RECOMMENDER):
+        return Advice(
+            need=GpuNeed.LIKELY,
+            why="the memory of a recommender is that of its embedding tables, which a text does not"
+            " say; there is no estimate of it",
+            ask="measure one run and give --observed, or name GPUs that hold the tables",
+        )
+    return None
+
+
+def advice_without_model(line: Line) -> Advice | None:
+    """What can be said of a text that names neither a model nor a task with a usual one?"""
+    for pattern, ask in _VAGUE:
+        if line.has(pattern):
+            return Advice(
+                need=GpuNeed.LIKELY,
+                why="such work usually runs on a GPU; the text says too little for an estimate",
+                ask=ask,
+            )
+    return None
+
+
+def advice_on_size(line: Line) -> Advice | None:
+    """Does a number of parameters stand for a network that is not a language model?"""
+    if not line.has(_OTHER_MODELS):
+        return None
+    return Advice(
+        need=GpuNeed.LIKELY,
+        why="a size alone says the work of a language model only",
+        ask="name the model, such as resnet-50, vit-l16, stable-diffusion-xl or whisper-large-v3",
+    )
+
+
+def advice_on_cpu(line: Line) -> Advice | None:
+    """Is this work that is done without a network?"""
+    if not line.has(_ON_CPU):
+        return None
+    return Advice(need=GpuNeed.NONE, why="such work runs on CPUs, without a network", ask=None)

@@ -1,0 +1,178 @@
+"""How much work a text asks for: numbers with their nouns, data sets, sizes of one sample."""
+
+import re
+from dataclasses import dataclass
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.requirements.counts import NUMBER, number_of
+from gpu_core.decisions.requirements.reading.datasets import DATA_SETS, DataSet
+from gpu_core.decisions.requirements.reading.found import Line
+
+_SAMPLES = (
+    r"samples?|examples?|sentences?|documents?|docs?|rows?|records?|prompts?|requests?|questions?"
+    r"|reviews?|messages?|articles?|conversations?|queries|query|paragraphs?|e-?mails?|tweets?|posts?"
+    r"|pages?|papers?|instructions?|pairs?|tickets?|abstracts?|passages?|chunks?|stories|comments?"
+    r"|descriptions?|titles?|answers?|responses?|texts?|snippets?|files?|pdfs?|entries|contracts?"
+)
+_IMAGES = (
+    r"images?|pictures?|photos?|photographs?|frames?|scans?|x-rays?|tiles?|thumbnails?|slides?"
+)
+_NOUNS = (
+    ("parameters", r"param\w*"),
+    ("images", _IMAGES),
+    ("tokens", r"tokens?"),
+    ("words", r"words?"),
+    ("epochs", r"epochs?"),
+    ("steps", r"steps?|iterations?"),
+    ("samples", _SAMPLES),
+)
+_AUDIO = (
+    r"(?P<number>\d[\d,]*(?:\.\d+)?)(?P<scale> ?k| thousand| million)? ?"
+    r"(?P<unit>hours?|hrs?|h|minutes?|mins?|seconds?|s)(?: of)?(?: [a-z-]+){0,2}? "
+    r"(?:audio|speech|recordings?|calls?|podcasts?|voice|meetings?|interviews?|video)"
+)
+_AUDIO_S = {"h": 3600, "m": 60, "s": 1}
+_SCALES = {None: 1.0, "k": 1e3, "thousand": 1e3, "million": 1e6}
+
+# Between a number and its noun: `10 million high-resolution images`, but not `7B on documents`.
+_BETWEEN = r"(?!(?:on|of|with|for|in|at|from|to|by|and|using|over|per) )(?:[a-z][a-z-]* ){0,2}?"
+
+_SIZES = (
+    ("batch_per_gpu", r"(?:a )?(?:global )?batch(?: ?size)?(?: of)? " + NUMBER),
+    ("lora_rank", r"(?:lora )?rank(?: of)? " + NUMBER),
+    ("lora_rank", r"r ?= ?" + NUMBER),
+    (
+        "sequence_length",
+        r"(?:(?:with|at|of) )?(?:a )?(?:context|sequence|seq)s?(?: length| window| size)?(?: of)? "
+        + NUMBER
+        + r"(?: tokens?)?",
+    ),
+    ("sequence_length", NUMBER + r"(?:[ -]tokens?)? (?:context|sequence)s?(?: length| window)?"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What a text counts. None and empty: nothing is said."""
+
+    counts: dict[str, float]
+    """By noun: parameters, images, tokens, epochs, steps, samples, seconds."""
+    tokens_per_sample: float | None
+    data_set: DataSet | None
+    sizes: dict[str, int]
+    """Of `Job`: batch_per_gpu, lora_rank, sequence_length."""
+    unread: tuple[str, ...]
+    """Numbers with a noun that is not understood, such as `500 widgets`."""
+
+
+def take_amounts(line: Line) -> Amounts:
+    """How much of what does the line count? What is read is taken from the line."""
+    sizes = _take_sizes(line)
+    per_sample = _take_tokens_per_sample(line)
+    counts = _take_audio(line) | _take_counts(line)
+    data_set = next((d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None), None)
+    return Amounts(
+        counts=counts,
+        tokens_per_sample=per_sample,
+        data_set=data_set,
+        sizes=sizes,
+        unread=_unread(line),
+    )
+
+
+def _take_sizes(line: Line) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for name, pattern in _SIZES:
+        match = line.take(pattern)
+        if match is None or name in sizes:
+            continue
+        sizes[name] = _length_of(match)
+        line.understand(f"{name.replace('_', ' ')} {sizes[name]}")
+    return sizes
+
+
+def _length_of(match: re.Match[str]) -> int:
+    # A context of 4k is 4,096 tokens.
+    number = round(number_of(match) * (1.024 if match[2] == "k" else 1))
+    if not 1 <= number <= 100_000_000:
+        raise InvalidInput(
+            "text", "has a size that cannot be", got=match[0], allowed="1 to 100,000,000"
+        )
+    return number
+
+
+def _take_tokens_per_sample(line: Line) -> float | None:
+    """`of 4k tokens each`, `4k-token documents`, `averaging 500 tokens`."""
+    before = re.search(rf"(?<![\w.]){NUMBER}[ -]tokens? (?=(?:{_SAMPLES})(?!\w))", line.text)
+    if before is not None:
+        # Without a mark: `20k 4k-token documents` are 20k documents.
+        line.text = line.text[: before.start()] + line.text[before.end() :]
+        return _noted_length(line, before)
+    after = re.search(
+        rf"(?<=\w) (?:(?:of|with|at|averaging|average|each|around|about|avg|on average|,|\() ?)+ ?"
+        rf"{NUMBER}[ -]tokens?(?: each| per (?:{_SAMPLES})| on average|\))*",
+        line.text,
+    )
+    if after is None or re.search(rf"(?:{_SAMPLES})$", line.text[: after.start()]) is None:
+        return None
+    line.text = f"{line.text[: after.start()]} ; {line.text[after.end() :]}"
+    return _noted_length(line, after)
+
+
+def _noted_length(line: Line, match: re.Match[str]) -> float:
+    tokens = _length_of(match)
+    line.understand(f"{tokens:,} tokens in each sample")
+    return float(tokens)
+
+
+def _take_audio(line: Line) -> dict[str, float]:
+    match = line.take(_AUDIO)
+    if match is None:
+        return {}
+    scale = _SCALES[match["scale"].strip() if match["scale"] else None]
+    number = float(match["number"].replace(",", "")) * scale
+    return {"seconds": number * _AUDIO_S[match["unit"][0]]}
+
+
+def _take_counts(line: Line) -> dict[str, float]:
+    counts: dict[str, float] = {}
+    position = 0
+    while (match := re.compile(rf"(?<![\w.-]){NUMBER}").search(line.text, position)) is not None:
+        noun, end = _noun_after(line.text, match)
+        if noun is None:
+            position = match.end()
+            continue
+        counts.setdefault(noun, number_of(match))
+        line.text = f"{line.text[: match.start()]} ; {line.text[end:]}"
+        position = match.start()
+    return counts
+
+
+def _noun_after(text: str, match: re.Match[str]) -> tuple[str | None, int]:
+    # `7B chat model on documents`: after an attached B only a noun that follows at once counts.
+    is_attached = match[0][-1:] in "bm" and match[0][-2:-1].isdigit()
+    for name, nouns in _NOUNS:
+        between = "" if is_attached and name != "parameters" else _BETWEEN
+        found = re.compile(rf"[\s-]*{between}(?:{nouns})(?!\w)").match(text, match.end())
+        if found is not None:
+            return name, found.end()
+    is_large = match[2] in ("b", "bn", "billion", "m", "million", "t")
+    model = re.compile(r"[\s-]*(?:[a-z-]+ ){0,3}?(?:models?|llms?|transformers?|networks?)(?!\w)")
+    if is_large and (is_attached or model.match(text, match.end()) is not None):
+        return "parameters", match.end()
+    return None, match.end()
+
+
+def _unread(line: Line) -> tuple[str, ...]:
+    """Numbers that are left, each with the word behind it."""
+    pattern = rf"(?<![\w./-]){NUMBER}[ -]*(?P<noun>[a-z][a-z-]+)?"
+    return tuple(match[0].strip() for match in re.finditer(pattern, line.text) if _is_amount(match))
+
+
+# Versions and years stand behind such words or before them; they are no amounts.
+_NO_NOUNS = frozenset(("on", "with", "and", "for", "in", "to", "at", "by", "of", "using", "from"))
+
+
+def _is_amount(match: re.Match[str]) -> bool:
+    noun = match["noun"]
+    return noun is not None and noun not in _NO_NOUNS and noun not in ("gb", "gib", "bit")

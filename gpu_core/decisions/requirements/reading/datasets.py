@@ -1,0 +1,91 @@
+"""Data sets that people name instead of a number, and how large they are."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """How much there is, in one of the units that texts count in."""
+
+    pattern: str
+    name: str
+    noun: str
+    """`images`, `tokens`, `samples` or `seconds`."""
+    number: float
+    usual_epochs: int = 1
+    """Of training from scratch."""
+    source: str
+
+
+DATA_SETS = (
+    DataSet(
+        pattern=r"imagenet-?21k|imagenet-?22k",
+        name="ImageNet-21k",
+        noun="images",
+        number=14_197_122,
+        usual_epochs=30,
+        source="Ridnik et al. 2021",
+    ),
+    DataSet(
+        pattern=r"imagenet(?:-?1k)?",
+        name="ImageNet-1k",
+        noun="images",
+        number=1_281_167,
+        usual_epochs=90,
+        source="Russakovsky et al. 2015; 90 epochs: He et al. 2016",
+    ),
+    DataSet(
+        pattern=r"(?:ms-?)?coco",
+        name="COCO 2017",
+        noun="images",
+        number=118_287,
+        usual_epochs=100,
+        source="Lin et al. 2014; cocodataset.org",
+    ),
+    DataSet(
+        pattern=r"cifar-?(?:10|100)",
+        name="CIFAR",
+        noun="images",
+        number=50_000,
+        usual_epochs=200,
+        source="Krizhevsky 2009; 200 epochs: He et al. 2016",
+    ),
+    DataSet(
+        pattern=r"mnist",
+        name="MNIST",
+        noun="images",
+        number=60_000,
+        usual_epochs=10,
+        source="LeCun et al. 1998",
+    ),
+    DataSet(
+        pattern=r"librispeech",
+        name="LibriSpeech",
+        noun="seconds",
+        number=960 * 3600,
+        usual_epochs=1,
+        source="Panayotov et al. 2015: 960 hours",
+    ),
+    DataSet(
+        pattern=r"alpaca",
+        name="Alpaca",
+        noun="samples",
+        number=52_002,
+        usual_epochs=3,
+        source="Taori et al. 2023",
+    ),
+    DataSet(
+        pattern=r"wikitext-?103",
+        name="WikiText-103",
+        noun="tokens",
+        number=103_227_021,
+        source="Merity et al. 2016, table 1",
+    ),
+    DataSet(
+        pattern=r"openwebtext",
+        name="OpenWebText",
+        noun="tokens",
+        number=9e9,
+        source="Gokaslan and Cohen 2019; 9.0B GPT-2 tokens",
+    ),
+)

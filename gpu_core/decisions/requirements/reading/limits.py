@@ -1,0 +1,139 @@
+"""GPUs, time and money that a text states: constraints, never the amount of work."""
+
+import re
+from dataclasses import dataclass
+
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.units import SECONDS_PER_HOUR, format_duration, format_usd, micro_usd
+
+MOST_GPUS = 4096
+"""More is a typing error: the catalog has no such cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a text states of the run. Empty and None: nothing."""
+
+    gpu_types: tuple[str, ...] = ()
+    gpus: int | None = None
+    """Over all nodes."""
+    nodes: int | None = None
+    within_s: int | None = None
+    budget_micro_usd: int | None = None
+
+
+# Products that a text may name, with or without a row in GPU_TYPES. Others are not GPU names.
+_PRODUCTS = (
+    r"(?:geforce )?(?:rtx|gtx) ?\d{4}(?: ?ti)?|rtx ?a?\d{4}|gb200|gh200|mi\d{3}x?"
+    r"|tpus?(?: ?v\d\w*)?"
+    r"|h100|h200|h20|h800|b200|b300|a100|a800|a10g|a10|a16|a30|a40|a2|l40s|l40|l20|l4|t4g|t4|v100"
+    r"|p100|p40|p4|k80"
+)
+_GPU = rf"(?:nvidia[ -])?(?:tesla[ -])?(?P<name>{_PRODUCTS})s?"
+_MEMORY = r"(?:[ -]*\(?(?P<gb>\d+) ?gi?b?\b\)?)?(?:[ -](?:sxm\d?|pcie|nvl))?"
+_COUNT = r"(?:(?P<count>\d[\d,]*|single|a|an) ?x? ?)?"
+_TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
+
+
+def take_limits(line: Line) -> Limits:
+    """Which GPUs, time and money does the line state? What is read is taken from the line.
+
+    Raises:
+        InvalidInput: It names a GPU that is not known, or a number of GPUs that cannot be.
+    """
+    types, gpus = _take_gpus(line)
+    nodes = _take_nodes(line)
+    if gpus is not None and nodes is not None and _says_each(line):
+        gpus *= nodes
+    within_s, budget = _take_time(line), _take_budget(line)
+    return Limits(
+        gpu_types=types, gpus=gpus, nodes=nodes, within_s=within_s, budget_micro_usd=budget
+    )
+
+
+def _take_gpus(line: Line) -> tuple[tuple[str, ...], int | None]:
+    match = line.take(
+        rf"{_COUNT}{_GPU}{_MEMORY}(?: gpus?| graphics cards?)?(?: ?x ?(?P<after>\d+))?"
+    )
+    if match is None:
+        counted = line.take(r"(?P<count>\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?")
+        count = None if counted is None else _gpu_count(counted)
+        if count is not None:
+            line.understand(f"{count} GPU{'s' if count != 1 else ''}")
+        return (), count
+    types = _types_of(match["name"], match["gb"])
+    count = _gpu_count(match)
+    line.understand(f"{'' if count is None else f'{count} × '}{' or '.join(types)}")
+    return types, count
+
+
+def _gpu_count(match: re.Match[str]) -> int | None:
+    text = match["count"] or match.groupdict().get("after")
+    if text is None:
+        return None
+    if not text[0].isdigit():
+        return 1
+    count = int(text.replace(",", "").split()[0])
+    if not 1 <= count <= MOST_GPUS:
+        raise InvalidInput(
+            "text",
+            "asks for a number of GPUs that cannot be",
+            got=count,
+            allowed=f"1 to {MOST_GPUS}",
+        )
+    return count
+
+
+def _types_of(name: str, gb: str | None) -> tuple[str, ...]:
+    """The known types of a product: `a100` is two of them, `a100 80gb` one."""
+    family = [t for t in sorted(GPU_TYPES) if t.split("-")[0] == name]
+    sized = [t for t in family if gb is None or GPU_TYPES[t].memory_gib == int(gb)]
+    if sized:
+        return tuple(sized)
+    got = name if gb is None else f"{name} {gb}gb"
+    raise InvalidInput(
+        "text",
+        "names a GPU without known figures",
+        got=got,
+        allowed=listed(family or GPU_TYPES, limit=20),
+        remedy="leave the GPU out, or name one of these",
+    )
+
+
+def _take_nodes(line: Line) -> int | None:
+    match = line.take(r"(?P<count>\d{1,4}) ?(?:nodes?|machines?|servers?|instances?)")
+    if match is None or int(match["count"]) < 1:
+        return None
+    line.understand(f"{match['count']} node{'s' if match['count'] != '1' else ''}")
+    return int(match["count"])
+
+
+def _says_each(line: Line) -> bool:
+    return line.take(r"(?:each|per node|on each|of)") is not None
+
+
+def _take_time(line: Line) -> int | None:
+    match = line.take(
+        r"(?:in|within|under|in under|in less than|less than|at most|max(?:imum)?)"
+        r" (?P<number>\d+(?:\.\d+)?) ?(?P<unit>minutes?|mins?|hours?|hrs?|h|days?|d|weeks?)"
+        r"(?! of)"
+    )
+    if match is None:
+        return None
+    seconds = round(float(match["number"]) * _TIMES[match["unit"][0]])
+    line.understand(f"done in {format_duration(seconds)}")
+    return seconds
+
+
+def _take_budget(line: Line) -> int | None:
+    match = line.take(
+        r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
+        r"(?:usd ?|\$ ?)(?P<number>\d[\d,]{0,11}(?:\.\d+)?)(?: budget)?"
+    )
+    if match is None:
+        return None
+    budget = micro_usd(float(match["number"].replace(",", "")), "text")
+    line.understand(f"a budget of {format_usd(budget)}")
+    return budget

@@ -1,0 +1,190 @@
+"""Which model does a text name, and by which of its spellings?"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gpu_core.decisions.errors import InvalidInput, nearest_name
+from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
+from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requirements.reading.found import Line
+
+# Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.
+_SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "llama-3-1b": ("llama-3.2-1b",),
+        "llama-3-3b": ("llama-3.2-3b",),
+        "llama-3-8b": ("llama-3.1-8b", "llama-8b"),
+        "llama-3-70b": ("llama-3.1-70b", "llama-3.3-70b", "llama-70b"),
+        "llama-3-405b": ("llama-3.1-405b", "llama-405b"),
+        "llama-2-13b": ("llama-13b",),
+        "mixtral-8x7b": ("mixtral-8-7b",),
+        "qwen-2.5-7b": ("qwen2.5-7b", "qwen-7b"),
+        "qwen-2.5-14b": ("qwen-14b",),
+        "qwen-2.5-32b": ("qwen-32b",),
+        "qwen-2.5-72b": ("qwen-72b",),
+        "gemma-2-9b": ("gemma-9b",),
+        "gemma-2-27b": ("gemma-27b",),
+        "phi-3-mini": ("phi-3",),
+        "gpt-2": ("gpt-2-small", "gpt-2-124m"),
+        "bert-base": ("bert-base-uncased", "bert-base-cased"),
+        "bert-large": ("bert-large-uncased", "bert-large-cased"),
+        "distilbert": ("distilbert-base", "distilbert-base-uncased"),
+        "bge-small": ("bge-small-en", "bge-small-en-v1.5"),
+        "bge-base": ("bge-base-en", "bge-base-en-v1.5"),
+        "bge-large": ("bge-large-en", "bge-large-en-v1.5"),
+        "minilm-l6": ("all-minilm-l6-v2", "minilm", "all-minilm"),
+        "vit-b16": ("vit-b", "vit-base", "vit-b/16"),
+        "vit-l16": ("vit-l", "vit-large", "vit-l/16"),
+        "vit-h14": ("vit-h", "vit-huge", "vit-h/14"),
+        "clip-vit-l14": ("clip-vit-l/14", "clip-vit-large", "clip-l14"),
+        "yolov8n": ("yolo-v8-nano",),
+        "stable-diffusion-xl": ("sdxl", "sdxl-1.0", "stable-diffusion-xl-1.0"),
+        "stable-diffusion-1.5": ("sd-1.5", "stable-diffusion-v1.5"),
+        "stable-diffusion-2.1": ("sd-2.1", "stable-diffusion-v2.1"),
+        "flux-1-dev": ("flux", "flux-1", "flux.1", "flux.1-dev", "flux-dev"),
+        "whisper-large-v3": ("whisper-large", "whisper-v3"),
+        "deepseek-v3": ("deepseek-r1",),
+    }
+)
+
+# A family named alone stands for this member, which is shown as an assumption.
+_USUAL: Mapping[str, str] = MappingProxyType(
+    {
+        "llama-2": "llama-2-7b",
+        "llama-3": "llama-3-8b",
+        "llama": "llama-3-8b",
+        "mistral": "mistral-7b",
+        "mixtral": "mixtral-8x7b",
+        "bert": "bert-base",
+        "roberta": "roberta-base",
+        "bge": "bge-base",
+        "resnet": "resnet-50",
+        "vision-transformer": "vit-b16",
+        "vit": "vit-b16",
+        "clip": "clip-vit-l14",
+        "yolo": "yolov8m",
+        "yolov8": "yolov8m",
+        "whisper": "whisper-large-v3",
+        "stable-diffusion": "stable-diffusion-xl",
+    }
+)
+
+# Families whose other members are named but not known: no member stands for another.
+_FAMILIES = (
+    r"gpt-j|gpt-neox|gpt-neo|llama|mistral|mixtral|ministral|qwen|gemma|gemini|phi|falcon|gpt|bert|roberta|deberta|albert"
+    r"|modernbert|electra|distil\w+|flan|t5|mt5|bart|bge|e5|gte|gtr|mpnet|vit|deit|dino|swin|resnet"
+    r"|resnext|convnext|efficientnet|mobilenet|densenet|inception|vgg|unet|u-net|yolo|detr|sam|clip"
+    r"|blip|llava|whisper|wav2vec|hubert|conformer|stable diffusion|stable-diffusion|sdxl|sd|flux"
+    r"|pixart|imagen|dit|controlnet|deepseek|bloom|opt|pythia|olmo|yi|command|dbrx|grok|mamba|rwkv"
+    r"|starcoder|codellama|alphafold|esmfold|esm|dlrm|tacotron|bark|musicgen"
+)
+# Of these words a plain English one counts as a model only with a version or size after it.
+_PLAIN_WORDS = frozenset(
+    [
+        "opt",
+        "command",
+        "yi",
+        "sam",
+        "sd",
+        "clip",
+        "bart",
+        "flan",
+        "grok",
+        "bloom",
+        "dino",
+        "bark",
+        "falcon",
+        "flux",
+        "imagen",
+    ]
+)
+_VARIANT = (
+    r"(?:[ -]?(?:\d[\w./]*|v\d[\w.]*|x+l|xl|tiny|mini|nano|small|base|medium|large|huge|giant|turbo"
+    r"|[bslmh]\d{0,2}(?:/\d+)?|pro|flash|coder|next|schnell|dev|uncased|cased|en))*"
+)
+_SIZE = r"\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]"
+
+
+def take_model(line: Line) -> tuple[Model | None, str | None]:
+    """Which model does the line name?
+
+    Returns:
+        The model and None; or None and the name of a model that is not known; or None twice: no
+        model is named. A name with a size but without figures, such as `falcon 40b`, is a
+        transformer of that size.
+    """
+    match = re.search(rf"(?<![\w.])(?:{_FAMILIES}|{_longest(_SPELLED)}){_VARIANT}(?!\w)", line.text)
+    while match is not None and match[0] in _PLAIN_WORDS and _plain(match[0]) not in _SPELLED:
+        match = re.compile(rf"(?<![\w.])(?:{_FAMILIES}){_VARIANT}(?!\w)").search(
+            line.text, match.end()
+        )
+    if match is None:
+        return None, None
+    # `flux 5000 images` names flux: a large number after a blank is an amount.
+    named = re.sub(r" (?:\d[\d,]{2,}|\d+[km])$", "", match[0])
+    end = match.start() + len(named)
+    line.text = f"{line.text[: match.start()]} ; {line.text[end:]}"
+    return _known(named.strip(" -"), line)
+
+
+def _known(named: str, line: Line) -> tuple[Model | None, str | None]:
+    plain = _plain(named)
+    if plain in _SPELLED:
+        name = _SPELLED[plain]
+        line.understand(f"the model {name}")
+        return KNOWN_MODELS[name], None
+    if plain in _USUAL_PLAIN:
+        return _of_family(named, _USUAL_PLAIN[plain], line)
+    sized = re.search(rf"({_SIZE})$", named)
+    if sized is not None and "x" not in sized[1]:
+        match = re.fullmatch(NUMBER, sized[1])
+        parameters = round(number_of(match)) if match else 0
+        if parameters > 0:
+            line.understand(f"{named}: a model with {short_count(parameters)} parameters")
+            return transformer_of(parameters), None
+    return None, named
+
+
+def _of_family(named: str, usual: str, line: Line) -> tuple[Model | None, str | None]:
+    """A family alone: a size elsewhere in the text says which member, else the usual one."""
+    size = re.search(r"(?<![\w.])(\d+(?:\.\d+)?b)(?!\w)(?! (?:tokens?|words?))", line.text)
+    if size is not None:
+        line.text = f"{line.text[: size.start()]} ; {line.text[size.end() :]}"
+        return _known(f"{named} {size[1]}", line)
+    line.assume(f"{usual}, as the text names no size of {named}")
+    return KNOWN_MODELS[usual], None
+
+
+def unknown_model(named: str) -> InvalidInput:
+    """The error for a model that is named and not known."""
+    nearest = nearest_name(named.replace(" ", "-"), KNOWN_MODELS)
+    return InvalidInput(
+        "text",
+        "names a model without known figures",
+        got=named,
+        allowed="the models of `prefect-gpu plan --help`, or a size such as 7B parameters",
+        nearest=nearest,
+        remedy="name its size in the text, or give --parameters",
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_/-]", "", name)
+
+
+def _longest(names: Mapping[str, str]) -> str:
+    """A pattern for these names with any blank or hyphen between their parts, longest first."""
+    spelled = {s for n in KNOWN_MODELS for s in (n, *_SPELLINGS.get(n, ()))}
+    patterns = (
+        r"[ _-]?".join(re.escape(part) for part in re.split(r"[ _-]", name))
+        for name in sorted(spelled, key=len, reverse=True)
+        if _plain(name) in names
+    )
+    return "|".join(patterns)
+
+
+_SPELLED: Mapping[str, str] = MappingProxyType(
+    {_plain(s): name for name in KNOWN_MODELS for s in (name, *_SPELLINGS.get(name, ()))}
+)
+_USUAL_PLAIN: Mapping[str, str] = MappingProxyType({_plain(k): v for k, v in _USUAL.items()})

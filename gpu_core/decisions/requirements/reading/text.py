@@ -1,0 +1,278 @@
+"""Which job does a line of text ask for?"""
+
+from dataclasses import dataclass, replace
+
+from gpu_core.decisions.catalog.gpu_types import Precision
+from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.requirements.counts import short_count
+from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
+from gpu_core.decisions.requirements.models import AUDIO, KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requirements.reading.advice import (
+    Advice,
+    advice_before_model,
+    advice_on_cpu,
+    advice_on_size,
+    advice_without_model,
+)
+from gpu_core.decisions.requirements.reading.amounts import Amounts, take_amounts
+from gpu_core.decisions.requirements.reading.found import Found, Line, first, line_of
+from gpu_core.decisions.requirements.reading.limits import Limits, take_limits
+from gpu_core.decisions.requirements.reading.names import take_model, unknown_model
+from gpu_core.decisions.requirements.reading.tasks import (
+    FROM_SCRATCH,
+    INFERENCE,
+    METHODS,
+    PRECISIONS,
+    SERVING,
+    TASKS,
+    TRAINING,
+    UNKNOWN_PRECISION,
+)
+from gpu_core.decisions.requirements.reading.work import ANSWER_TOKENS, amount_of
+from gpu_core.decisions.units import count
+
+NO_LIMITS = Limits()
+
+MOST_CHARACTERS = 2_000
+"""Of a text; more is a pasted file, not a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was made of a text."""
+
+    job: Job | None
+    """None: no estimate is made; `advice` says why."""
+    understood: tuple[str, ...]
+    assumed: tuple[str, ...]
+    limits: Limits = NO_LIMITS
+    advice: Advice | None = None
+    """Only where there is no job."""
+
+
+def read_text(
+    text: str, known_model: Model | None = None, *, is_amount_known: bool = False
+) -> Reading:
+    """What does this line ask for?
+
+    Args:
+        text: Such as `fine-tune a 7B model with LoRA` or `object detection on 10 million images`.
+        known_model: The model, where it is known from elsewhere; the text need not name one then.
+        is_amount_known: The amount of work is known from elsewhere, too.
+
+    Raises:
+        InvalidInput: It names a model, GPU or quantity that is not known, no model or task at all,
+            or asks for what cannot be.
+        InvalidInputs: Several things that it says cannot be.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidInput(
+            "text", "is too long", got=f"{len(text):,} characters", allowed=f"{MOST_CHARACTERS:,}"
+        )
+    whole, line = line_of(text), line_of(text)
+    limits = take_limits(line)
+    advice = None if known_model is not None else advice_before_model(whole)
+    if advice is not None:
+        return _advised(advice, line, limits)
+    model, unknown = (known_model, None) if known_model is not None else take_model(line)
+    amounts = take_amounts(line)
+    if model is None and "parameters" in amounts.counts:
+        advice = advice_on_size(whole)
+        if advice is not None:
+            return _advised(advice, line, limits)
+        model = _sized(amounts, line, unknown)
+    if model is None and unknown is not None:
+        raise unknown_model(unknown)
+    if model is None and _is_for_cpu(whole):
+        advice = advice_on_cpu(whole)
+    if model is None and advice is None:
+        model = _of_task(whole, line)
+    if model is None:
+        advice = advice or advice_without_model(whole)
+        if advice is None:
+            raise _says_nothing(text)
+        return _advised(advice, line, limits)
+    if known_model is not None:
+        line.understand(f"the model {known_model.name}")
+    job = _job(model, whole, line, amounts)
+    if not is_amount_known:
+        _refuse_service(whole, amounts)
+    amount = amount_of(
+        job,
+        amounts,
+        line,
+        is_amount_known=is_amount_known,
+        is_from_scratch=whole.has(FROM_SCRATCH) or not whole.has(r"fine-?\s?tun\w+"),
+    )
+    return Reading(
+        job=check_job(replace(job, amount=amount)),
+        understood=_notes(line, is_assumed=False),
+        assumed=_notes(line, is_assumed=True),
+        limits=limits,
+    )
+
+
+def _advised(advice: Advice, line: Line, limits: Limits) -> Reading:
+    return Reading(
+        job=None,
+        understood=_notes(line, is_assumed=False),
+        assumed=(),
+        limits=limits,
+        advice=advice,
+    )
+
+
+def _notes(line: Line, *, is_assumed: bool) -> tuple[str, ...]:
+    notes: list[Found] = [found for found in line.notes if found.is_assumed is is_assumed]
+    return tuple(dict.fromkeys(found.note for found in notes))
+
+
+def _sized(amounts: Amounts, line: Line, unknown: str | None) -> Model:
+    """A number of parameters stands for a transformer, also of a family that is not known."""
+    parameters = round(amounts.counts["parameters"])
+    if parameters < 1:
+        raise InvalidInput("text", "has a model without parameters", allowed="more than 0")
+    of_family = "" if unknown is None else f"{unknown}: "
+    line.understand(f"{of_family}a model with {short_count(parameters)} parameters")
+    return transformer_of(parameters)
+
+
+_VERBS = (
+    r"predict\w*|classif\w*|detect\w*|segment\w*|embed\w*|summar\w*|translat\w*|transcri\w*"
+    r"|caption\w*|chat\w*"
+)
+
+
+def _is_for_cpu(whole: Line) -> bool:
+    return not whole.has(rf"{TRAINING}|{INFERENCE}|{_VERBS}")
+
+
+def _of_task(whole: Line, line: Line) -> Model | None:
+    task = first(TASKS, whole)
+    if task is None:
+        return None
+    line.assume(f"the model {task}, as the text names no model or size")
+    return KNOWN_MODELS[task]
+
+
+def _says_nothing(text: str) -> InvalidInput:
+    return InvalidInput(
+        "text",
+        "names no model, size or task",
+        got=text,
+        allowed="such as 'fine-tune a 7B model with LoRA', or one of the models "
+        + listed(KNOWN_MODELS, limit=20),
+    )
+
+
+def _refuse_service(whole: Line, amounts: Amounts) -> None:
+    """A service has no end, so it has no time and no cost; a number of requests has."""
+    is_service = whole.has(SERVING) and not whole.has(TRAINING)
+    if is_service and not amounts.counts.keys() - {"parameters"}:
+        raise InvalidInput(
+            "text",
+            "asks for a service, which has no end",
+            remedy="say how much it answers, such as '1 million requests'; for the memory alone "
+            "name the method inference and an amount",
+        )
+
+
+def _job(model: Model, whole: Line, line: Line, amounts: Amounts) -> Job:
+    method = _method(whole, line)
+    precision = _precision(whole, line, method)
+    sizes = _usual_sizes(model, method, amounts) | amounts.sizes
+    job = Job(
+        model=model,
+        method=method,
+        precision=precision,
+        batch_per_gpu=sizes["batch_per_gpu"],
+        lora_rank=sizes["lora_rank"],
+        sequence_length=sizes["sequence_length"],
+        output_tokens=(0 if model.is_encoder else min(ANSWER_TOKENS, sizes["sequence_length"] - 1)),
+        amount=1,
+    )
+    _assume_sizes(job, line, amounts)
+    return job
+
+
+def _usual_sizes(model: Model, method: Method, amounts: Amounts) -> dict[str, int]:
+    if not model.is_language_model:
+        return {"batch_per_gpu": _usual_batch(model), "lora_rank": 16, "sequence_length": 1}
+    each = amounts.tokens_per_sample
+    if model.usual_tokens is not None:
+        length = model.usual_tokens if each is None else min(model.usual_tokens, int(each))
+        batch = 8
+    elif method.is_training:
+        # Shorter samples are packed into one sequence.
+        length, batch = max(2048, int(each or 0)), 1
+    else:
+        length, batch = int(each or 512) + ANSWER_TOKENS, 8
+    return {"batch_per_gpu": batch, "lora_rank": 16, "sequence_length": length}
+
+
+def _usual_batch(model: Model) -> int:
+    if model.sample == AUDIO:
+        return 30
+    return 1 if model.passes_per_sample > 1 else 32
+
+
+def _assume_sizes(job: Job, line: Line, amounts: Amounts) -> None:
+    """Note what is assumed of the sizes that matter for such a job."""
+    noun = "sequence" if job.model.is_language_model else job.unit.removesuffix("s")
+    at_once = count(job.batch_per_gpu, noun)
+    if job.model.sample == AUDIO and not job.model.is_language_model:
+        at_once = f"{job.batch_per_gpu} {job.unit}"
+    notes = {"batch_per_gpu": f"{at_once} at a time on each GPU"}
+    if job.method is Method.FULL:
+        notes["accumulation"] = f"an update of the weights every {job.accumulation} batches"
+    if job.model.passes_per_sample > 1 and not job.method.is_training:
+        notes["passes"] = f"{job.model.passes_per_sample} denoising passes for each image"
+    if job.model.is_language_model:
+        answer = f", of which {job.output_tokens} are generated" if job.output_tokens else ""
+        answer = answer if job.method is Method.INFERENCE else ""
+        notes["sequence_length"] = f"sequences of {job.sequence_length} tokens{answer}"
+    if job.method in (Method.LORA, Method.QLORA):
+        notes["lora_rank"] = f"adapters of rank {job.lora_rank}"
+    for name, note in notes.items():
+        if name not in amounts.sizes:
+            line.assume(note)
+
+
+def _method(whole: Line, line: Line) -> Method:
+    if whole.has(rf"{INFERENCE}|{SERVING}") and not whole.has(TRAINING):
+        line.understand("the method inference")
+        return Method.INFERENCE
+    method = first(METHODS, whole)
+    if method is None:
+        line.assume("inference, not training")
+        return Method.INFERENCE
+    if method is Method.LORA and not whole.has(r"lora|adapters?|peft"):
+        line.assume("fine-tuning with adapters (LoRA)")
+        return method
+    line.understand(f"the method {method}")
+    return method
+
+
+def _precision(whole: Line, line: Line, method: Method) -> Precision:
+    if whole.has(UNKNOWN_PRECISION):
+        raise InvalidInput(
+            "text",
+            "names a precision without known figures",
+            allowed=", ".join(Precision),
+            remedy="take the next larger one",
+        )
+    precision = first(PRECISIONS, whole)
+    is_of_weights = precision in (Precision.INT8, Precision.INT4) and method.is_training
+    if precision is None or (is_of_weights and method is Method.QLORA):
+        usual = usual_precision(method)
+        line.assume(f"arithmetic in {usual}")
+        return usual
+    if is_of_weights:
+        raise InvalidInput(
+            "text",
+            f"trains in {precision}",
+            allowed="bf16, fp16 or fp32 in training",
+            remedy="say QLoRA for adapters beside a frozen model in 4 bits",
+        )
+    line.understand(f"precision {precision}")
+    return precision

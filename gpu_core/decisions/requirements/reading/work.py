@@ -1,0 +1,182 @@
+"""How much work is a job, in its own unit, by what a text counts?"""
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.requirements.counts import short_count
+from gpu_core.decisions.requirements.job import Job, Method
+from gpu_core.decisions.requirements.models import AUDIO
+from gpu_core.decisions.requirements.reading.amounts import Amounts
+from gpu_core.decisions.requirements.reading.found import Line
+
+TOKENS_PER_PARAMETER = 20
+"""Of pre-training, where the text says nothing (Hoffmann et al. 2022, table 3)."""
+
+ANSWER_TOKENS = 256
+"""That inference writes for each prompt, where the text says nothing."""
+
+_FINE_TUNING_TOKENS = 10e6
+_TOKENS_PER_SAMPLE = 512
+_TOKENS_PER_WORD = 4 / 3
+"""Of English (OpenAI, tokenizer page, 2023: 100 tokens are about 75 words)."""
+
+_PROMPTS = 10_000
+_IMAGES = 100_000
+_GENERATED_IMAGES = 1_000
+_AUDIO_S = 100 * 3600.0
+
+
+def amount_of(
+    job: Job, amounts: Amounts, line: Line, *, is_amount_known: bool, is_from_scratch: bool
+) -> float:
+    """How much work is it, in the unit of the job? What it rests on goes to the notes.
+
+    Args:
+        job: With everything but its amount.
+        amounts: What the text counts.
+        line: Takes the notes.
+        is_amount_known: The amount comes from elsewhere; 1 is returned.
+        is_from_scratch: A training starts without trained weights.
+
+    Raises:
+        InvalidInput: The text counts only what such a job has no use for.
+    """
+    if is_amount_known:
+        return 1.0
+    number = _counted(job, amounts, line)
+    if number is None and amounts.data_set is not None:
+        number = _of_data_set(job, amounts, line)
+    if number is None:
+        _refuse_unread(job, amounts)
+        return _assumed(job, line, is_from_scratch=is_from_scratch) * _epochs(job, amounts, line)
+    return number * _epochs(job, amounts, line)
+
+
+def _counted(job: Job, amounts: Amounts, line: Line) -> float | None:
+    counts = amounts.counts
+    for noun in ("images", "seconds", "tokens", "words", "samples", "steps"):
+        if noun not in counts:
+            continue
+        number = _converted(job, noun, counts[noun], amounts, line)
+        if number is not None:
+            return number
+    return None
+
+
+def _converted(job: Job, noun: str, number: float, amounts: Amounts, line: Line) -> float | None:
+    """This many of a noun in the unit of the job; None: such a job has no use for it."""
+    if noun == "steps":
+        return _of_steps(job, number, line)
+    if noun == "seconds":
+        return _noted(line, number, f"{number / 3600:,.4g} hours of audio", job.unit == AUDIO)
+    if noun == "images" or (noun == "samples" and job.unit == "images"):
+        return _noted(line, number, f"{number:,.0f} {noun}", job.unit == "images")
+    if noun in ("tokens", "words"):
+        return _of_tokens(job, number * (_TOKENS_PER_WORD if noun == "words" else 1), line)
+    if job.unit == "tokens":
+        line.understand(f"{number:,.0f} samples")
+        each = amounts.tokens_per_sample
+        if each is None:
+            each = min(_TOKENS_PER_SAMPLE, job.sequence_length)
+            line.assume(f"{each:g} tokens in each sample")
+        return number * each
+    return _noted(line, number, f"{number:,.0f} samples", job.unit == "prompts")
+
+
+def _noted(line: Line, number: float, note: str, is_unit: bool) -> float | None:
+    if not is_unit:
+        return None
+    line.understand(note)
+    return number
+
+
+def _of_tokens(job: Job, number: float, line: Line) -> float | None:
+    if job.unit not in ("tokens", "prompts"):
+        return None
+    line.understand(f"{short_count(number)} tokens")
+    if job.unit == "tokens":
+        return number
+    line.assume(f"prompts of {job.sequence_length} tokens with their answer")
+    return max(1.0, number / job.sequence_length)
+
+
+def _of_steps(job: Job, number: float, line: Line) -> float | None:
+    if not job.method.is_training:
+        return None
+    line.understand(f"{number:,.0f} steps")
+    samples = job.batch_per_gpu * job.accumulation
+    line.assume(f"{samples} samples in each step")
+    return number * samples * (job.sequence_length if job.unit == "tokens" else 1)
+
+
+def _of_data_set(job: Job, amounts: Amounts, line: Line) -> float | None:
+    data = amounts.data_set
+    if data is None:
+        return None
+    number = _converted(job, data.noun, data.number, amounts, line)
+    if number is not None:
+        line.understand(f"the size of {data.name} ({data.source})")
+    return number
+
+
+def _epochs(job: Job, amounts: Amounts, line: Line) -> float:
+    if not job.method.is_training:
+        return 1.0
+    if "epochs" in amounts.counts:
+        epochs = amounts.counts["epochs"]
+        line.understand(f"{epochs:g} epochs")
+        return epochs
+    data = amounts.data_set
+    if data is None or job.method is not Method.FULL or data.usual_epochs == 1:
+        return 1.0
+    line.assume(f"{data.usual_epochs} epochs, as is usual for {data.name}")
+    return float(data.usual_epochs)
+
+
+def _refuse_unread(job: Job, amounts: Amounts) -> None:
+    """An amount that is stated and not understood is never replaced by an assumed one."""
+    other = sorted(amounts.counts.keys() - {"parameters", "epochs"})
+    data = () if amounts.data_set is None else (amounts.data_set.name,)
+    got = (*amounts.unread, *(f"{amounts.counts[n]:,.0f} {n}" for n in other), *data)
+    if got:
+        raise InvalidInput(
+            "text",
+            f"gives an amount that is not one of {job.unit}",
+            got=got[0],
+            allowed=f"a number of {_countable(job)}",
+            remedy="count the work in one of these, or give --amount",
+        )
+
+
+def _countable(job: Job) -> str:
+    return {
+        "tokens": "tokens, samples or steps, such as '50k samples of 400 tokens'",
+        "prompts": "prompts, documents, requests or tokens",
+        "images": "images, or steps of training",
+    }.get(job.unit, "hours of audio")
+
+
+def _assumed(job: Job, line: Line, *, is_from_scratch: bool) -> float:
+    number, source = _usual(job, is_from_scratch=is_from_scratch)
+    shown = (
+        f"{number / 3600:,.0f} hours of audio"
+        if job.unit == AUDIO
+        else (f"{number:,.0f} {job.unit}")
+    )
+    line.assume(f"{shown}, {source}")
+    return number
+
+
+def _usual(job: Job, *, is_from_scratch: bool) -> tuple[float, str]:
+    nothing = "as the text gives no amount"
+    if job.unit == AUDIO:
+        return _AUDIO_S, nothing
+    if job.unit == "images":
+        generates = job.model.passes_per_sample > 1 and not job.method.is_training
+        return (_GENERATED_IMAGES if generates else _IMAGES), nothing
+    if job.unit == "prompts":
+        return _PROMPTS, nothing
+    if job.method is Method.FULL and is_from_scratch:
+        return (
+            float(TOKENS_PER_PARAMETER * job.model.parameters),
+            f"{TOKENS_PER_PARAMETER} for each parameter (Hoffmann et al. 2022)",
+        )
+    return _FINE_TUNING_TOKENS, nothing

@@ -1,0 +1,57 @@
+"""A GPU, a time or a sum of money that a text states is a constraint."""
+
+import pytest
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.requirements.reading.limits import Limits
+from gpu_core.decisions.requirements.reading.text import read_text
+
+A100 = ("a100-40gb", "a100-80gb")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("fine-tune a 7B on 8 H100s", Limits(gpu_types=("h100-80gb",), gpus=8)),
+        ("fine-tune a 7B on 4 GPUs", Limits(gpus=4)),
+        ("fine-tune a 7B on four GPUs", Limits(gpus=4)),
+        ("fine-tune a 7B on a single GPU", Limits(gpus=1)),
+        ("fine-tune a 7B with 2x a100 80gb", Limits(gpu_types=("a100-80gb",), gpus=2)),
+        ("fine-tune a 7B with 2×A100", Limits(gpu_types=A100, gpus=2)),
+        ("fine-tune a 7B on A100 x 4", Limits(gpu_types=A100, gpus=4)),
+        ("fine-tune a 7B on an NVIDIA A10G", Limits(gpu_types=("a10g",), gpus=1)),
+        ("fine-tune a 7B on T4", Limits(gpu_types=("t4",))),
+        (
+            "fine-tune a 7B on 2 nodes of 8 H100",
+            Limits(gpu_types=("h100-80gb",), gpus=16, nodes=2),
+        ),
+        ("fine-tune a 7B within 6 hours", Limits(within_s=6 * 3600)),
+        (
+            "fine-tune a 7B in 2 days for under $50",
+            Limits(within_s=172_800, budget_micro_usd=50_000_000),
+        ),
+        ("fine-tune a 7B for at most $12.50", Limits(budget_micro_usd=12_500_000)),
+        ("fine-tune a 7B", Limits()),
+        ("train resnet-18 on t5 samples 10k", Limits()),
+    ],
+)
+def test_limits(text, want):
+    assert read_text(text).limits == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("fine-tune a 7B on an RTX 4090", "names a GPU without known figures (got 'rtx 4090')"),
+        ("fine-tune a 7B on an A100 with 16gb", None),
+        ("fine-tune a 7B on an A100 16GB", "(got 'a100 16gb'); allowed: a100-40gb, a100-80gb"),
+        ("fine-tune a 7B on 99999 GPUs", "asks for a number of GPUs that cannot be (got 99999)"),
+    ],
+)
+def test_what_cannot_be_is_refused(text, want):
+    if want is None:
+        assert read_text(text).limits.gpu_types == A100
+        return
+    with pytest.raises(InvalidInput) as caught:
+        read_text(text)
+    assert want in str(caught.value)

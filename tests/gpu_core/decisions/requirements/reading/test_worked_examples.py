@@ -1,0 +1,149 @@
+"""Sixty lines as people write them: each gets the right job, or is refused; none a wrong one."""
+
+import pytest
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.requirements.reading.advice import GpuNeed
+from gpu_core.decisions.requirements.reading.text import read_text
+
+M = 1e6
+
+# Text; model; method; amount in the unit of the job; unit.
+JOBS = (
+    ("generate 10000 images with stable diffusion xl", "stable-diffusion-xl", "inference", 10_000,
+     "images"),
+    ("stable diffusion 1.5, 2000 images", "stable-diffusion-1.5", "inference", 2_000, "images"),
+    ("generate 500 pictures of cats", "stable-diffusion-xl", "inference", 500, "images"),
+    ("finetune sdxl lora on 200 images for 10 epochs", "stable-diffusion-xl", "lora", 2_000,
+     "images"),
+    ("full fine-tuning of a 7B model", "transformer with 7B parameters", "full", 10 * M, "tokens"),
+    ("full fine-tuning of a 7B model on 50000 samples of 4k tokens",
+     "transformer with 7B parameters", "full", 50_000 * 4096, "tokens"),
+    ("fine-tune llama 3 8b with lora on 50k samples with 1500 tokens each", "llama-3-8b", "lora",
+     75 * M, "tokens"),
+    ("fine-tune Qwen2.5-7B on 20k conversations of 500 tokens", "qwen-2.5-7b", "lora", 10 * M,
+     "tokens"),
+    ("summarise 20k 4k-token documents with llama 3.1 70b", "llama-3-70b", "inference", 20_000,
+     "prompts"),
+    ("train resnet50 on imagenet", "resnet-50", "full", 1_281_167 * 90, "images"),
+    ("train resnet-50 on imagenet for 30 epochs", "resnet-50", "full", 1_281_167 * 30, "images"),
+    ("train resnet-101 on 1,281,167 images for 90 epochs", "resnet-101", "full", 1_281_167 * 90,
+     "images"),
+    ("train a resnet-18 on cifar10", "resnet-18", "full", 50_000 * 200, "images"),
+    ("fine-tune a 7B model with LoRA on 4 GPUs", "transformer with 7B parameters", "lora", 10 * M,
+     "tokens"),
+    ("train ViT-L on 1M images", "vit-l16", "full", 1 * M, "images"),
+    ("train ViT-B/16 on imagenet-21k", "vit-b16", "full", 14_197_122 * 30, "images"),
+    ("classify 3 million photos with ViT-H", "vit-h14", "inference", 3 * M, "images"),
+    ("embed 5 million documents with bge-large", "bge-large", "inference", 5 * M, "prompts"),
+    ("embed one million sentences with all-MiniLM-L6-v2", "minilm-l6", "inference", 1 * M,
+     "prompts"),
+    ("embed half a million articles with e5-large", "e5-large", "inference", 500_000, "prompts"),
+    ("fine-tune bert-large on 100k reviews for 3 epochs", "bert-large", "lora",
+     100_000 * 512 * 3, "tokens"),
+    ("roberta-base inference on 2 million tweets", "roberta-base", "inference", 2 * M, "prompts"),
+    ("serve 1 million requests with llama 3 70b in int8", "llama-3-70b", "inference", 1 * M,
+     "prompts"),
+    ("transcribe 500 hours of audio with whisper large-v3", "whisper-large-v3", "inference",
+     500 * 3600, "seconds of audio"),
+    ("transcribe 1000 hours of podcasts", "whisper-large-v3", "inference", 1000 * 3600,
+     "seconds of audio"),
+    ("fine-tune whisper small on 90 minutes of speech", "whisper-small", "lora", 5400,
+     "seconds of audio"),
+    ("fine-tune mixtral 8x7b with qlora on 20k examples for 3 epochs", "mixtral-8x7b", "qlora",
+     20_000 * 512 * 3, "tokens"),
+    ("batch inference with deepseek-v3 on 100k prompts", "deepseek-v3", "inference", 100_000,
+     "prompts"),
+    ("pretrain a 1.3B model on 26B tokens", "transformer with 1.3B parameters", "full", 26e9,
+     "tokens"),
+    ("pretrain a 1.3 billion parameter model", "transformer with 1.3B parameters", "full", 26e9,
+     "tokens"),
+    ("pretrain gpt-2 on openwebtext", "gpt-2", "full", 9e9, "tokens"),
+    ("continue pretraining llama 3 8b on 5B tokens", "llama-3-8b", "full", 5e9, "tokens"),
+    ("train a 350M parameter transformer from scratch on 3 billion words",
+     "transformer with 350M parameters", "full", 4e9, "tokens"),
+    ("sentiment of 2 million reviews", "bert-base", "inference", 2 * M, "prompts"),
+    ("summarize 20,000 documents with llama-2-13b in int8", "llama-2-13b", "inference", 20_000,
+     "prompts"),
+    ("translate 3 million sentences", "llama-3-8b", "inference", 3 * M, "prompts"),
+    ("object detection on 10 million images", "yolov8m", "inference", 10 * M, "images"),
+    ("train yolov8x on coco for 50 epochs", "yolov8x", "full", 118_287 * 50, "images"),
+    ("segment 50k x-rays", "yolov8m", "inference", 50_000, "images"),
+    ("classify 10 million high-resolution images", "resnet-50", "inference", 10 * M, "images"),
+    ("train an image classifier on 2 million photos", "resnet-50", "full", 2 * M, "images"),
+    ("fine-tune falcon 40b with qlora on 10k instructions", "transformer with 40B parameters",
+     "qlora", 10_000 * 512, "tokens"),
+    ("fine-tune GPT-J 6B on 1M tokens", "transformer with 6B parameters", "lora", 1 * M, "tokens"),
+    ("finetune mistral on 10k examples", "mistral-7b", "lora", 10_000 * 512, "tokens"),
+    ("fine-tune llama on 5m samples", "llama-3-8b", "lora", 5e6 * 512, "tokens"),
+    ("fine-tune a 70B chat model on documents", "transformer with 70B parameters", "lora", 10 * M,
+     "tokens"),
+    ("Llama-3.2-3B LoRA 5k examples", "llama-3-3b", "lora", 5_000 * 512, "tokens"),
+    ("generate 100k product descriptions with a 13B model", "transformer with 13B parameters",
+     "inference", 100_000, "prompts"),
+    ("answer 20,000 questions with gemma 2 9b", "gemma-2-9b", "inference", 20_000, "prompts"),
+    ("LoRA of a 7B with a context of 4k tokens, batch size 8 and rank 64",
+     "transformer with 7B parameters", "lora", 10 * M, "tokens"),
+    ("flux 5000 images", "flux-1-dev", "inference", 5_000, "images"),
+)  # fmt: skip
+
+# Text; whether a GPU is needed.
+ADVICE = (
+    ("RLHF with PPO on a 7B model", GpuNeed.LIKELY),
+    ("resize 1 million images", GpuNeed.NONE),
+    ("monthly SQL report as csv", GpuNeed.NONE),
+    ("train xgboost on 10M rows", GpuNeed.OPTIONAL),
+    ("train a recommender on 1B clicks", GpuNeed.LIKELY),
+    ("train a 100M parameter speech model", GpuNeed.LIKELY),
+    ("caption 200k images", GpuNeed.LIKELY),
+    ("deep learning", GpuNeed.LIKELY),
+    ("pytorch", GpuNeed.LIKELY),
+    ("computer vision", GpuNeed.LIKELY),
+    ("model training", GpuNeed.LIKELY),
+    ("large model", GpuNeed.LIKELY),
+)
+
+# Text; what the refusal names.
+REFUSED = (
+    ("serve a llama 3 70b", "asks for a service"),
+    ("train a ConvNeXt-L on imagenet", "'convnext-l'"),
+    ("fine-tune deberta-v3 on 100k samples", "'deberta-v3'"),
+    ("train a U-Net on 20k scans", "'u-net'"),
+    ("train resnet-50 on 500 widgets", "'500 widgets'"),
+    ("fine-tune a 7B model for 24 hours", "'24 hours'"),
+    ("fine-tune llama 3 8b on imagenet", "'ImageNet-1k'"),
+    ("train resnet-50 on 2 RTX 4090", "'rtx 4090'"),
+    ("fine-tune an 8B model in fp8", "precision"),
+    ("make coffee", "names no model"),
+)
+
+
+def test_there_are_enough_examples() -> None:
+    assert len(JOBS) >= 50
+    assert len({text for text, *_ in (*JOBS, *ADVICE, *REFUSED)}) >= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "want_model", "want_method", "want_amount", "want_unit"),
+    [pytest.param(*row, id=row[0]) for row in JOBS],
+)
+def test_jobs(text, want_model, want_method, want_amount, want_unit):
+    job = read_text(text).job
+    assert job is not None
+    assert (job.model.name, str(job.method)) == (want_model, want_method)
+    assert (job.amount, job.unit) == (pytest.approx(want_amount), want_unit)
+
+
+@pytest.mark.parametrize(("text", "want"), [pytest.param(*row, id=row[0]) for row in ADVICE])
+def test_advice(text, want):
+    reading = read_text(text)
+    assert reading.job is None
+    assert reading.advice is not None
+    assert reading.advice.need is want
+
+
+@pytest.mark.parametrize(("text", "want"), [pytest.param(*row, id=row[0]) for row in REFUSED])
+def test_refusals(text, want):
+    with pytest.raises(InvalidInput) as caught:
+        read_text(text)
+    assert want in str(caught.value)
