@@ -28,6 +28,7 @@ from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.stopping import stop_on_sigterm
 from gpu_core.worker.threads import in_thread
 from gpu_core.worker.together import Together
 from gpu_core.worker.whereabouts import told
@@ -42,8 +43,8 @@ _RECONNECT_S = 5.0
 _SHORTEST_REST_S = 0.1
 _LONGEST_REST_S = 1.0
 
-# How long the end of a worker may take that is told to stop.
-_GIVE_BACK_S = 10.0
+# How long it may take to close what the worker holds: less than `LONGEST_STOP_S`.
+_GIVE_BACK_S = 5.0
 
 # What Prefect is told about the infrastructure of a run that has none.
 _NOTHING = "none"
@@ -102,6 +103,7 @@ class GpuWorker(_Mixin):
         self._waiting = Together(lambda ids: still_waiting(self.client, ids))
         self._woken = anyio.Event()
         self._told_why_not: str | None = None
+        self._is_stopping = False
 
     # -- what a worker type brings ---------------------------------------------------------------
 
@@ -114,6 +116,21 @@ class GpuWorker(_Mixin):
         raise NotImplementedError
 
     # -- Prefect's life cycle ------------------------------------------------------------------
+
+    async def start(self, *arguments: Any, **options: Any) -> None:
+        """Schedule until SIGTERM or SIGINT."""
+        with stop_on_sigterm(self._stop, self._cancel_scheduling):
+            await super().start(*arguments, **options)
+
+    def _stop(self) -> None:
+        """Start no run from now on."""
+        self._is_stopping = True
+
+    def _cancel_scheduling(self) -> None:
+        """Cancel what decides and carries out, without waiting for anything."""
+        for group in (self._tasks, self._scheduling):
+            if group is not None:
+                group.cancel_scope.cancel()
 
     async def setup(self) -> None:
         """Connect, and listen for what should start a cycle at once."""
@@ -161,7 +178,7 @@ class GpuWorker(_Mixin):
         # client waits two seconds. One after the other, eight starts take less than that.
         async with self._writers:
             try:
-                if await self._propose_pending_state(flow_run):
+                if not self._is_stopping and await self._propose_pending_state(flow_run):
                     await self._start(flow_run)
             except Exception:
                 # What Prefect's API answers here would end the worker.
@@ -243,6 +260,8 @@ class GpuWorker(_Mixin):
                 self._logger.exception("Why runs wait is published later")
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
+        if self._is_stopping:
+            return []
         # Any exception that is not an HTTP error would end the worker process.
         try:
             scheduler = await self._acting_scheduler()

@@ -47,8 +47,13 @@ class CuttableLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone does not wake who waits for the next connection.
-        self._listener.shutdown(socket.SHUT_RDWR)
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and take no more: the address refuses. Twice is once."""
+        with suppress(OSError):  # it is closed already
+            # Closing alone does not wake who waits for the next connection.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._answering.join()
         self._listener.close()
         self.cut()

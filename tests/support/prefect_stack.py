@@ -16,6 +16,7 @@ import psutil
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.services import Service, Services, free_port
 from gpu_core.decisions.accounting import Attempt
+from tests.support import signals
 from tests.support.postgresql import new_database
 
 _UP_S = 120.0
@@ -290,17 +291,21 @@ class Pool:
 
     # -- the worker ------------------------------------------------------------------------------
 
-    def start_worker(self) -> Service:
-        """Start a worker as a process of its own."""
+    def start_worker(self, parent: str = "usual") -> Service:
+        """Start a worker as a process of its own.
+
+        Args:
+            parent: What its parent did to its signals: `usual`, `nohup` or `deaf`.
+        """
         number = len(self._workers) + 1
         self._server.services.use(self.environment)
+        command = [
+            *(sys.executable, "-m", "prefect", "worker", "start"),
+            *("--pool", self.name, "--type", self._worker_type),
+            *("--name", f"{self.name}-{number}"),
+        ]
         service = self._server.services.start(
-            f"{self.name}-worker-{number}",
-            [
-                *(sys.executable, "-m", "prefect", "worker", "start"),
-                *("--pool", self.name, "--type", self._worker_type),
-                *("--name", f"{self.name}-{number}"),
-            ],
+            f"{self.name}-worker-{number}", signals.under(parent, command)
         )
         self._workers.append(service)
         return service

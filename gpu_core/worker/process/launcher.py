@@ -53,15 +53,17 @@ def run(command: list[str]) -> int:
         OSError: The command cannot be started.
     """
     # Blocked signals that nobody handles may be dropped (SIGCHLD is, on macOS).
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    for number in (*FORWARDED, signal.SIGCHLD):
+        signal.signal(number, lambda _number, _frame: None)
     outer_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     pid = os.posix_spawnp(
         command[0],
         command,
         os.environ,
-        setsigmask=outer_mask,
-        # Python ignores these two for itself; the command expects them as they were.
-        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+        # A worker's parent may block or ignore what asks the command to end: `nohup` does.
+        setsigmask=outer_mask - {*FORWARDED},
+        # Python ignores the last two for itself; the command expects them as they were.
+        setsigdef=(*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ),
     )
     while True:
         received = signal.sigwait({*FORWARDED, signal.SIGCHLD})

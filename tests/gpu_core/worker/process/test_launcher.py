@@ -15,6 +15,7 @@ import pytest
 import gpu_core.worker.process.launcher as launcher_module
 from gpu_core.adapters.run_files import ExitReport, read_exit_report
 from gpu_core.decisions.run_context import EXIT_FILE
+from tests.support import signals
 
 LAUNCHER = launcher_module.__file__
 TIME_LIMIT_S = 30
@@ -27,9 +28,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a command as the worker does: by the launcher, in a process group of its own."""
     started: list[subprocess.Popen[str]] = []
 
-    def start_command(*command: str, run_dir: Path = tmp_path) -> subprocess.Popen[str]:
+    def start_command(
+        *command: str, run_dir: Path = tmp_path, parent: str = "usual"
+    ) -> subprocess.Popen[str]:
+        launcher = [sys.executable, "-I", "-S", LAUNCHER, str(run_dir), "--", *command]
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", LAUNCHER, str(run_dir), "--", *command],
+            signals.under(parent, launcher),
             start_new_session=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -139,6 +143,21 @@ def test_a_signal_is_passed_on(start: Start, tmp_path: Path, number: signal.Sign
     report = read_exit_report(tmp_path)
     assert report is not None
     assert report.exit_code == 7
+
+
+@pytest.mark.parametrize("parent", ["nohup", "deaf"])
+def test_sigterm_ends_a_command_whatever_the_workers_parent_set(
+    start: Start, tmp_path: Path, parent: str
+) -> None:
+    """The command begins with SIGTERM and SIGINT as they are by default."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT).__name__, flush=True)"
+    process = start(*python(f"{code}; signal.pause()"), parent=parent)
+    assert first_line(process) == "default_int_handler\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TIME_LIMIT_S)
+    report = read_exit_report(tmp_path)
+    assert report is not None
+    assert report.exit_code == -signal.SIGTERM
 
 
 def test_a_signal_goes_to_the_command_alone(start: Start) -> None:
