@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
@@ -90,6 +90,11 @@ class Allocation:
     attempt: int
     placement: Placement
     admitted_at: datetime
+    began_at: datetime | None = None
+    """When its flow or container began; None: not yet, or with its admission."""
+    begins_by: datetime | None = None
+    """Until when it is protected from preemption if it does not begin; None: it begins with its
+    admission."""
     checkpointed_at: datetime | None = None
     """When this attempt last made its progress safe; None: not yet."""
     works_since: datetime | None = None
@@ -100,6 +105,22 @@ class Allocation:
     """When a draining attempt is killed at the latest."""
     draining_for: str | None = None
     """The workload that its GPUs were taken for."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Has it GPUs, but nothing that works on them yet?"""
+        return self.began_at is None and self.begins_by is not None
+
+    @property
+    def protected_until(self) -> datetime:
+        """Until when may its GPUs not be taken?
+
+        While it starts, until `begins_by` at the latest; its minimum run time counts from its
+        beginning.
+        """
+        if self.began_at is None and self.begins_by is not None:
+            return self.begins_by
+        return (self.began_at or self.admitted_at) + timedelta(seconds=self.workload.min_runtime_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

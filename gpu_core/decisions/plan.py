@@ -35,7 +35,7 @@ class Reason(StrEnum):
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""
     MIN_RUNTIME_PROTECTS = "MinRuntimeProtects"
-    """Runs that it may preempt have not had their minimum run time yet."""
+    """Runs that it may preempt start, or have not had their minimum run time yet."""
     USER_LIMIT = "UserLimit"
     """Its user has as many GPUs as one user may have at once."""
     WAITING_FOR_QUOTA = "WaitingForQuota"

@@ -23,10 +23,11 @@ def capacity_change(
 ) -> CapacityDecision | None:
     """On which capacity should it go on, if not where it is?
 
-    Only where it keeps checkpoints, may be preempted, has had its minimum run time, and could begin
-    there at once; with a deadline only if its run time is known. Without one it is where the mix
-    put it, if the policy has a target for that. A budget that holds on spot only comes before the
-    mix, and before what became of it on spot earlier. Nobody gives way only to wait.
+    Only where it keeps checkpoints, may be preempted, has begun and had its minimum run time, and
+    could begin there at once; with a deadline only if its run time is known. Without one it is
+    where the mix put it, if the policy has a target for that. A budget that holds on spot only
+    comes before the mix, and before what became of it on spot earlier. Nobody gives way only to
+    wait.
 
     Args:
         allocation: What it holds; its owner left the capacity open.
@@ -40,7 +41,7 @@ def capacity_change(
     workload, saved_at = allocation.workload, allocation.checkpointed_at
     current = _CURRENT.get(allocation.placement.capacity_type)
     held_s = (view.now - allocation.admitted_at).total_seconds()
-    is_bound = not workload.is_preemptible or held_s < workload.min_runtime_s
+    is_bound = not workload.is_preemptible or view.now < allocation.protected_until
     if current is None or saved_at is None or allocation.is_draining or is_bound:
         return None
     policy = view.policy.capacity

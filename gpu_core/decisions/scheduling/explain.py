@@ -207,25 +207,40 @@ def waiting_for_victims(
 def min_runtime_protects(
     workload: Workload,
     protected: Sequence[str],
+    starting: int,
     possible_from_s: float,
     starts_s: float,
     now_s: float,
     position: int,
 ) -> Explanation:
-    """The runs that it may preempt have not had their minimum run time yet."""
+    """The runs that it may preempt start, or have not had their minimum run time yet.
+
+    Args:
+        protected: Their names.
+        starting: How many of them start.
+    """
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
+    until = _moment(possible_from, now_s)
+    if not starting:
+        why = f"not inside the minimum run time, which lasts until {until}"
+    elif len(protected) == 1:
+        why = f"it is protected until it starts, at the latest until {until}"
+    elif starting == len(protected):
+        why = f"they are protected until they start, at the latest until {until}"
+    else:
+        why = f"not while they start or inside the minimum run time, at the latest until {until}"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,
         summary=f"Waiting for {_wanted(workload)}: {_names(protected)} may be preempted "
-        f"for it, but not inside the minimum run time, which lasts until "
-        f"{_moment(possible_from, now_s)}.",
+        f"for it, but {why}.",
         resolution="It preempts them then, unless GPUs become free before.",
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={
             "wanted_gpus": workload.total_gpus,
             "protected_runs": len(protected),
+            "starting_runs": starting,
             "possible_from": possible_from.isoformat(),
         },
     )

@@ -35,6 +35,8 @@ class Holding:
     """Thousandths of GPUs that it holds."""
     submitted_s: float
     admitted_s: float
+    protected_until_s: float
+    """Until when it may not be preempted: while it starts, and for its minimum run time."""
     ends_s: float | None
     """When it was thought to end at its admission; None: unknown."""
 
@@ -83,6 +85,7 @@ def holding_of(allocation: Allocation) -> Holding:
         gpu_milli=sum(len(s.gpu_ids) * s.share_milli for s in allocation.placement.shares),
         submitted_s=epoch_s(workload.submitted_at),
         admitted_s=admitted_s,
+        protected_until_s=epoch_s(allocation.protected_until),
         ends_s=None if duration_s is None else admitted_s + duration_s,
     )
 

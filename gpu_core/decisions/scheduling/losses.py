@@ -42,8 +42,6 @@ class Candidate:
     """A workload that may have to give its GPUs back, and what that would cost it."""
 
     holding: Holding
-    protected_until_s: float
-    """The end of its minimum run time."""
     lost_milli_gpu_s: int
     price_micro_usd_per_gpu_hour: int | None
     """None: unpriced."""
@@ -129,7 +127,6 @@ class Candidates(Mapping[str, Candidate]):
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
         return Candidate(
             holding=holding,
-            protected_until_s=protected_until_s(holding),
             lost_milli_gpu_s=lost,
             price_micro_usd_per_gpu_hour=price,
             loss=Loss(
@@ -140,11 +137,6 @@ class Candidates(Mapping[str, Candidate]):
                 ids=(workload.workload_id,),
             ),
         )
-
-
-def protected_until_s(holding: Holding) -> float:
-    """When does its minimum run time end?"""
-    return holding.admitted_s + holding.workload.min_runtime_s
 
 
 def cheapest_covers(offers: Sequence[tuple[int, Loss]]) -> list[Loss]:

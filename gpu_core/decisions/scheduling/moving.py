@@ -60,7 +60,7 @@ def _may_move(candidate: Candidate, kind: Kind, now_s: float) -> bool:
     holding = candidate.holding
     return (
         holding.allocation.checkpointed_at is not None
-        and candidate.protected_until_s <= now_s
+        and candidate.holding.protected_until_s <= now_s
         and holding.workload.priority <= kind.priority
     )
 

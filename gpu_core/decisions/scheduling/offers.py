@@ -11,7 +11,6 @@ from gpu_core.decisions.scheduling.losses import (
     Candidates,
     Loss,
     cheapest_covers,
-    protected_until_s,
 )
 
 
@@ -193,8 +192,8 @@ class _Node:
 
     def __init__(self, name: str, holdings: list[Holding], market: Market) -> None:
         self.holdings = holdings
-        self.free = [h for h in holdings if protected_until_s(h) <= market.now_s]
-        """Those whose minimum run time is over."""
+        self.free = [h for h in holdings if h.protected_until_s <= market.now_s]
+        """Those that have begun, and whose minimum run time is over."""
         usable_ids = market.soon[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
         self._market = market

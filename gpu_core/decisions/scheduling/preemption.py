@@ -7,7 +7,7 @@ from gpu_core.decisions.scheduling.entitlements import Allowance
 from gpu_core.decisions.scheduling.facts import Facts
 from gpu_core.decisions.scheduling.holdings import Holding
 from gpu_core.decisions.scheduling.line import Entry, Kind
-from gpu_core.decisions.scheduling.losses import Candidate, Candidates, protected_until_s
+from gpu_core.decisions.scheduling.losses import Candidate, Candidates
 from gpu_core.decisions.scheduling.offers import Market, Permit
 from gpu_core.decisions.scheduling.ordering import Key
 from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy, TakesFrom
@@ -70,7 +70,7 @@ class Preemption:
         return self._spared(kind, allows, chosen) if account.has_quotas else chosen
 
     def possible_from_s(self, kind: Kind, allows: Allows | None) -> float | None:
-        """When will minimum run times allow enough room to be made? None: never, or now."""
+        """When do starts and minimum run times allow enough room? None: never, or now."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
         allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
@@ -83,18 +83,19 @@ class Preemption:
         )
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
-    def protected(self, kind: Kind) -> list[str]:
-        """Whom could it take GPUs from, but for their minimum run times? Their names."""
+    def protected(self, kind: Kind) -> list[Holding]:
+        """Whom could it take GPUs from, but for their starts and minimum run times? By name."""
         allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
         permit = self._permit(kind, allowance)
         nodes = set(self._facts.soon.room.eligible(kind.shape))
-        return sorted(
-            h.workload.name
+        found = (
+            h
             for h in self._candidates.holdings
-            if protected_until_s(h) > self._now_s
+            if h.protected_until_s > self._now_s
             and not nodes.isdisjoint(s.node for s in h.allocation.placement.shares)
             and self._market.may_take(permit, h)
         )
+        return sorted(found, key=lambda h: (h.workload.name, h.workload_id))
 
     def take(self, victim: Candidate) -> None:
         """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
@@ -149,7 +150,7 @@ class Preemption:
                 c
                 for c in self._candidates.values()
                 if c.workload_id not in ids
-                and c.protected_until_s <= self._now_s
+                and c.holding.protected_until_s <= self._now_s
                 and c.holding.flavor in account.wanted(shape)
                 and self._market.may_take(permit, c.holding)
             ),
@@ -246,7 +247,7 @@ class Preemption:
     def _may_follow(self, kind: Kind, holding: Holding) -> bool:
         if holding.workload_id not in self._candidates:
             return False
-        if protected_until_s(holding) > self._now_s:
+        if holding.protected_until_s > self._now_s:
             return False
         if not self._facts.soon.entitlements.has_quotas:
             return True

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from gpu_core.decisions.placement.groups import Group
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.scheduling.holdings import Holding
-from gpu_core.decisions.scheduling.losses import Candidate, Loss, protected_until_s
+from gpu_core.decisions.scheduling.losses import Candidate, Loss
 from gpu_core.decisions.scheduling.offers import Market, Offers, Permit
 from gpu_core.decisions.workload import Shape
 
@@ -112,7 +112,7 @@ class Victims:
     def possible_from_s(
         self, shape: Shape, groups: Sequence[Group], permit: Permit, is_open: Callable[[str], bool]
     ) -> float | None:
-        """When will minimum run times allow enough room to be made? None: never."""
+        """When do starts and minimum run times allow enough room to be made? None: never."""
         moments = []
         for group in groups:
             ready = (self._ready_s(node, shape, permit) for node in group.nodes if is_open(node))
@@ -126,10 +126,10 @@ class Victims:
             return self._market.now_s
         room = self._soon[node].copy()
         holdings = self._market.offers(permit).holdings_on(node)
-        for holding in sorted(holdings, key=protected_until_s):
+        for holding in sorted(holdings, key=lambda holding: holding.protected_until_s):
             give_back(room, holding)
             if room.has_left(shape):
-                return protected_until_s(holding)
+                return holding.protected_until_s
         return None
 
     def fits_without(self, node: str, shape: Shape, victims: Collection[Candidate]) -> bool:

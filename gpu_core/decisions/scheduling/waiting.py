@@ -176,9 +176,11 @@ class Waiting:
         possible_from_s = draft.preemption.possible_from_s(kind, allows)
         if possible_from_s is None:
             return None
+        protected = draft.preemption.protected(kind)
         return partial(
             explain.min_runtime_protects,
-            protected=draft.preemption.protected(kind),
+            protected=[holding.workload.name for holding in protected],
+            starting=sum(holding.allocation.is_starting for holding in protected),
             possible_from_s=possible_from_s,
             starts_s=possible_from_s + self._policy.preemption.grace_period_s,
             now_s=draft.now_s,

@@ -197,6 +197,11 @@ OTHER = make_allocation(make_workload("other", gpus=1), {"s1": "0"}, capacity_ty
         pytest.param(running(saved_s=None), {}, id="it has saved nothing"),
         pytest.param(running(is_preemptible=False), {}, id="its owner forbids it"),
         pytest.param(running(min_runtime_s=2 * H), {}, id="its minimum run time"),
+        pytest.param(
+            running(min_runtime_s=H, allocation={"began_at": NOW - timedelta(minutes=5)}),
+            {},
+            id="its minimum run time, of which its start is no part",
+        ),
         pytest.param(running(remaining_s=20 * 60), {}, id="its work is done"),
         pytest.param(running(allocation={"is_draining": True}), {}, id="it gives way already"),
         pytest.param(running(priority=CRITICAL), {}, id="critical work stays on on-demand"),

@@ -40,12 +40,17 @@ def scenario(seed: int, **sections: object) -> Scenario:
             continue
         room.take(workload.shape, placement)
         is_draining = rng.random() < 0.15
+        # Began with its admission, or later, or not yet: within its time or after it.
+        began_at = rng.choice([None, ago(rng.randint(0, 100))])
+        begins_by = rng.choice([None, None, ago(rng.randint(-600, 100))])
         allocations.append(
             Allocation(
                 workload=workload,
                 attempt=1,
                 placement=placement,
                 admitted_at=ago(rng.randint(0, 4_000)),
+                began_at=began_at,
+                begins_by=begins_by,
                 checkpointed_at=rng.choice([None, ago(rng.randint(0, 900))]),
                 is_draining=is_draining,
                 drain_deadline_at=ago(-20) if is_draining else None,

@@ -307,6 +307,65 @@ class TestPreemption:
             "the minimum run time, which lasts until 12:00:40 UTC."
         )
 
+    @pytest.mark.parametrize(
+        ("others", "why"),
+        [
+            pytest.param(
+                (),
+                "'starts' may be preempted for it, but it is protected until it starts, at the "
+                "latest until 12:01:30 UTC",
+                id="one that starts",
+            ),
+            pytest.param(
+                [{"begins_by": ago(-20)}],
+                "'other-0' and 'starts' may be preempted for it, but they are protected until they "
+                "start, at the latest until 12:01:30 UTC",
+                id="two that start",
+            ),
+            pytest.param(
+                [{"began_at": ago(20)}],
+                "'other-0' and 'starts' may be preempted for it, but not while they start or "
+                "inside the minimum run time, at the latest until 12:01:30 UTC",
+                id="one that starts and one that runs",
+            ),
+        ],
+    )
+    def test_a_start_protects_until_it_is_over_or_takes_too_long(self, others, why):
+        """However long ago it was admitted: nothing of it has run."""
+        starting = low("starts", {"n1": "0"}, min_runtime_s=60)
+        running = [replace(starting, begins_by=ago(-90))]
+        for number, changes in enumerate(others):
+            other = low(f"other-{number}", {"n1": str(number + 1)}, min_runtime_s=60)
+            running.append(replace(other, **changes))
+        gpus = len(running)
+
+        result = plan([make_node(gpus=gpus)], running, [make_workload("w", gpus)])
+
+        assert result.commands == ()
+        assert told(result, "w").reason == Reason.MIN_RUNTIME_PROTECTS
+        assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:01:30+00:00"
+        assert why in told(result, "w").summary
+
+    def test_the_minimum_run_time_counts_from_the_beginning(self):
+        """What waited for its start for an hour has had twenty seconds."""
+        waited = low("waited", {"n1": "0"}, min_runtime_s=60)
+        waited = replace(waited, began_at=ago(20), begins_by=ago(3_000))
+        result = plan([make_node(gpus=1)], [waited], [make_workload()])
+        assert result.commands == ()
+        assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
+
+    def test_a_start_that_takes_too_long_protects_no_more(self):
+        """Others do not wait for a start that may never come."""
+        stuck = replace(low("stuck", {"n1": "0"}, min_runtime_s=60), begins_by=ago(0))
+        assert preempted(plan([make_node(gpus=1)], [stuck], [make_workload()])) == [("stuck", "w")]
+
+    def test_who_runs_is_preempted_before_who_starts(self):
+        """The one that starts would lose less: nothing."""
+        starting = replace(low("a", {"n1": "0"}), admitted_at=ago(1), begins_by=ago(-599))
+        running = low("b", {"n1": "1"})
+        result = plan([make_node(gpus=2)], [starting, running], [make_workload()])
+        assert preempted(result) == [("b", "w")]
+
     def test_the_minimum_run_time_ends_exactly(self):
         """At its last moment it does not protect any more."""
         ripe = make_allocation(

@@ -193,7 +193,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
 @many
 @given(SEEDS)
 def test_victims_are_legal(seed):
-    """Preemptible, past their minimum run time, each once; less urgent or borrowing."""
+    """Preemptible, begun, past their minimum run time, each once; less urgent or borrowing."""
     pool = scenario(seed)
     plan = planned(pool)
     running = {a.workload.workload_id: a for a in pool.snapshot.allocations}
@@ -204,7 +204,11 @@ def test_victims_are_legal(seed):
         assert victim.workload.is_preemptible
         assert not preemptor.takes_free_only
         assert not victim.is_draining
-        assert victim.admitted_at + timedelta(seconds=victim.workload.min_runtime_s) <= NOW
+        min_runtime = timedelta(seconds=victim.workload.min_runtime_s)
+        if victim.began_at is None and victim.begins_by is not None:
+            assert victim.begins_by <= NOW
+        else:
+            assert (victim.began_at or victim.admitted_at) + min_runtime <= NOW
         is_own = pool.policy.quotas is None or victim.workload.team == preemptor.team
         assert victim.workload.priority < preemptor.priority or not is_own
 

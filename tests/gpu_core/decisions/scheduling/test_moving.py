@@ -79,6 +79,7 @@ def test_who_moves(changes):
             {"small": runs("small", {"a": "0"}, min_runtime_s=7_200)},
             id="it has not had its minimum run time",
         ),
+        pytest.param({"small": replace(SMALL, begins_by=ago(-1))}, id="it starts"),
         pytest.param({"small": runs("small", {"a": "0"}, priority=HIGH)}, id="it is more urgent"),
         pytest.param({"consolidation": {"min_gain": 4.1}}, id="too little gain"),
         pytest.param({"nodes": NODES[:1], "others": ()}, id="it has no other place"),
