@@ -30,7 +30,8 @@ class EndReason(StrEnum):
     REFUSED = "Refused"
     """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
     POSTPONED = "Postponed"
-    """The cluster takes it only later, such as when its ResourceQuota has room; nothing ran."""
+    """It is tried later, and its flow did not begin: the cluster takes it only when, for one, its
+    ResourceQuota has room, or the platform was away."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
 
@@ -126,6 +127,22 @@ class Attempt:
     expected_loss_s: float | None = None
     """Work that an interruption without notice loses on average, as the flow measures its saves;
     None: it does not say."""
+
+    @property
+    def is_excused(self) -> bool:
+        """Did an outage of the platform end it, which nobody is charged for?"""
+        return self.excused_at is not None
+
+    @property
+    def excused_at(self) -> datetime | None:
+        """When it was judged that an outage of the platform ended it; None: it was not."""
+        at = (self.settlement or {}).get("excused_at")
+        return datetime.fromisoformat(at) if isinstance(at, str) else None
+
+    @property
+    def lost_capacity(self) -> bool:
+        """Did the provider or the machine take its GPUs?"""
+        return self.end_reason is EndReason.INTERRUPTED and not self.is_excused
 
     @property
     def gpu_count(self) -> int:

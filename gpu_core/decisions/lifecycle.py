@@ -34,6 +34,13 @@ _DRAINS = frozenset(
         EndReason.POSTPONED,
     }
 )
+# Ends that an outage of the platform may explain; without one they are what they seem.
+_EXCUSABLE = frozenset({EndReason.CRASHED, EndReason.FAILED, EndReason.INTERRUPTED})
+
+MAX_EXCUSED = 10
+"""So many ends in a row are excused; what comes after them is charged. With the growing pauses
+between them (`capacity.postponed`) they take 20 minutes at least."""
+
 # Ends of attempts of which nothing ran, and Prefect has the run as it was before them.
 _WITHOUT_START = frozenset({EndReason.CANCELLED, EndReason.POSTPONED})
 
@@ -69,6 +76,12 @@ class EndFacts:
     drain_reason: EndReason | None = None
     """Why the attempt was told to end; None: it was not."""
     drain_message: str | None = None
+    excuse: str | None = None
+    """What of the platform's made it end, as the worker itself saw; None: nothing did."""
+    excused_before: int = 0
+    """How many attempts in a row before this one were excused."""
+    has_begun: bool = True
+    """Whether Prefect counted the attempt as a run."""
     failures_before: int = 0
     """Failures charged to the run by earlier attempts."""
     interruptions_before: int = 0
@@ -85,6 +98,8 @@ class Settlement:
     """The state to propose to Prefect; None: leave the run as it is."""
     message: str
     """One sentence for the run's page."""
+    is_excused: bool = False
+    """Whether an outage of the platform ended it."""
 
 
 def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None) -> Settlement:
@@ -100,7 +115,10 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
     Raises:
         InvalidInput: The state type is none of Prefect's.
     """
-    match _end_reason(facts):
+    reason = _end_reason(facts)
+    if _is_excusable(facts, reason):
+        return _excused(facts, reason, max_failures)
+    match reason:
         case None:
             return _withdrawn(facts)
         case EndReason.COMPLETED:
@@ -240,6 +258,34 @@ def _postponed(facts: EndFacts) -> Settlement:
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
         message=f"Postponed: {_clause(facts.drain_message or '')}.",
+    )
+
+
+def _is_excusable(facts: EndFacts, reason: EndReason | None) -> bool:
+    if facts.excuse is None or facts.drain_reason is not None:
+        return False
+    if facts.is_interruption or facts.is_gang_lost:
+        return False
+    if reason is None:
+        return facts.prefect_state_type == "PENDING"
+    return reason in _EXCUSABLE
+
+
+def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Settlement:
+    """Charged to nobody, unless it goes on and on: then the run may be what is wrong."""
+    number = facts.excused_before + 1
+    why = _clause(facts.excuse or "")
+    if number > MAX_EXCUSED:
+        charged = EndReason.FAILED if reason is EndReason.FAILED else EndReason.CRASHED
+        return _charged(facts, charged, f"{why}, {number} times in a row", max_failures)
+    has_begun = facts.was_started and facts.has_begun
+    end = EndReason.INTERRUPTED if has_begun else EndReason.POSTPONED
+    return Settlement(
+        end_reason=end,
+        is_charged_failure=False,
+        next_state="Scheduled" if facts.prefect_state_type == "PENDING" else "AwaitingRetry",
+        message=f"{end}: {why}; trying again (excused {number} of {MAX_EXCUSED}).",
+        is_excused=True,
     )
 
 

@@ -31,6 +31,8 @@ class Reason(StrEnum):
     budget does not pay for on-demand."""
     WAITING_FOR_CLUSTER_QUOTA = "WaitingForClusterQuota"
     """A ResourceQuota of its namespace refused it; it is tried again from time to time."""
+    WAITING_FOR_PLATFORM = "WaitingForPlatform"
+    """An outage ended its last attempt, such as of Prefect's API; it is tried again soon."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """GPUs were taken from others for it and are being given back."""

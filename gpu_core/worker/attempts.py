@@ -4,6 +4,7 @@ import logging
 import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
@@ -192,6 +193,8 @@ class OpenAttempts:
         Args:
             submitting: Runs that are being started at this moment.
         """
+        for running in [r for r in self._open.values() if r.has_unwritten_start]:
+            await self._write_start(running, infrastructure)
         unnoted = [
             running
             for running in self._open.values()
@@ -207,6 +210,19 @@ class OpenAttempts:
             running.attempt = await self._with_found(running.attempt, started)
             if started is not None:
                 infrastructure.watch(running)
+
+    async def _write_start(self, running: RunningAttempt, infrastructure: Infrastructure) -> None:
+        """Write down a start that the ledger was away for."""
+        try:
+            await in_thread(write_start, self._ledger, running.attempt)
+        except UnknownAttempt:
+            # Another worker withdrew it meanwhile, and its run goes on in another attempt.
+            _log.warning("%r is ended: its attempt was withdrawn", running.record.name)
+            if await infrastructure.kill(running):
+                self.remove(running)
+                infrastructure.settled(running)
+            return
+        running.has_unwritten_start = False
 
     async def beat(self) -> None:
         """Tell the ledger who is alive, so that even the end of the machine can be dated."""
@@ -266,7 +282,9 @@ class OpenAttempts:
 
     def _record(self, begun: Sequence[RunningAttempt]) -> frozenset[str]:
         for running in begun:
-            running.run_dir.mkdir(parents=True, exist_ok=True)
+            # Without a disk the start fails, and says so on the page of its run alone.
+            with suppress(OSError):
+                running.run_dir.mkdir(parents=True, exist_ok=True)
         return self._ledger.admit([(running.record, running.attempt) for running in begun])
 
     def _run_dir(self, attempt: Attempt) -> Path:

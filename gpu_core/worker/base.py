@@ -25,6 +25,7 @@ from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import read_connections
 from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
+from gpu_core.worker.outages import platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -232,6 +233,11 @@ class GpuWorker(_Mixin):
             self._emit_flow_run_submitted_event(configuration)
             submitted = await self.run(flow_run, configuration)
         except Exception as error:
+            why = platform_failure(error)
+            if why is not None:
+                self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", why)
+                scheduler.excuse(flow_run.id, why)
+                return
             message = (
                 f"Failed to submit flow run to infrastructure: {type(error).__name__}: {error}"
             )

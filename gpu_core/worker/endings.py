@@ -20,10 +20,11 @@ from gpu_core.decisions.capacity.state import CapacityDecision
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.units import count, format_duration
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.attempts import OpenAttempts, write_start
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.draining import deadline, drain
 from gpu_core.worker.infrastructure import Exit, Infrastructure
+from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
@@ -31,6 +32,7 @@ from gpu_core.worker.settlement import (
     Ending,
     allow_another_attempt,
     decide,
+    excuse_of_end,
     has_begun,
     is_unexplained,
     publish,
@@ -69,6 +71,7 @@ class Endings:
         wake: Called when GPUs became free or a run may compete again.
         cost_log: Where costs are logged.
         strays: Looks after runs whose last process may live on.
+        outages: What the worker saw of the platform.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Endings:
         wake: Callable[[], None],
         cost_log: CostLog,
         strays: Strays,
+        outages: OutageWatch,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -93,6 +97,7 @@ class Endings:
         self._wake = wake
         self._cost_log = cost_log
         self._strays = strays
+        self._outages = outages
         self._looked_for_cancels_at = 0.0
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
@@ -289,6 +294,12 @@ class Endings:
         running.is_ending = True
         self._tasks.start_soon(self._settle_until_done, running)
 
+    def excuse(self, running: RunningAttempt, why: str) -> None:
+        """Settle an attempt that the platform kept from being started."""
+        running.excuse = why
+        running.is_ending = True
+        self._tasks.start_soon(self._settle_until_done, running)
+
     async def _settle_until_done(self, running: RunningAttempt) -> None:
         delay_s = _RETRY_S
         while True:
@@ -327,7 +338,16 @@ class Endings:
         lines = await self._unexplained_output(running, run, exit_)
         is_flow = exit_ is not None and exit_.is_flow
         unbegun = lines if is_flow and not begun else ()
-        ending = decide(running, run, exit_, earlier, running.gone_at, unbegun, has_begun=begun)
+        excuse = excuse_of_end(
+            *(running, run, exit_, lines, self._outages.seen),
+            has_begun=begun,
+            is_folder_gone=self._infrastructure.disk is not None and not running.run_dir.exists(),
+        )
+        ending = decide(
+            *(running, run, exit_, earlier, running.gone_at, unbegun),
+            has_begun=begun,
+            excuse=excuse,
+        )
         await self._remember(running, ending)
         reason = ending.settlement.end_reason
         may_start_again = reason not in (None, EndReason.POSTPONED) and (
@@ -351,12 +371,12 @@ class Endings:
     async def _note_start(self, running: RunningAttempt, exit_: Exit | None) -> None:
         """A worker that was killed before it could note the start may leave only the end to see."""
         started_at = exit_.started_at if exit_ is not None else None
-        if started_at is None or running.attempt.started_at is not None:
-            return
-        await in_thread(
-            lambda: self._ledger.mark_started(running.attempt.attempt_id, started_at=started_at)
-        )
-        running.attempt = replace(running.attempt, started_at=started_at)
+        if running.attempt.started_at is None and started_at is not None:
+            running.attempt = replace(running.attempt, started_at=started_at)
+            running.has_unwritten_start = True
+        if running.has_unwritten_start:
+            await in_thread(write_start, self._ledger, running.attempt)
+            running.has_unwritten_start = False
 
     async def _unexplained_output(
         self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None
@@ -376,7 +396,7 @@ class Endings:
 
     async def _remember(self, running: RunningAttempt, ending: Ending) -> None:
         """Write the decision down before anything follows from it."""
-        record = to_record(ending)
+        record = to_record(ending, datetime.now(UTC))
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 

@@ -7,6 +7,7 @@ may answer from what it has watched; it never decides what an end means.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from prefect.workers.base import BaseJobConfiguration
@@ -62,6 +63,11 @@ class Postponed(Exception):
     says why, and what helps."""
 
 
+class Unavailable(Exception):
+    """Nothing was started, because the platform failed: a disk, a folder, an outside system. The
+    message is a clause that says what."""
+
+
 class Refused(Exception):
     """It can never be started as it is. The message says why, and what helps."""
 
@@ -89,6 +95,11 @@ class Infrastructure(Protocol):
     @property
     def host(self) -> str:
         """Whose open attempts in the ledger this worker answers for."""
+        ...
+
+    @property
+    def disk(self) -> Path | None:
+        """The folder of this machine in which its attempts write; None: they run elsewhere."""
         ...
 
     @property
@@ -141,6 +152,7 @@ class Infrastructure(Protocol):
 
         Raises:
             NotStarted: It can be created another time.
+            Unavailable: The platform failed.
             Refused: It can be created at no time.
             InvalidInput: What the run asks for cannot be had.
             Exception: It could not be created, for a reason that is the run's.

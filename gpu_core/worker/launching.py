@@ -1,5 +1,6 @@
 """Starting an admitted run where its infrastructure runs it."""
 
+import logging
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -7,6 +8,7 @@ import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.policy import Policy
@@ -20,6 +22,8 @@ from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
 from gpu_core.worker.whereabouts import told
+
+_log = logging.getLogger("prefect.gpu.launching")
 
 # A change of the block in the UI reaches the runs that start so much later.
 _STORE_AGE_S = 5.0
@@ -76,6 +80,10 @@ class Launching:
         running.attempt = with_start(running.attempt, started)
         try:
             await in_thread(write_start, self._ledger, running.attempt)
+        except (OperationalError, InterfaceError) as error:
+            # What was started goes on; the next cycle that reaches the ledger writes it down.
+            running.has_unwritten_start = True
+            _log.warning("The ledger hears later that %r started: %s", running.record.name, error)
         except BaseException:
             # Prefect will mark the run as crashed: then nothing of it may live.
             await self._infrastructure.kill(running)

@@ -37,6 +37,10 @@ class RunningAttempt:
     """Why it can never be started as it is; None: nothing has said so."""
     postponement: str | None = None
     """Why what runs it would not take it just now; None: nothing has said so."""
+    excuse: str | None = None
+    """What of the platform's kept it from being started; None: nothing did."""
+    has_unwritten_start: bool = False
+    """What runs it was created, and the ledger was away before it could be written down."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
     gone_at: datetime | None = None

@@ -33,6 +33,7 @@ from gpu_core.worker.forecasts import Forecasts
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.launching import Launching
+from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_log import run_log
@@ -99,6 +100,12 @@ class GpuScheduler:
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._strays = Strays(client)
+        self._outages = OutageWatch(
+            client,
+            settings.resolved_state_dir() / f"{file_name(pool)}.outages.json",
+            infrastructure.disk,
+        )
+        tasks.start_soon(self._outages.watch)
         self.endings = Endings(
             client=client,
             ledger=ledger,
@@ -109,6 +116,7 @@ class GpuScheduler:
             wake=wake,
             cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
             strays=self._strays,
+            outages=self._outages,
         )
         self._scale_hints = ScaleHints(pool)
         # Whom others were preempted for and who has not started since. A worker that starts anew
@@ -244,6 +252,12 @@ class GpuScheduler:
         running = self._attempts.of_run(str(flow_run_id))
         if running is not None:
             self.endings.postpone(running, why)
+
+    def excuse(self, flow_run_id: UUID, why: str) -> None:
+        """The platform kept the admitted run from being started: charge nobody for it."""
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is not None:
+            self.endings.excuse(running, why)
 
     async def told(self) -> None:
         """Wait until nobody is in the midst of being told why it waits."""

@@ -8,6 +8,7 @@ first half of the work has already changed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, cast
 
 from prefect.client.orchestration import PrefectClient
@@ -24,6 +25,7 @@ from prefect.states import (
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
+from gpu_core.decisions.outages import EndSigns, Outage, excuse_of
 from gpu_core.decisions.unbegun import why_unbegun
 from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
@@ -87,6 +89,7 @@ def decide(
     last_lines: Sequence[str] = (),
     *,
     has_begun: bool = True,
+    excuse: str | None = None,
 ) -> Ending:
     """How did this attempt end, and what follows?
 
@@ -98,6 +101,7 @@ def decide(
         now: When it was found gone, in case nothing recorded it.
         last_lines: The end of the output of a flow that did not begin.
         has_begun: Whether Prefect counted the attempt as a run.
+        excuse: What of the platform's made it end, as the worker saw; None: nothing did.
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
@@ -124,7 +128,10 @@ def decide(
             # A worker that died at the wrong moment did not note the start, but the end is known.
             was_started=attempt.started_at is not None or exit_ is not None,
             failures_before=sum(a.is_charged_failure for a in earlier),
-            interruptions_before=sum(a.end_reason is EndReason.INTERRUPTED for a in earlier),
+            interruptions_before=sum(a.lost_capacity for a in earlier),
+            has_begun=has_begun,
+            excuse=excuse,
+            excused_before=sum(1 for _ in takewhile(_is_excused, reversed(earlier))),
         ),
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,
@@ -148,6 +155,52 @@ def decide(
         is_end_estimated=is_estimated,
         retries=_retries(settlement, run, has_begun=has_begun),
     )
+
+
+def _is_excused(attempt: Attempt) -> bool:
+    return attempt.is_excused
+
+
+def excuse_of_end(
+    running: RunningAttempt,
+    run: FlowRun | None,
+    exit_: Exit | None,
+    output: Sequence[str],
+    outages: Sequence[Outage],
+    *,
+    has_begun: bool,
+    is_folder_gone: bool,
+) -> str | None:
+    """What of the platform's made the attempt end, as the worker saw? None: nothing did.
+
+    Args:
+        running: The attempt; nothing of it lives.
+        run: The flow run as Prefect has it; None when it was deleted.
+        exit_: How it ended, if anything saw it.
+        output: The last lines of it, oldest first.
+        outages: What the worker saw.
+        has_begun: Whether Prefect counted the attempt as a run.
+        is_folder_gone: Whether its run folder was deleted.
+    """
+    if running.excuse is not None:
+        return running.excuse
+    attempt, state = running.attempt, run.state if run is not None else None
+    if state is None or attempt.started_at is None or (exit_ is not None and not exit_.is_flow):
+        return None
+    ended_at = (exit_.ended_at if exit_ is not None else None) or running.gone_at
+    if ended_at is None:
+        return None
+    signs = EndSigns(
+        prefect_state_type=state.type.value,
+        state_message=state.message,
+        has_begun=has_begun,
+        began_at=attempt.started_at,
+        ended_at=ended_at,
+        exit_code=exit_.exit_code if exit_ is not None else None,
+        output=output,
+        is_folder_gone=is_folder_gone,
+    )
+    return excuse_of(signs, outages)
 
 
 def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) -> int | None:
@@ -271,8 +324,12 @@ HEARTBEAT_S = 15
 """How often the ledger hears that an attempt is alive: what a crash of the machine can hide."""
 
 
-def to_record(ending: Ending) -> dict[str, str | int | bool | None]:
-    """The decision as the ledger keeps it."""
+def to_record(ending: Ending, now: datetime) -> dict[str, str | int | bool | None]:
+    """The decision as the ledger keeps it.
+
+    Args:
+        now: When it is decided: after an outage, which an attempt may have ended long before.
+    """
     settlement = ending.settlement
     return {
         "end_reason": settlement.end_reason,
@@ -283,6 +340,7 @@ def to_record(ending: Ending) -> dict[str, str | int | bool | None]:
         "exit_code": ending.exit_code,
         "is_end_estimated": ending.is_end_estimated,
         "retries": ending.retries,
+        "excused_at": now.isoformat() if settlement.is_excused else None,
     }
 
 
@@ -293,6 +351,7 @@ def _remembered(record: Mapping[str, Any], run: FlowRun | None, *, has_begun: bo
         is_charged_failure=record["is_charged_failure"],
         next_state=cast("NextState | None", record["next_state"]),
         message=record["message"],
+        is_excused=record.get("excused_at") is not None,
     )
     # Records of the version before this key grant the retry when they are applied.
     is_known = "retries" in record

@@ -39,7 +39,15 @@ class PrefectServer:
 
     def restart(self) -> None:
         """Stop it and start it again at the same address; returns when it answers."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """Stop it: who asks at its address is refused."""
         self.services.stop(self.service)
+
+    def start(self) -> None:
+        """Start it again at the same address; returns when it answers."""
         self.services.use(self.environment)
         self.service = self.services.start(self.service.name, self.command)
         self.services.wait_until_up(self.service, f"{self.api_url}/health", _UP_S)

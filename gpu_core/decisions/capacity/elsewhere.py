@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.capacity.zones import Stay, blocked_until
 from gpu_core.decisions.cluster import Node
@@ -66,7 +66,7 @@ def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[dat
         if attempt.capacity_type != "spot" or attempt.released_at is None:
             continue
         has_paid = (attempt.released_at - attempt.admitted_at).total_seconds() > 2 * changeover_s
-        if has_paid or attempt.end_reason is not EndReason.INTERRUPTED:
+        if has_paid or not attempt.lost_capacity:
             failures.clear()
         else:
             failures.append(attempt.released_at)
@@ -109,7 +109,7 @@ def _blocked(
 ) -> set[_Place]:
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
-        if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
+        if not attempt.lost_capacity or attempt.released_at is None:
             continue
         for place in _places(attempt):
             stays[place].append(

@@ -13,7 +13,11 @@ from gpu_core.decisions.capacity.elsewhere import (
 )
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
-from gpu_core.decisions.capacity.postponed import is_postponed, postponed_hold
+from gpu_core.decisions.capacity.postponed import (
+    is_postponed,
+    is_refused_by_cluster,
+    postponed_hold,
+)
 from gpu_core.decisions.capacity.preferred_zones import PreferredZones
 from gpu_core.decisions.capacity.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.capacity.state import SENTENCES, Capacity, CapacityDecision, Rule
@@ -60,7 +64,7 @@ class NextAttempts:
             attempts: All attempts of the run so far, by number.
         """
         workload = _held_back(workload, postponed_hold(attempts, self._view.now))
-        if attempts and is_postponed(attempts[-1]):
+        if attempts and is_refused_by_cluster(attempts[-1]):
             workload = replace(workload, takes_free_only=True)
         # What never ran says nothing about places and capacity.
         attempts = [attempt for attempt in attempts if not is_postponed(attempt)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 
-from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.lives import Lives
 from gpu_core.decisions.capacity.zones import Stay
 from gpu_core.decisions.capacity_life import (
@@ -135,7 +135,7 @@ def _machines(attempts: Iterable[Attempt], now: datetime) -> list[_Machine]:
             current[attempt.node] = machine
             machines.append(machine)
         machine.until = max(machine.until, attempt.released_at or now)
-        machine.was_interrupted |= attempt.end_reason is EndReason.INTERRUPTED
+        machine.was_interrupted |= attempt.lost_capacity
     return machines
 
 
@@ -177,7 +177,7 @@ def spot_pasts(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, SpotP
             by_run[attempt.flow_run_id].append(attempt)
     for run in by_run.values():
         for attempt, later in pairwise(sorted(run, key=lambda attempt: attempt.number)):
-            if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
+            if not attempt.lost_capacity or attempt.released_at is None:
                 continue
             if attempt.gpu_type is not None and later.number == attempt.number + 1:
                 away_s = max(0.0, (later.admitted_at - attempt.released_at).total_seconds())

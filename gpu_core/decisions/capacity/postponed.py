@@ -1,6 +1,6 @@
-"""When is a run tried again that the cluster would not take?"""
+"""When is a run tried again that the cluster would not take, or whose platform was away?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -13,11 +13,16 @@ from gpu_core.decisions.workload import Hold
 _FIRST_S = 30
 _LONGEST_S = 300
 
+# The API answers again when such an end is written down, and a restarted server has much to do.
+_FIRST_EXCUSED_S = 5
+
 
 def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
-    """What keeps a run from its next attempt, if the cluster would not take the last one?
+    """What keeps a run from its next attempt, if the cluster would not take the last one, or an
+    outage of the platform ended it?
 
-    It is tried again after 30 s, and after twice as long each further time in a row, up to 5 min.
+    It is tried again after 30 s, after an outage 5 s, and after twice as long each further time in
+    a row, up to 5 min.
 
     Args:
         attempts: All attempts of the run so far, by number.
@@ -26,14 +31,19 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
     Returns:
         None: its last attempt was taken, or it is time to try again.
     """
-    in_a_row = list(takewhile(is_postponed, reversed(attempts)))
-    last = in_a_row[0] if in_a_row else None
-    if last is None or last.released_at is None:
+    last = attempts[-1] if attempts else None
+    if last is None:
         return None
-    wait_s = min(_FIRST_S * 2 ** (len(in_a_row) - 1), _LONGEST_S)
-    until = last.released_at + timedelta(seconds=wait_s)
-    if until <= now:
+    belongs = _is_excused if last.is_excused else is_refused_by_cluster
+    until = _pause_until(attempts, belongs, _FIRST_EXCUSED_S if last.is_excused else _FIRST_S)
+    if until is None or until <= now:
         return None
+    if last.is_excused:
+        return Hold(
+            reason=Reason.WAITING_FOR_PLATFORM,
+            summary=last.end_message or "The platform was away.",
+            resolution=f"It is tried again at {until:%H:%M:%S} UTC.",
+        )
     return Hold(
         reason=Reason.WAITING_FOR_CLUSTER_QUOTA,
         summary=last.end_message or "The cluster would not take it.",
@@ -42,6 +52,27 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
     )
 
 
+def _pause_until(
+    attempts: Sequence[Attempt], belongs: Callable[[Attempt], bool], first_s: int
+) -> datetime | None:
+    """When does the pause end after those at the end that belong together? None: there are none."""
+    in_a_row = list(takewhile(belongs, reversed(attempts)))
+    since = (in_a_row[0].excused_at or in_a_row[0].released_at) if in_a_row else None
+    if since is None:
+        return None
+    wait_s = min(first_s * 2 ** min(len(in_a_row) - 1, 16), _LONGEST_S)
+    return since + timedelta(seconds=wait_s)
+
+
 def is_postponed(attempt: Attempt) -> bool:
-    """Did this attempt end before anything of it ran, because the cluster would not take it?"""
+    """Did this attempt end before its flow began, for a reason that is not its run's?"""
     return attempt.end_reason is EndReason.POSTPONED
+
+
+def is_refused_by_cluster(attempt: Attempt) -> bool:
+    """Did this attempt end before anything of it ran, because the cluster would not take it?"""
+    return is_postponed(attempt) and not attempt.is_excused
+
+
+def _is_excused(attempt: Attempt) -> bool:
+    return attempt.is_excused

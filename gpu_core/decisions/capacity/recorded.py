@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.trace import SpotTrace
 from gpu_core.decisions.catalog.offerings import SPOT
 
@@ -98,7 +98,7 @@ def _spans(attempts: Sequence[Attempt], until: datetime) -> Iterable[Span]:
             (
                 attempt.released_at or until,
                 -1,
-                attempt.end_reason is EndReason.INTERRUPTED,
+                attempt.lost_capacity,
             ),
         )
     )

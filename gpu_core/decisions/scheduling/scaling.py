@@ -17,6 +17,7 @@ _NOT_FOR_GPUS = frozenset(
         Reason.BUDGET_EXCEEDED,
         Reason.WAITING_FOR_SPOT,
         Reason.WAITING_FOR_CLUSTER_QUOTA,
+        Reason.WAITING_FOR_PLATFORM,
         Reason.PREVIOUS_ATTEMPT_ENDING,
         Reason.WAITING_FOR_VICTIMS,
         Reason.USER_LIMIT,

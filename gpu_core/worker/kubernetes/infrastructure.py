@@ -146,6 +146,10 @@ class KubernetesInfrastructure:
         return self._host
 
     @property
+    def disk(self) -> None:
+        """None: pods write on their nodes."""
+
+    @property
     def is_fixed(self) -> bool:
         """Nodes come and go: a run that fits on none waits, with the reason."""
         return False

@@ -1,5 +1,6 @@
 """Attempts as processes of this machine."""
 
+import errno
 import os
 import shlex
 import socket
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psutil
 from prefect.workers.base import BaseJobConfiguration
@@ -24,7 +26,7 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.run_environment import inherited_environment
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
-from gpu_core.worker.infrastructure import Exit, Started, Trouble
+from gpu_core.worker.infrastructure import Exit, Started, Trouble, Unavailable
 from gpu_core.worker.process.devices import local_nodes, visible_devices
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
@@ -54,6 +56,11 @@ class ProcessInfrastructure:
     def host(self) -> str:
         """This machine's name."""
         return socket.gethostname()
+
+    @property
+    def disk(self) -> Path | None:
+        """Where the run folders are."""
+        return self._settings.resolved_state_dir()
 
     @property
     def is_fixed(self) -> bool:
@@ -102,16 +109,25 @@ class ProcessInfrastructure:
         environment: Mapping[str, str],
         policy: Policy,
     ) -> Started:
-        """Start the attempt's process in a session of its own."""
+        """Start the attempt's process in a session of its own.
+
+        Raises:
+            Unavailable: The machine has no room for it, or its run folder cannot be used.
+        """
         if not isinstance(configuration, GpuProcessJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-process pool")
-        started = await in_thread(
-            self._processes.start,
-            _command(configuration.command),
-            self._run_environment(configuration, context, environment),
-            configuration.working_dir or running.run_dir,
-            running.run_dir,
-        )
+        try:
+            started = await in_thread(
+                self._processes.start,
+                _command(configuration.command),
+                self._run_environment(configuration, context, environment),
+                configuration.working_dir or running.run_dir,
+                running.run_dir,
+            )
+        except OSError as error:
+            if not _is_of_machine(error, running.run_dir):
+                raise
+            raise Unavailable(f"its process cannot be started on {self.host}: {error}") from error
         return _started(datetime.now(UTC), started.pid, started.created_at)
 
     def _run_environment(
@@ -195,6 +211,28 @@ class ProcessInfrastructure:
     async def close(self) -> None:
         """Stop watching."""
         self._processes.close()
+
+
+# What a machine runs out of, or has broken: no run can help it.
+_OF_MACHINE = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+    }
+)
+
+
+def _is_of_machine(error: OSError, run_dir: Path) -> bool:
+    """Is it the machine's fault, and not that of the run's command or working directory?"""
+    path = error.filename
+    is_in_run_dir = isinstance(path, str | Path) and Path(path).is_relative_to(run_dir)
+    return error.errno in _OF_MACHINE or is_in_run_dir
 
 
 def _launcher(processes: Sequence[psutil.Process]) -> Started:

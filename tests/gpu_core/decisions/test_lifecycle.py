@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.lifecycle import PREFECT_STATE_TYPES, EndFacts, settle
+from gpu_core.decisions.lifecycle import MAX_EXCUSED, PREFECT_STATE_TYPES, EndFacts, settle
 
 MAX_FAILURES = 3
 
@@ -526,3 +526,57 @@ def test_every_combination_is_settled(
             assert not got.is_charged_failure
         if state in ("COMPLETED", "CANCELLED", None):
             assert got.next_state is None
+
+
+AWAY = {"excuse": "Prefect's API was away from 12:00:00 to 12:00:50 UTC"}
+UNBEGUN = {"has_begun": False, "exit_code": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "want_reason", "want_state"),
+    [
+        pytest.param("RUNNING", {"exit_code": 1}, "Interrupted", "AwaitingRetry", id="it ran"),
+        pytest.param("FAILED", {"exit_code": 1}, "Interrupted", "AwaitingRetry", id="it failed"),
+        pytest.param("CRASHED", UNBEGUN, "Postponed", "AwaitingRetry", id="Prefect heard of it"),
+        pytest.param("PENDING", UNBEGUN, "Postponed", "Scheduled", id="nor could it tell"),
+        pytest.param("PENDING", NEVER_STARTED, "Postponed", "Scheduled", id="not even started"),
+        pytest.param("RUNNING", UNSEEN, "Interrupted", "AwaitingRetry", id="nobody saw its end"),
+    ],
+)
+def test_what_an_outage_ended_is_charged_to_nobody(state, changes, want_reason, want_state):
+    settlement = settled(state, **(changes | AWAY))
+    assert (settlement.end_reason, settlement.next_state) == (want_reason, want_state)
+    assert settlement.is_excused
+    assert not settlement.is_charged_failure
+    assert settlement.message == (
+        f"{want_reason}: {AWAY['excuse']}; trying again (excused 1 of {MAX_EXCUSED})."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "want_reason"),
+    [
+        pytest.param("COMPLETED", {}, "Completed", id="it was done"),
+        pytest.param("CANCELLING", {}, "Cancelled", id="a person cancels it"),
+        pytest.param("RUNNING", PREEMPTED, "Preempted", id="it was preempted"),
+        pytest.param("CRASHED", EVICTED, "Interrupted", id="its pod was evicted"),
+        pytest.param("SCHEDULED", NEVER_STARTED, None, id="it was not Pending"),
+        pytest.param(None, {}, "Cancelled", id="a person deleted it"),
+    ],
+)
+def test_what_ended_for_another_reason_is_not_excused(state, changes, want_reason):
+    settlement = settled(state, **(changes | AWAY))
+    assert settlement.end_reason == want_reason
+    assert not settlement.is_excused
+
+
+@pytest.mark.parametrize("changes", [{"exit_code": 1}, UNBEGUN, UNSEEN, NEVER_STARTED])
+def test_excuses_end_and_what_comes_after_them_is_charged(changes):
+    """Such as of a run whose own command stops the server."""
+    last = settled("PENDING", excused_before=MAX_EXCUSED - 1, **(changes | AWAY))
+    assert not last.is_charged_failure
+    charged = settled("PENDING", excused_before=MAX_EXCUSED, **(changes | AWAY))
+    assert charged.is_charged_failure
+    assert charged.message == (
+        f"Failure 1 of 3: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; trying again."
+    )

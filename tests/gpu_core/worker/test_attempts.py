@@ -15,7 +15,7 @@ from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.policy import Policy, parse_policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Shape, Workload
-from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.attempts import OpenAttempts, with_start
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.infrastructure import Landed, Started
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
@@ -209,3 +209,43 @@ def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, want_micro_usd):
         (found,) = ledger.open_attempts("gpus", "host-1")
     assert found.price_micro_usd_per_gpu_hour == want_micro_usd
     assert found.shares == placement.shares
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_start_that_the_ledger_was_away_for_is_written_down_later(tmp_path, is_withdrawn):
+    """What was started goes on, unless another worker withdrew its attempt meanwhile."""
+    run = FlowRun(id=uuid4(), flow_id=uuid4())
+    placement = Placement(
+        gpu_type="a10g", capacity_type="on-demand", shares=(NodeShare(node="n", gpu_ids=("0",)),)
+    )
+    heard = []
+
+    class Infrastructure:
+        async def kill(self, _running):
+            heard.append("kill")
+            return True
+
+        def settled(self, _running):
+            heard.append("settled")
+
+    async def story(ledger):
+        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        key = str(run.id)
+        await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
+        running = attempts.of_run(key)
+        running.attempt = with_start(running.attempt, Started(started_at=NOW, identity="a", pid=7))
+        running.has_unwritten_start = True
+        if is_withdrawn:
+            assert ledger.withdraw_attempt(running.attempt.attempt_id)
+        await attempts.find_unnoted(Infrastructure(), set())
+        return running.has_unwritten_start, attempts.of_run(key)
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        is_unwritten, known = anyio.run(story, ledger)
+        found = ledger.open_attempts("gpus", "host-1")
+    if is_withdrawn:
+        assert (found, known, heard) == ((), None, ["kill", "settled"])
+    else:
+        assert not is_unwritten
+        assert [(a.started_at, a.pid) for a in found] == [(NOW, 7)]
+        assert not heard

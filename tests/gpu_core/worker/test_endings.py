@@ -23,6 +23,7 @@ from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.endings import Endings, _lingers
 from gpu_core.worker.infrastructure import Exit
+from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
@@ -100,6 +101,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 wake=woken.set,
                 cost_log=CostLog(None, ledger),
                 strays=Strays(client),
+                outages=OutageWatch(client, tmp_path / "outages.json", None),
             )
             await act(endings, woken)
             tasks.cancel_scope.cancel()

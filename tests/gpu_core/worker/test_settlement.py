@@ -77,7 +77,7 @@ def test_a_remembered_decision_stands_unless_a_person_cancelled_the_run(
     running = preempted(tmp_path)
     first = decide(running, flow_run(Running()), None, (), NOW)
     assert first.settlement.next_state == "AwaitingRetry"
-    running.attempt = replace(running.attempt, settlement=to_record(first))
+    running.attempt = replace(running.attempt, settlement=to_record(first, NOW))
 
     again = decide(running, flow_run(state_then), None, (), NOW + timedelta(hours=1))
 
@@ -237,7 +237,7 @@ def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
     run = flow_run(Failed())
     run.empirical_policy = FlowRunPolicy(retries=0)
     first = decide(running, run, FAILS, (), NOW)
-    running.attempt = replace(running.attempt, settlement=to_record(first))
+    running.attempt = replace(running.attempt, settlement=to_record(first, NOW))
     run.empirical_policy = FlowRunPolicy(retries=first.retries)
 
     assert decide(running, run, FAILS, (), NOW).retries == first.retries == 1
@@ -247,7 +247,7 @@ def test_a_decision_of_the_version_before_grants_its_retry(tmp_path):
     running = undisturbed(tmp_path)
     run = flow_run(Failed())
     run.empirical_policy = FlowRunPolicy(retries=0)
-    record = to_record(decide(running, run, FAILS, (), NOW))
+    record = to_record(decide(running, run, FAILS, (), NOW), NOW)
     del record["retries"]
     running.attempt = replace(running.attempt, settlement=record)
 

@@ -16,7 +16,7 @@ from prefect.client.schemas.responses import (
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
-from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused
+from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 
 RUN = FlowRun(id=UUID(int=1), flow_id=UUID(int=2), name="run")
 POOL = WorkPool(
@@ -60,6 +60,7 @@ class Scheduler:
         self.holds = lambda _flow_run_id: holds
         self.refused = []
         self.postponed = []
+        self.excused = []
         self.running = SimpleNamespace(
             attempt=SimpleNamespace(number=2, gpu_type=None),
             deployment=None,
@@ -85,6 +86,10 @@ class Scheduler:
         assert flow_run_id == RUN.id
         self.postponed.append(why)
 
+    def excuse(self, flow_run_id, why):
+        assert flow_run_id == RUN.id
+        self.excused.append(why)
+
     async def launch(self, _flow_run, _configuration):
         if isinstance(self.outcome, Exception):
             raise self.outcome
@@ -99,6 +104,8 @@ class Scheduler:
         pytest.param([], "host:7", True, [], id="somebody else has completed it"),
         pytest.param([RUN], NotStarted("no room"), True, ["Pending"], id="not this time"),
         pytest.param([RUN], ValueError("no image"), True, ["Pending", "Crashed"], id="never"),
+        pytest.param([RUN], httpx.ConnectError("away"), True, ["Pending"], id="the API is away"),
+        pytest.param([RUN], Unavailable("no disk"), True, ["Pending"], id="the disk is full"),
     ],
 )
 def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, want):
@@ -116,10 +123,13 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
         async with anyio.create_task_group() as group:
             worker._runs_task_group = group
             await worker._submit_run(RUN)
-        return worker._submitting_flow_run_ids
+        return worker._submitting_flow_run_ids, worker._scheduler.excused
 
-    assert anyio.run(story) == set()
+    submitting, excused = anyio.run(story)
+    assert submitting == set()
     assert server.heard == ["why it waits", "who waits?", *want]
+    is_of_platform = isinstance(outcome, httpx.ConnectError | Unavailable)
+    assert len(excused) == is_of_platform
 
 
 def test_a_start_that_got_no_answer_is_given_back_by_who_settles_it():

@@ -1,5 +1,6 @@
 """When a run is tried again that the cluster would not take."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,11 +19,15 @@ ENDS = {
     "q": EndReason.POSTPONED,
     "p": EndReason.PREEMPTED,
     "i": EndReason.INTERRUPTED,
+    # An outage of the platform ended these: before the flow began, and after.
+    "a": EndReason.POSTPONED,
+    "A": EndReason.INTERRUPTED,
 }
 
 
 def attempts(ends):
-    """One after the other, the last until now: q was postponed, p preempted, i interrupted."""
+    """One after the other, the last until now: q was postponed, p preempted, i interrupted, a and A
+    excused."""
     return [
         make_attempt(
             number=number,
@@ -32,6 +37,7 @@ def attempts(ends):
             released_at=NOW,
             end_reason=ENDS[end],
             end_message=WHY,
+            settlement={"excused_at": NOW.isoformat()} if end in "aA" else None,
         )
         for number, end in enumerate(ends, start=1)
     ]
@@ -48,6 +54,11 @@ def attempts(ends):
         pytest.param("qqpq", 30, id="counted anew once it was taken"),
         pytest.param("qqqqq", 300, id="at the latest after five minutes"),
         pytest.param("q" * 2000, 300, id="whatever happens"),
+        pytest.param("a", 5, id="an outage"),
+        pytest.param("aAa", 20, id="one that goes on"),
+        pytest.param("Ai", 0, id="an interruption after it"),
+        pytest.param("qqqa", 5, id="an outage after the cluster's refusals"),
+        pytest.param("a" * 2000, 300, id="an outage without end"),
     ],
 )
 def test_it_waits_for_longer_each_time(ends, want_s):
@@ -81,3 +92,22 @@ def test_it_is_told_to_the_plan_and_says_nothing_of_the_place():
     assert asked("iq").avoided_nodes == {"o1"}
     held = Hold(reason=Reason.HELD, summary="Held.", resolution="Release it.")
     assert asked("q", hold=held).hold == held
+
+
+def test_an_outage_says_nothing_of_the_place_and_leaves_the_run_its_rank():
+    """It was no interruption of its node, and the run may take GPUs from others as before."""
+    view = CapacityView([make_node("o1")], make_policy(), NOW)
+    for ends in ("a", "A"):
+        found = NextAttempts(view).of(make_workload(), attempts(ends))
+        assert found.hold is not None
+        assert found.hold.reason is Reason.WAITING_FOR_PLATFORM
+        assert not found.avoided_nodes
+        assert not found.takes_free_only
+
+
+def test_the_pause_after_an_outage_begins_when_its_end_is_judged():
+    """The attempt may have ended long before the API was back."""
+    (first,) = attempts("a")
+    later = replace(first, settlement={"excused_at": (NOW + timedelta(minutes=10)).isoformat()})
+    assert postponed_hold([later], NOW + timedelta(minutes=10, seconds=4)) is not None
+    assert postponed_hold([later], NOW + timedelta(minutes=10, seconds=5)) is None

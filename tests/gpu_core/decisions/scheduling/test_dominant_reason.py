@@ -124,6 +124,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.HELD: _released,
     Reason.WAITING_FOR_SPOT: _released,
     Reason.WAITING_FOR_CLUSTER_QUOTA: _released,
+    Reason.WAITING_FOR_PLATFORM: _released,
     Reason.EXCEEDS_CLUSTER: _with_more_gpus,
     Reason.EXCEEDS_QUOTA: _with_more_quota,
     Reason.BUDGET_EXCEEDED: _without_budgets,
@@ -262,6 +263,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
                 Reason.HELD,
                 Reason.WAITING_FOR_SPOT,
                 Reason.WAITING_FOR_CLUSTER_QUOTA,
+                Reason.WAITING_FOR_PLATFORM,
             )
         ),
         pytest.param(

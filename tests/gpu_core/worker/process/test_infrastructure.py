@@ -1,5 +1,6 @@
 """What a process worker tells of its machine."""
 
+import errno
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
+from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.running import RunningAttempt
@@ -31,15 +33,62 @@ def test_the_machine_is_what_its_operator_says(capacity_type):
     assert [node.capacity_type for node in nodes] == [capacity_type]
 
 
-def test_a_run_is_told_since_when_the_machine_is_up_and_where_to_hear_of_its_end():
-    running = RunningAttempt(
+def running_in(run_dir):
+    """An attempt on the first virtual GPU."""
+    return RunningAttempt(
         attempt=make_attempt(gpu_ids=("virtual-0",)),
         record=make_run(),
         workload=make_workload(),
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-        run_dir=Path("runs"),
+        run_dir=run_dir,
     )
+
+
+def start(infrastructure, run_dir, **configuration):
+    """Start an attempt there."""
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a", devices=("virtual-0",))
+    anyio.run(
+        infrastructure.start,
+        running_in(run_dir),
+        GpuProcessJobConfiguration(**configuration),
+        context,
+        {},
+        VIRTUAL,
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(errno.ENOSPC, "No space left on device"), id="the disk is full"),
+        pytest.param(OSError(errno.EDQUOT, "Disk quota exceeded"), id="its quota is used up"),
+        pytest.param(OSError(errno.EAGAIN, "Resource temporarily unavailable"), id="no process"),
+    ],
+)
+def test_what_the_machine_has_no_room_for_is_not_the_run_s_fault(monkeypatch, tmp_path, error):
+    def refuse(*_arguments):
+        raise error
+
+    infrastructure = machine()
+    monkeypatch.setattr(infrastructure._processes, "start", refuse)
+    with pytest.raises(Unavailable, match=error.strerror):
+        start(infrastructure, tmp_path / "run")
+
+
+def test_a_run_folder_that_cannot_be_made_is_not_the_run_s_fault(tmp_path):
+    (tmp_path / "runs").write_text("somebody's file")
+    with pytest.raises(Unavailable, match="runs"):
+        start(machine(), tmp_path / "runs" / "run")
+
+
+def test_a_working_directory_that_is_not_there_is_the_run_s_fault(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        start(machine(), tmp_path / "run", working_dir=tmp_path / "missing")
+
+
+def test_a_run_is_told_since_when_the_machine_is_up_and_where_to_hear_of_its_end():
+    running = running_in(Path("runs"))
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     url = "http://169.254.169.254"
     found = anyio.run(machine(instance_metadata_url=url).context, running, context)

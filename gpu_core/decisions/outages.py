@@ -1,0 +1,127 @@
+"""Which ends of attempts does an outage of the platform explain, that the worker itself saw?
+
+A flow that says that it could not connect proves nothing: it may speak of a service of its own. An
+outage alone proves nothing either: a flow may fail by itself while Prefect's API is away. An end is
+excused where both come together.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+Part = Literal["api", "disk"]
+
+_NAMES: dict[Part, str] = {"api": "Prefect's API was away", "disk": "the disk was full"}
+
+# The worker asks every second; a request that gets no answer takes up to five.
+_UNNOTICED = timedelta(seconds=10)
+
+# Prefect's client repeats a request five times, 2 to 32 s apart: an error ends its process a minute
+# after the outage began, and telling Prefect of that takes as long once more.
+_ECHO = timedelta(seconds=120)
+
+# What is older explains no end that is still to be judged.
+_KEPT = timedelta(days=1)
+
+# A traceback with its cause; what a flow wrote long before says nothing of its end.
+_READ_LINES = 60
+
+# Prefect 3.8: errors of httpx that its client gives up on, and a server without its database.
+_NO_API = re.compile(
+    r"\b(?:Connect|Read|Write|Pool)(?:Error|Timeout)\b|\bRemoteProtocolError\b"
+    r"|All connection attempts failed|Failed to reach API|Server error '5\d\d"
+)
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|disk is full")
+
+# In these states Prefect was not told how the attempt ended.
+_UNTOLD = frozenset({"PENDING", "RUNNING"})
+_TOLD = frozenset({"CRASHED", "FAILED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A time in which a part of the platform did not work, as the worker saw it."""
+
+    part: Part
+    began_at: datetime
+    seen_at: datetime
+    """When it was seen last; the worker saw it work after that, or saw nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSigns:
+    """What is known of an end that nothing of the run's own explains so far."""
+
+    prefect_state_type: str | None
+    state_message: str | None
+    has_begun: bool
+    """Whether Prefect counted the attempt as a run."""
+    began_at: datetime
+    ended_at: datetime
+    exit_code: int | None
+    """Negative: the signal that ended it; None: nobody knows."""
+    output: Sequence[str] = ()
+    """The last lines, oldest first."""
+    is_folder_gone: bool = False
+    """Whether its run folder was deleted."""
+
+
+def seen_away(outages: Iterable[Outage], part: Part, now: datetime) -> tuple[Outage, ...]:
+    """The same outages, with the knowledge that this part does not work now."""
+    kept = [outage for outage in outages if outage.seen_at > now - _KEPT]
+    for n, outage in enumerate(kept):
+        if outage.part == part and outage.seen_at >= now - _UNNOTICED:
+            kept[n] = replace(outage, seen_at=max(now, outage.seen_at))
+            return tuple(kept)
+    return (*kept, Outage(part=part, began_at=now, seen_at=now))
+
+
+def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
+    """What of the platform's made the attempt end, and not the run?
+
+    Args:
+        signs: Of a flow; a container without Prefect needs no API.
+        outages: What the worker saw, in any order.
+
+    Returns:
+        A clause for the run's page; None: nothing that the worker saw explains it.
+    """
+    if signs.prefect_state_type not in _UNTOLD | _TOLD or _was_killed(signs.exit_code):
+        return None
+    told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
+    if not signs.has_begun:
+        if signs.is_folder_gone:
+            return "its run folder was deleted before its flow began"
+        if (outage := _during(outages, "disk", signs, _ECHO)) and _NO_SPACE.search(told):
+            return _clause(outage)
+    is_told = _NO_API.search(told) is not None
+    if not is_told and signs.prefect_state_type in _TOLD:
+        return None
+    outage = _during(outages, "api", signs, _ECHO if is_told else timedelta())
+    return None if outage is None else _clause(outage)
+
+
+def _during(
+    outages: Sequence[Outage], part: Part, signs: EndSigns, before: timedelta
+) -> Outage | None:
+    """The last outage between this time before the attempt's end, or its start, and its end."""
+    since = max(signs.began_at, signs.ended_at - before)
+    found = (
+        outage
+        for outage in outages
+        if outage.part == part
+        and outage.seen_at + _UNNOTICED >= since
+        and outage.began_at - _UNNOTICED <= signs.ended_at
+    )
+    return max(found, key=lambda outage: outage.seen_at, default=None)
+
+
+def _clause(outage: Outage) -> str:
+    return f"{_NAMES[outage.part]} from {outage.began_at:%H:%M:%S} to {outage.seen_at:%H:%M:%S} UTC"
+
+
+def _was_killed(exit_code: int | None) -> bool:
+    """Did a signal end it, such as for want of memory? A shell reports 128 and the number."""
+    return exit_code is not None and (exit_code < 0 or exit_code > 128)

@@ -1,0 +1,93 @@
+"""An outage of the platform ends attempts, and nobody is charged for it."""
+
+import sys
+
+import psycopg
+import pytest
+
+from gpu_core.decisions.accounting import EndReason
+from tests.end_to_end.conftest import FLOWS, closed, processes_of
+from tests.support.cuttable_line import HOST, CuttableLine
+from tests.support.postgresql import new_database
+from tests.support.prefect_stack import wait_for
+
+RUNS = 3
+
+_BACK_S = 120.0
+
+
+def test_flows_that_could_not_begin_while_the_server_was_away_are_not_charged(
+    pool, server, tmp_path
+):
+    """Their processes were started, and Prefect's API was away when they asked for their flow."""
+    release = tmp_path / "release"
+    # Waits as a slow import does.
+    wait = f"until [ -e {release} ]; do sleep 0.05; done"
+    engine = f"{sys.executable} -m prefect flow-run execute"
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", command=f"sh -c '{wait}; exec {engine}'")
+    runs = [pool.submit(deployment, f"run-{number}", gpu_count=1) for number in range(RUNS)]
+    pool.start_worker()
+    wait_for(lambda: all(processes_of(run) for run in runs), "every process was started")
+    wait_for(
+        lambda: all(a[0].started_at for a in pool.attempts_of(runs).values()),
+        "every start is written down",
+    )
+
+    server.stop()
+    try:
+        wait_for(lambda: "Prefect API is away" in pool.worker_log(), "the worker saw the outage")
+        release.touch()
+        wait_for(lambda: not any(processes_of(run) for run in runs), "every process ended")
+    finally:
+        server.start()
+
+    for run in runs:
+        pool.wait_until(run, "Completed", timeout_s=_BACK_S)
+        wait_for(lambda run=run: closed(pool, run, 2), "both attempts are closed")
+        first, second = pool.attempts(run)
+        assert first.end_reason is EndReason.POSTPONED, first.end_message
+        assert first.end_message.startswith("Postponed: Prefect's API was away from ")
+        assert not first.is_charged_failure
+        assert second.end_reason is EndReason.COMPLETED
+        assert pool.run(run)["run_count"] == 1
+
+
+# The ledger hears of a start only when this lock is free.
+_HELD_START = """
+CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+CREATE TRIGGER wait_for_test BEFORE UPDATE OF started_at ON attempts
+  FOR EACH ROW EXECUTE FUNCTION wait_for_test();
+"""
+
+
+@pytest.mark.postgresql
+def test_a_process_whose_start_the_ledger_did_not_hear_of_goes_on(new_pool, journal, postgresql):
+    """The line to the ledger was cut between the start of the process and the note of it."""
+    pool, url = new_pool(), new_database(postgresql)
+    address, _, rest = url.rpartition(f"{HOST}:")
+    port, _, name = rest.partition("/")
+    release = journal.path.with_name("release")
+    with CuttableLine(int(port)) as line, psycopg.connect(url, autocommit=True) as held:
+        pool.ledger_url = url
+        pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = (
+            f"{address}{HOST}:{line.port}/{name}"
+        )
+        pool.attempts("")  # makes the tables
+        held.execute(_HELD_START)
+        held.execute("SELECT pg_advisory_lock(1)")
+        deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(600, release))
+        run = pool.submit(deployment, "run")
+        pool.start_worker()
+        wait_for(lambda: journal.entries("begin"), "the process works")
+
+        assert line.cut()
+        held.execute("SELECT pg_advisory_unlock(1)")
+        wait_for(lambda: pool.attempts(run)[0].started_at, "its start is written down")
+        release.touch()
+        pool.wait_until(run, "Completed")
+        wait_for(lambda: closed(pool, run, 1), "its one attempt is closed")
+
+    (attempt,) = pool.attempts(run)
+    assert attempt.end_reason is EndReason.COMPLETED
+    assert [entry["attempt"] for entry in journal.entries("begin")] == [1]
