@@ -11,6 +11,13 @@ from gpu_core.decisions.checkpoint_payload import Buffer, Payload, combined_sha2
 from gpu_core.decisions.errors import GpuSchedulingError
 from gpu_core.decisions.units import require_aware
 
+BYTES = "bytes"
+"""The format of a state that was given as bytes, kept as they are."""
+PLAIN = "plain"
+"""Plain data and arrays, written without pickle."""
+PICKLE = "pickle"
+SECTIONS = "pickle-sections"
+"""A pickle, and behind it the arrays of which it has only the description."""
 SHARDS = "shards"
 """The format of a checkpoint that several ranks have written, each its part."""
 
@@ -32,8 +39,8 @@ class Manifest:
     """Of the payload, as 64 hexadecimal digits; of its parts' digests where it has several."""
     saved_at: datetime
     format: str
-    """How the payload is to be read: `bytes` as they were given, `pickle`, `pickle-sections`, or
-    `shards`: the payload is that of the ranks together, each with a manifest of its own."""
+    """How the payload is to be read: `bytes`, `plain`, `pickle`, `pickle-sections`, or `shards`:
+    the payload is that of the ranks together, each with a manifest of its own."""
     part_bytes: int | None = None
     """How large all parts but the last are; None: the payload is one part."""
     part_sha256: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 import ctypes
 import io
+import logging
 import mmap
 import os
 import pickle
@@ -10,13 +11,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gpu_core.decisions.checkpoint_manifest import BYTES, PICKLE, PLAIN, SECTIONS
 from gpu_core.decisions.checkpoint_payload import Buffer, Payload, Sections, read_sections
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.runtime import torch_tensors
+from gpu_core.runtime.plain import NotPlain, read_plain, write_plain
 
-BYTES = "bytes"
-PICKLE = "pickle"
-SECTIONS = "pickle-sections"
-"""A pickle, and behind it the arrays of which it has only the description."""
+_log = logging.getLogger(__name__)
 
 # Fixed, so that every Python this library supports reads what any other has written.
 _PICKLE_PROTOCOL = 5
@@ -35,28 +36,59 @@ class Snapshots:
     into memory that is kept for the next time: the first snapshot of a size also waits for the
     operating system, those after it run at the memory's speed. `bytes` cannot change and are not
     copied at all.
+
+    Args:
+        refuses_pickles: Take only states that can be saved without pickle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuses_pickles: bool = False) -> None:
         self._memory: mmap.mmap | None = None
+        self._refuses_pickles = refuses_pickles
+        self._has_told = False
 
     def take(self, state: object) -> tuple[str, Payload]:
         """The format of the state and its bytes.
 
         Raises:
             pickle.PicklingError, TypeError, AttributeError: It holds what cannot be pickled.
+            InvalidInput: It holds what only pickle can save, and pickles are refused.
         """
         if type(state) is bytes:
             return BYTES, Payload(state)
-        pickled, arrays = _pickled(state)
-        if not arrays:
-            return PICKLE, Payload(pickled)
-        contents = [memoryview(pickled), *arrays]
+        payload_format, described, arrays = self._described(state)
+        if payload_format == PICKLE:
+            return PICKLE, Payload(described)
+        contents = [memoryview(described), *arrays]
         sections = Sections([content.nbytes for content in contents])
+        if not arrays:
+            return payload_format, Payload(
+                sections.header.ljust(sections.offsets[0], b"\0") + described
+            )
         memory = self._of_size(sections.size_bytes)
         memory[: len(sections.header)] = sections.header
         _copy(contents, memory, sections.offsets)
-        return SECTIONS, Payload(memory)
+        return payload_format, Payload(memory)
+
+    def _described(self, state: object) -> tuple[str, Buffer, Sequence[memoryview]]:
+        try:
+            return PLAIN, *write_plain(state)
+        except NotPlain as error:
+            self._require_pickles(error)
+        pickled, arrays = _pickled(state)
+        return (SECTIONS if arrays else PICKLE), pickled, arrays
+
+    def _require_pickles(self, error: NotPlain) -> None:
+        if self._refuses_pickles:
+            raise InvalidInput(
+                error.path,
+                f"{error.problem}, which only pickle can save, and the policy refuses pickles "
+                "(checkpoints.refuse_pickles)",
+                allowed="plain data, NumPy arrays and torch tensors",
+                remedy="save state_dict() or plain fields of it",
+            ) from error
+        if not self._has_told:
+            self._has_told = True
+            _log.info("checkpoints of this run are pickled, because %s", error)
 
     def _of_size(self, size_bytes: int) -> memoryview:
         if self._memory is None or len(self._memory) < size_bytes:
@@ -73,16 +105,23 @@ def restored(payload_format: str, payload: bytes | bytearray) -> Any:
         ValueError: A later version of this library wrote it.
         Exception: Whatever unpickling raises.
     """
-    # The run's own state, just compared with the checksums it was saved with.
+    # Pickles run code: whoever restores has asked before whether the policy refuses them.
     if payload_format == BYTES:
         return bytes(payload)
     if payload_format == PICKLE:
         return pickle.loads(payload)  # noqa: S301
+    if payload_format == PLAIN:
+        description, *arrays = read_sections(_writable(payload))
+        return read_plain(description, arrays)
     if payload_format == SECTIONS:
-        # The arrays lie in the payload itself, and a training changes them.
-        pickled, *arrays = read_sections(bytearray(payload) if type(payload) is bytes else payload)
+        pickled, *arrays = read_sections(_writable(payload))
         return pickle.loads(pickled, buffers=arrays)  # noqa: S301
     raise ValueError(f"the format {payload_format!r} is unknown to this version")
+
+
+def _writable(payload: bytes | bytearray) -> bytearray:
+    """The arrays lie in the payload itself, and a training changes them."""
+    return bytearray(payload) if isinstance(payload, bytes) else payload
 
 
 class _Pickler(pickle.Pickler):

@@ -2,15 +2,25 @@
 
 import pickle
 from collections import OrderedDict
+from datetime import date
 
 import pytest
 
+from gpu_core.decisions.checkpoint_manifest import BYTES, PICKLE, PLAIN, SECTIONS
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.runtime import snapshot
-from gpu_core.runtime.snapshot import BYTES, PICKLE, SECTIONS, Snapshots, restored
+from gpu_core.runtime.snapshot import Snapshots, restored
 
 numpy = pytest.importorskip("numpy")
 
 LARGE = numpy.arange(30_000, dtype="float64")
+
+
+class Model:
+    """What only pickle can hold."""
+
+    def __init__(self, weights: object) -> None:
+        self.weights = weights
 
 
 def back_and_forth(state: object) -> object:
@@ -22,18 +32,18 @@ def back_and_forth(state: object) -> object:
     ("state", "want_format"),
     [
         pytest.param(b"\x00" * 100_000, BYTES, id="bytes"),
-        pytest.param({"step": 1}, PICKLE, id="no arrays"),
-        pytest.param({"small": LARGE[:10]}, PICKLE, id="a small array"),
-        pytest.param({"a": LARGE, "b": [LARGE.astype("int8")]}, SECTIONS, id="large arrays"),
-        pytest.param(LARGE.reshape(100, 300).T, SECTIONS, id="Fortran's order"),
-        pytest.param(LARGE[::2], PICKLE, id="an array with gaps is copied by NumPy"),
-        pytest.param(numpy.empty((0, 3)), PICKLE, id="an empty array"),
+        pytest.param({"step": 1}, PLAIN, id="no arrays"),
+        pytest.param({"small": LARGE[:10]}, PLAIN, id="a small array"),
+        pytest.param({"a": LARGE, "b": [LARGE.astype("int8")]}, PLAIN, id="large arrays"),
+        pytest.param(LARGE.reshape(100, 300).T, PLAIN, id="Fortran's order"),
+        pytest.param(LARGE[::2], PLAIN, id="an array with gaps is copied by NumPy"),
+        pytest.param(numpy.empty((0, 3)), PLAIN, id="an empty array"),
         pytest.param(numpy.array(["x", None], dtype=object), PICKLE, id="an array of objects"),
         pytest.param(
-            OrderedDict(w=numpy.zeros(9000, dtype=[("x", "f4"), ("y", "i8")])),
-            SECTIONS,
-            id="records",
+            OrderedDict(w=numpy.zeros(9000, dtype=[("x", "f4"), ("y", "i8")])), PLAIN, id="records"
         ),
+        pytest.param({"when": date(2026, 3, 1), "a": LARGE}, SECTIONS, id="an object and an array"),
+        pytest.param({"when": date(2026, 3, 1), "a": LARGE[:10]}, PICKLE, id="an object"),
     ],
 )
 def test_a_state_comes_back(state: object, want_format: str) -> None:
@@ -43,6 +53,24 @@ def test_a_state_comes_back(state: object, want_format: str) -> None:
     back = back_and_forth(state)
     assert type(back) is type(state)
     assert pickle.dumps(back) == pickle.dumps(state)
+
+
+def test_why_a_state_is_pickled_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The run's page says what to change; the second save says nothing new."""
+    caplog.set_level("INFO")
+    snapshots = Snapshots()
+    for _ in range(2):
+        assert snapshots.take({"models": [Model(LARGE)]})[0] == SECTIONS
+    (told,) = [r.getMessage() for r in caplog.records if "pickled" in r.getMessage()]
+    assert f"because state['models'][0] is of the type {__name__}.Model" in told
+
+
+def test_a_policy_that_refuses_pickles_refuses_such_a_state() -> None:
+    """It would be refused at every save: the flow has to know at once, and what to change."""
+    snapshots = Snapshots(refuses_pickles=True)
+    with pytest.raises(InvalidInput, match=r"state\['model'\] is of the type .*state_dict\(\)"):
+        snapshots.take({"step": 1, "model": Model(LARGE)})
+    assert snapshots.take({"step": 1, "model": LARGE})[0] == PLAIN
 
 
 def test_read_only_arrays_are_taken_too() -> None:
@@ -58,7 +86,7 @@ def test_large_arrays_are_copied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     large = numpy.arange(90_001, dtype="int64")
     payload_format, payload = Snapshots().take([large, large[:3000] * 2])
     large[:] = 0
-    assert payload_format == SECTIONS
+    assert payload_format == PLAIN
     back = restored(payload_format, bytearray(payload.content))
     assert back[0].tolist() == [*range(90_001)]
     assert back[1].tolist() == [*range(0, 6000, 2)]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.decisions.checkpoint_manifest import PLAIN
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.runtime import torch_ranks
-from gpu_core.runtime.snapshot import SECTIONS, Snapshots, restored
+from gpu_core.runtime.snapshot import Snapshots, restored
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch's own, at import
@@ -78,7 +79,7 @@ def test_a_training_goes_on_exactly() -> None:
         "random": torch.get_rng_state(),
     }
     payload_format, payload = Snapshots().take(state)
-    assert payload_format == SECTIONS
+    assert payload_format == PLAIN
     want_losses = [step(model, optimizer) for _ in range(3)]
 
     back = restored(payload_format, bytes(payload.content))
