@@ -1,10 +1,14 @@
 """Where MLflow is, and who we are there."""
 
-import os
+from collections.abc import Mapping
+from typing import Any
 
 from mlflow import MlflowClient
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr, model_validator
+
+from gpu_core.adapters.mlflow_client import mlflow_client
+from gpu_core.decisions.mlflow_access import MlflowAccess, split_credentials
 
 
 class MLflowTracking(Block):
@@ -27,7 +31,8 @@ class MLflowTracking(Block):
 
     tracking_uri: str = Field(
         min_length=1,
-        description="The tracking server's address, or 'sqlite:////absolute/path/mlflow.db'.",
+        description="The tracking server's address, or 'sqlite:////absolute/path/mlflow.db'; "
+        "user and password have fields of their own, because everybody may read this one.",
         examples=["http://mlflow:5000"],
     )
     username: str | None = Field(
@@ -40,6 +45,18 @@ class MLflowTracking(Block):
         default=None, description="A bearer token, used in place of a name and a password."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_password_in_the_address(cls, values: Any) -> Any:
+        """The address is not secret: what is secret in it moves to the fields that are."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("tracking_uri"), str):
+            return values
+        address, found = split_credentials(values["tracking_uri"])
+        known = [values.get(name) for name in ("username", "password", "token")]
+        if found is None or any(known):
+            return {**values, "tracking_uri": address}
+        return {**values, "tracking_uri": address, "username": found[0], "password": found[1]}
+
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> "MLflowTracking":
         if (self.username is None) != (self.password is None):
@@ -48,22 +65,22 @@ class MLflowTracking(Block):
             raise ValueError("give a token, or a username and a password, not both")
         return self
 
+    def access(self) -> MlflowAccess:
+        """Where MLflow is, and who we are there."""
+        return MlflowAccess.of(
+            self.tracking_uri,
+            username=self.username,
+            password=_revealed(self.password),
+            token=_revealed(self.token),
+        )
+
     def client(self) -> MlflowClient:
         """A client for this tracking server.
 
         MLflow takes credentials from the environment and nowhere else, at every request: they are
         set there, for this process.
         """
-        os.environ.update(self._credentials())
-        return MlflowClient(self.tracking_uri)
-
-    def _credentials(self) -> dict[str, str]:
-        known = {
-            "MLFLOW_TRACKING_USERNAME": self.username,
-            "MLFLOW_TRACKING_PASSWORD": _revealed(self.password),
-            "MLFLOW_TRACKING_TOKEN": _revealed(self.token),
-        }
-        return {name: value for name, value in known.items() if value is not None}
+        return mlflow_client(self.access())
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

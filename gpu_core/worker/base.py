@@ -22,7 +22,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.configuration import configured
-from gpu_core.worker.connections import read_connections
+from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.outages import platform_failure
@@ -97,6 +97,7 @@ class GpuWorker(_Mixin):
         self._scheduler: GpuScheduler | None = None
         self._scheduling: anyio.abc.TaskGroup | None = None
         self._ledger: Ledger | None = None
+        self._connections: Connections | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._gpu_stack = AsyncExitStack()
         self._pass = anyio.Lock()
@@ -328,6 +329,7 @@ class GpuWorker(_Mixin):
 
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
         connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
+        self._connections = connections
         if self._ledger is None:
             self._ledger = await in_thread(Ledger.open, connections.ledger_url)
         policies = PolicySource(self._gpu_settings.policy_path)

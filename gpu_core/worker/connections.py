@@ -4,12 +4,16 @@ The blocks are read as plain documents. The worker therefore needs none of the b
 a change made in the UI reaches the next run without a restart.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.decisions.mlflow_access import MlflowAccess
+from gpu_core.decisions.redaction import secrets_in
 from gpu_core.worker.settings import GpuWorkerSettings
 
 _DOCUMENT = "default"
@@ -17,11 +21,16 @@ _DOCUMENT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """The outside systems of one worker."""
+    """The outside systems of one worker. What is secret is not shown."""
 
-    ledger_url: str
-    mlflow_tracking_uri: str | None
+    ledger_url: str = field(repr=False)
+    mlflow: MlflowAccess | None
     checkpoint_uri: str
+
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no text may show."""
+        of_mlflow = () if self.mlflow is None else self.mlflow.secrets()
+        return (*secrets_in(self.ledger_url), *of_mlflow)
 
 
 async def read_connections(
@@ -33,12 +42,9 @@ async def read_connections(
     in the worker's state folder, and costs are not logged to MLflow.
     """
     ledger_url = settings.ledger_url or await _block_field(client, "gpu-usage-ledger", "url")
-    mlflow_uri = settings.mlflow_tracking_uri or await _block_field(
-        client, "gpu-mlflow-tracking", "tracking_uri"
-    )
     return Connections(
         ledger_url=ledger_url or f"sqlite:///{state_dir / 'ledger.db'}",
-        mlflow_tracking_uri=mlflow_uri,
+        mlflow=await _mlflow(client, settings),
         checkpoint_uri=await read_checkpoint_uri(client, settings, state_dir),
     )
 
@@ -51,10 +57,29 @@ async def read_checkpoint_uri(
     return uri or str(state_dir / "checkpoints")
 
 
-async def _block_field(client: PrefectClient, slug: str, field: str) -> str | None:
+async def _mlflow(client: PrefectClient, settings: GpuWorkerSettings) -> MlflowAccess | None:
+    if settings.mlflow_tracking_uri:
+        # The block's user belongs to the block's server.
+        return MlflowAccess.of(settings.mlflow_tracking_uri)
+    data = await _block_data(client, "gpu-mlflow-tracking")
+    if not data.get("tracking_uri"):
+        return None
+    known = {name: _text(data, name) for name in ("username", "password", "token")}
+    return MlflowAccess.of(str(data["tracking_uri"]), **known)
+
+
+async def _block_field(client: PrefectClient, slug: str, name: str) -> str | None:
+    return _text(await _block_data(client, slug), name)
+
+
+async def _block_data(client: PrefectClient, slug: str) -> Mapping[str, Any]:
     try:
         document = await client.read_block_document_by_name(_DOCUMENT, slug, include_secrets=True)
     except ObjectNotFound:
-        return None
-    value = document.data.get(field)
+        return {}
+    return document.data
+
+
+def _text(data: Mapping[str, Any], name: str) -> str | None:
+    value = data.get(name)
     return str(value) if value else None

@@ -4,25 +4,27 @@ from datetime import UTC, datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.cost import price_book, run_cost
+from gpu_core.decisions.mlflow_access import MlflowAccess
 
 
 class CostLog:
     """Logs the cost of runs, from the ledger.
 
     Args:
-        tracking_uri: MLflow's tracking URI; None: nothing is logged.
+        mlflow: Where MLflow is, and who we are there; None: nothing is logged.
         ledger: Where the attempts are.
     """
 
-    def __init__(self, tracking_uri: str | None, ledger: Ledger) -> None:
-        self._tracking_uri = tracking_uri
+    def __init__(self, mlflow: MlflowAccess | None, ledger: Ledger) -> None:
+        self._mlflow = mlflow
         self._ledger = ledger
 
     def log(self, flow_run_id: str) -> None:
         """Log what the run cost until now. The nightly report repeats what failed here."""
-        if self._tracking_uri is None:
+        if self._mlflow is None:
             return
         # MLflow takes seconds to import, and Prefect imports the worker for every command.
+        from gpu_core.adapters.mlflow_client import mlflow_client
         from gpu_core.adapters.mlflow_cost import cost_status, log_run_cost
 
         record = self._ledger.run(flow_run_id)
@@ -33,7 +35,7 @@ class CostLog:
         if not cost.held_gpus:
             return
         log_run_cost(
-            self._tracking_uri,
+            mlflow_client(self._mlflow),
             record,
             cost,
             status=cost_status(cost),

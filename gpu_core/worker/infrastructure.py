@@ -107,6 +107,11 @@ class Infrastructure(Protocol):
         """Are these all the nodes that will ever be there? Then what fits on none is refused."""
         ...
 
+    @property
+    def is_environment_private(self) -> bool:
+        """May a run's variables hold secrets? Not where others read them, as in manifests."""
+        ...
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:

@@ -136,7 +136,15 @@ class Launching:
             "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
             # What the runtime says about damaged checkpoints belongs on the run's page.
             "PREFECT_LOGGING_EXTRA_LOGGERS": "gpu_core",
-            "MLFLOW_TRACKING_URI": self._connections.mlflow_tracking_uri,
+            **self._mlflow_environment(),
             "MLFLOW_EXPERIMENT_NAME": running.record.experiment,
         }
         return {name: value for name, value in known.items() if value is not None}
+
+    def _mlflow_environment(self) -> Mapping[str, str]:
+        mlflow = self._connections.mlflow
+        if mlflow is None:
+            return {}
+        if self._infrastructure.is_environment_private:
+            return mlflow.environment()
+        return mlflow.public_environment()

@@ -114,7 +114,7 @@ class GpuScheduler:
             publisher=self._publisher,
             tasks=tasks,
             wake=wake,
-            cost_log=CostLog(connections.mlflow_tracking_uri, ledger),
+            cost_log=CostLog(connections.mlflow, ledger),
             strays=self._strays,
             outages=self._outages,
         )

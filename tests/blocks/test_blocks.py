@@ -101,6 +101,24 @@ def test_mlflow_credentials_reach_mlflow_and_nobody_else(
 
 
 @pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, ("ada", "secret-1", None), id="the address has them"),
+        pytest.param({"token": "secret-2"}, (None, None, "secret-2"), id="a token counts more"),
+    ],
+)
+def test_a_password_in_the_address_of_mlflow_moves_to_the_field_that_hides_it(
+    fields: dict[str, str], want: tuple[str | None, ...]
+) -> None:
+    """So it is with what the version before has saved, too."""
+    block = MLflowTracking(tracking_uri="http://ada:secret-1@mlflow:5000", **fields)
+    access = block.access()
+    assert (access.username, access.password, access.token) == want
+    assert block.tracking_uri == "http://mlflow:5000"
+    assert "secret" not in f"{block!r} {block.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         pytest.param({"username": "ada"}, id="a name without a password"),

@@ -154,6 +154,11 @@ class KubernetesInfrastructure:
         """Nodes come and go: a run that fits on none waits, with the reason."""
         return False
 
+    @property
+    def is_environment_private(self) -> bool:
+        """Whoever may read Jobs or pods reads it: what is secret comes from Secrets."""
+        return False
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:

@@ -1,6 +1,6 @@
 """The worker type `gpu-kubernetes`: GPUs of a cluster, runs as Jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 import anyio.abc
@@ -14,6 +14,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.decisions.kubernetes.names import job_name
 from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.kubernetes.prefect_keys import plain_key_warnings, prefect_secrets
+from gpu_core.decisions.mlflow_access import missing_secrets
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
@@ -88,6 +89,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             GpuKubernetesJobConfiguration._base_environment(), in_secrets
         ):
             self._logger.warning(warning)
+        self._warn_of_missing_secrets(in_secrets)
         infrastructure = KubernetesInfrastructure(
             await self._connected(),
             pool=self._work_pool_name,
@@ -100,6 +102,15 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         )
         await infrastructure.start_watching(tasks, policy)
         return infrastructure
+
+    def _warn_of_missing_secrets(self, in_secrets: Collection[str]) -> None:
+        mlflow = None if self._connections is None else self._connections.mlflow
+        for name in () if mlflow is None else missing_secrets(mlflow, in_secrets):
+            self._logger.warning(
+                "Runs do not get %s, which the worker has: name a Secret that has it in the "
+                "policy's kubernetes.secrets",
+                name,
+            )
 
     def _task_group(self) -> anyio.abc.TaskGroup:
         if self._tasks is None:

@@ -67,6 +67,11 @@ class ProcessInfrastructure:
         """This machine gets no other GPUs while the worker runs."""
         return True
 
+    @property
+    def is_environment_private(self) -> bool:
+        """The environment of a process is for its user's eyes only."""
+        return True
+
     def fitted(
         self, workload: Workload, variables: Mapping[str, object], policy: Policy
     ) -> Workload:
