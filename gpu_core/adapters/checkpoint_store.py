@@ -140,6 +140,14 @@ def _s3_store(uri: str, rest: str) -> CheckpointStore:
     from gpu_core.adapters.checkpoint_store_s3 import S3Store
 
     bucket, _, prefix = rest.partition("/")
+    if "@" in bucket:
+        raise InvalidInput(
+            "checkpoint_uri",
+            "has credentials in it",
+            got=uri,
+            allowed=_ALLOWED,
+            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+        )
     if not bucket:
         raise InvalidInput("checkpoint_uri", "names no bucket", got=uri, allowed=_ALLOWED)
     return S3Store(bucket, prefix.strip("/"))

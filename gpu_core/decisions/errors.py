@@ -3,8 +3,12 @@
 import difflib
 from collections.abc import Iterable
 
+from gpu_core.decisions.redaction import redact
+
 # Characters of one value, and of a field with the file that it is in, that a message shows.
 _LONGEST_VALUE = 120
+# A password must not be cut in front of the `@` by which it is known.
+_LONGEST_ADDRESS = 4_000
 _LONGEST_FIELD = 300
 
 
@@ -18,7 +22,7 @@ class InvalidInput(GpuSchedulingError):
     Args:
         field: The dotted path of the field, as the person wrote it.
         problem: What is wrong, as a clause ("is not a known GPU type").
-        got: The value that came, if there was one to show.
+        got: The value that came, if there was one to show; passwords in addresses are hidden.
         allowed: What would have been accepted, in words.
         nearest: The nearest known name, where a name was misspelt.
         remedy: What to do about it, if that is not obvious from the rest.
@@ -96,9 +100,9 @@ def one_line(text: str, limit: int) -> str:
 def _shown(value: object) -> str:
     """The value as its owner wrote it, at most so long that it can be read."""
     if isinstance(value, str | bytes):
-        value = value[: _LONGEST_VALUE + 1]  # only the beginning is shown
+        value = value[:_LONGEST_ADDRESS]  # only the beginning is shown
     try:
-        return _shorten(repr(value), _LONGEST_VALUE)
+        return _shorten(redact(repr(value)), _LONGEST_VALUE)
     except (ValueError, RecursionError):
         # Python writes no integer of more than 4,300 digits, and nothing of 1,000 levels.
         return f"{type(value).__name__} that is too large to show"

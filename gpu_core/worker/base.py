@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +21,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.redaction import secrets_in
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
@@ -28,6 +29,7 @@ from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed
 from gpu_core.worker.outages import platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
+from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.stopping import stop_on_sigterm
 from gpu_core.worker.threads import in_thread
@@ -98,8 +100,10 @@ class GpuWorker(_Mixin):
         self._scheduling: anyio.abc.TaskGroup | None = None
         self._ledger: Ledger | None = None
         self._connections: Connections | None = None
+        self._secrets = Secrets()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._gpu_stack = AsyncExitStack()
+        self._log_stack = ExitStack()
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
         self._waiting = Together(lambda ids: still_waiting(self.client, ids))
@@ -136,6 +140,8 @@ class GpuWorker(_Mixin):
 
     async def setup(self) -> None:
         """Connect, and listen for what should start a cycle at once."""
+        self._secrets.add((*prefect_keys(), *secrets_in(self._gpu_settings.ledger_url or "")))
+        self._log_stack.enter_context(hidden_in_logs(self._secrets))
         await super().setup()
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self._listen)
@@ -154,6 +160,7 @@ class GpuWorker(_Mixin):
             # A worker that is told to stop is cancelled: what others wait for is given back anyway.
             with anyio.move_on_after(_GIVE_BACK_S, shield=True):
                 await self._give_back()
+            self._log_stack.close()
 
     async def _give_back(self) -> None:
         await self._stop_scheduling()
@@ -239,7 +246,7 @@ class GpuWorker(_Mixin):
                 self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", why)
                 scheduler.excuse(flow_run.id, why)
                 return
-            message = (
+            message = self._secrets.hidden(
                 f"Failed to submit flow run to infrastructure: {type(error).__name__}: {error}"
             )
             self.get_flow_run_logger(flow_run).exception(message)
@@ -303,10 +310,10 @@ class GpuWorker(_Mixin):
             self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", error)
         except Postponed as error:
             if scheduler is self._scheduler:
-                scheduler.postpone(flow_run.id, str(error))
+                scheduler.postpone(flow_run.id, self._secrets.hidden(str(error)))
         except (Refused, InvalidInput) as error:
             if scheduler is self._scheduler:
-                scheduler.refuse(flow_run.id, str(error))
+                scheduler.refuse(flow_run.id, self._secrets.hidden(str(error)))
         return _NOTHING
 
     # -- becoming the acting worker --------------------------------------------------------------
@@ -330,6 +337,7 @@ class GpuWorker(_Mixin):
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
         connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
         self._connections = connections
+        self._secrets.add(connections.secrets())
         if self._ledger is None:
             self._ledger = await in_thread(Ledger.open, connections.ledger_url)
         policies = PolicySource(self._gpu_settings.policy_path)

@@ -262,6 +262,15 @@ def test_addresses_of_buckets(s3_uri: str, address: str) -> None:
         pytest.param("file://", "checkpoint_uri names no folder", id="a file address without path"),
         pytest.param("file://host/x", "checkpoint_uri names no folder", id="another host"),
         pytest.param("s3://", "checkpoint_uri names no bucket", id="no bucket"),
+        pytest.param(
+            "s3://KEY:hidden@bucket/x",
+            r"checkpoint_uri has credentials in it \(got 's3://KEY:\*\*\*@bucket/x'\)",
+            id="credentials in the address",
+        ),
+        pytest.param(
+            f"ftp://u:{'hidden' * 50}@host", r"\(got 'ftp://u:\*\*\*@host'\)", id="a long password"
+        ),
+        pytest.param("ftp://u:hidden@host", r"\(got 'ftp://u:\*\*\*@host'\)", id="a password"),
         pytest.param("s3:///x", "checkpoint_uri names no bucket", id="an empty bucket"),
         pytest.param("gs://b/x", r"has an unknown scheme \(got 'gs://b/x'\)", id="another cloud"),
         pytest.param("s3a://b/x", "did you mean 's3'", id="Hadoop's spelling"),

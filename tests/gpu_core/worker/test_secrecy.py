@@ -1,0 +1,51 @@
+"""Nothing that a worker logs shows what it knows to be secret."""
+
+import io
+import logging
+
+import pytest
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, temporary_settings
+
+from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
+
+
+@pytest.fixture
+def log():
+    logger, stream = logging.getLogger("prefect.gpu.secrecy-test"), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logger.addHandler(handler)
+    yield logger, stream
+    logger.removeHandler(handler)
+
+
+def fail(text):
+    try:
+        raise ConnectionError(text)
+    except ConnectionError as error:
+        raise RuntimeError("the ledger is away") from error
+
+
+def test_messages_and_tracebacks_lose_their_secrets_and_nothing_else(log):
+    logger, stream = log
+    secrets = Secrets()
+    secrets.add(["canary-1"])
+    with hidden_in_logs(secrets):
+        logger.warning("%s is not %s", "canary-1", "http://ada:other@mlflow")
+        try:
+            fail("cannot reach db with canary-1")
+        except RuntimeError:
+            logger.exception("This cycle failed")
+        logger.warning("%d runs wait", 3)
+    logger.warning("canary-1")
+    hidden, after = stream.getvalue().split("3 runs wait")
+    assert "canary" not in hidden
+    assert "other" not in hidden
+    assert "*** is not http://ada:***@mlflow" in hidden
+    assert "ConnectionError: cannot reach db with ***" in hidden
+    assert "RuntimeError: the ledger is away" in hidden
+    assert "canary-1" in after
+
+
+def test_the_keys_of_prefects_api_are_known():
+    with temporary_settings({PREFECT_API_KEY: "key-1", PREFECT_API_AUTH_STRING: "ada:secret-1"}):
+        assert {"key-1", "ada:secret-1", "secret-1", "YWRhOnNlY3JldC0x"} <= set(prefect_keys())
