@@ -164,7 +164,7 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     @field_validator("command")
     @classmethod
     def _is_a_command(cls, value: str | list[str]) -> str | list[str]:
-        parse_pod_request({"command": value})
+        parse_pod_request({"container_command": value})
         return value
 
     @sync_compatible
@@ -175,16 +175,18 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
         before: the same container is waited for, or has completed already. One that failed is
         submitted anew.
         """
-        given = {"image": self.image, "command": self.command}
-        variables = {name: value for name, value in given.items() if value is not None}
-        variables = {**self.job_variables, **variables}
-        key, known = await _idempotency_key(self.deployment, variables, self.queue)
+        image = {} if self.image is None else {"image": self.image}
+        variables = {**self.job_variables, **image}
+        # The key has the name that the variable had at first, so that what an attempt submitted
+        # before the worker was upgraded is found.
+        asked = {**variables, "command": self.command}
+        key, known = await _idempotency_key(self.deployment, asked, self.queue)
         # What is known is asked for once more, too: Prefect counts the parts of a flow by their
         # turn, and those that follow would be taken for this one.
         run = await arun_deployment(
             self.deployment,
             timeout=0,
-            job_variables=variables,
+            job_variables={**variables, "container_command": self.command},
             work_queue_name=self.queue,
             idempotency_key=key,
         )

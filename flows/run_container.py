@@ -7,7 +7,8 @@ from gpu_core.decisions.errors import InvalidInput
 
 @flow(name="run-container")
 def run_container() -> None:
-    """Stand for a container: a gpu-kubernetes pool runs the job variables `image` and `command`.
+    """Stand for a container: a gpu-kubernetes pool runs the job variables `image` and
+    `container_command`.
 
     Nothing of this flow runs then; the worker tells Prefect of the container's states and output.
 
@@ -16,8 +17,8 @@ def run_container() -> None:
             has no containers.
     """
     raise InvalidInput(
-        "command",
+        "container_command",
         "is missing: there is no container to run",
-        remedy="give it as a job variable, such as --job-variable command=nvidia-smi, on a work "
-        "pool of type gpu-kubernetes",
+        remedy="give it as a job variable, such as --job-variable container_command=nvidia-smi, "
+        "on a work pool of type gpu-kubernetes",
     )

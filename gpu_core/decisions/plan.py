@@ -16,6 +16,8 @@ class Reason(StrEnum):
     """
 
     UNKNOWN_QUEUE = "UnknownQueue"
+    AMBIGUOUS_COMMAND = "AmbiguousCommand"
+    """Its job variable `command` may start a flow or be meant for a container."""
     DEPLOYMENT_LIMIT = "DeploymentLimit"
     """As many runs of its deployment run as Prefect lets run at once."""
     EXCEEDS_CLUSTER = "ExceedsCluster"

@@ -1,6 +1,7 @@
 """A run's job configuration, made from what the cycle has read already."""
 
 import copy
+import shlex
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -63,6 +64,9 @@ async def configured(
     if isinstance(values.get("env"), dict):
         values["env"].update(own.pop("env", {}))
     values.update(own)
+    if isinstance(values.get("command"), list):
+        # Prefect's configuration knows text only, which it splits as a shell does.
+        values["command"] = shlex.join(values["command"])
     configuration: C = await kind.from_template_and_values(
         base_job_template=copy.deepcopy(work_pool.base_job_template), values=values, client=client
     )

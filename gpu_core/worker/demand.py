@@ -1,6 +1,6 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from gpu_core.decisions.request import (
     workload_from_request,
 )
 from gpu_core.decisions.workload import Hold, Workload
+from gpu_core.worker.infrastructure import Infrastructure
 
 # The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
 # whole of the next queue behind it.
@@ -84,7 +85,7 @@ class DemandReader:
         client: Prefect's client.
         pool: The pool's name.
         queues: The queues to look at; empty: all.
-        fitted: Adds to a workload what its infrastructure needs of a node beside GPUs.
+        infrastructure: Adds to a workload what it needs of a node beside GPUs.
         turn: Held while runs in line are written to. On PostgreSQL Prefect leaves out of its
             answer what somebody writes to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
             run would overtake it.
@@ -95,11 +96,11 @@ class DemandReader:
         client: PrefectClient,
         pool: str,
         queues: Iterable[str],
-        fitted: Callable[[Workload, Mapping[str, object], Policy], Workload],
+        infrastructure: Infrastructure,
         turn: anyio.Lock,
     ) -> None:
         self._turn = turn
-        self._fitted = fitted
+        self._infrastructure = infrastructure
         self._client = client
         self._pool = pool
         self._queues = frozenset(queues)
@@ -155,7 +156,8 @@ class DemandReader:
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
         variables = _merged_variables(template, deployment, flow_run)
-        request = parse_request(variables, _not_ours(template))
+        others = _not_ours(template) | self._infrastructure.variable_names
+        request = parse_request(variables, others)
         flow_name = await self._flow_name(flow_run.flow_id)
         workload = workload_from_request(
             request,
@@ -175,7 +177,7 @@ class DemandReader:
             queue=queue,
             request=request,
             limits=run_limits(request, policy),
-            workload=self._fitted(workload, variables, policy),
+            workload=self._infrastructure.fitted(workload, variables, policy, flow_name),
             source=deployment,
             variables=variables,
         )

@@ -112,13 +112,19 @@ class Infrastructure(Protocol):
         """May a run's variables hold secrets? Not where others read them, as in manifests."""
         ...
 
+    @property
+    def variable_names(self) -> frozenset[str]:
+        """Job variables that only this infrastructure reads and that a template need not name."""
+        ...
+
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
     ) -> Workload:
         """The workload with what it needs of a node beside GPUs.
 
         Args:
             variables: The run's job variables.
+            flow_name: The name of the run's flow.
 
         Raises:
             InvalidInput: A variable that only this infrastructure reads cannot be used.

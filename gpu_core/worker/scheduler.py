@@ -85,7 +85,7 @@ class GpuScheduler:
         self._nodes: tuple[Node, ...] = ()
         # Held while runs in line are written to.
         self._turn = anyio.Lock()
-        self._reader = DemandReader(client, pool, queues, infrastructure.fitted, self._turn)
+        self._reader = DemandReader(client, pool, queues, infrastructure, self._turn)
         self._history = History(ledger, pool)
         self._forecasts = Forecasts(
             settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json"

@@ -202,7 +202,7 @@ def _started(
         )
         with closing(pool), _jobs_of(namespace) as seen_s:
             _wait_until_started(pool.start_worker())
-            yield pool, pool.deploy(_FLOW, command="true"), seen_s
+            yield pool, pool.deploy(_FLOW, container_command="true"), seen_s
 
 
 def _wait_until_started(worker: Service) -> None:

@@ -16,6 +16,7 @@ from prefect.flow_engine import run_flow_async
 from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Failed
 from pydantic import ValidationError
 
+from blocks import gpu_kubernetes_job
 from blocks.gpu_kubernetes_job import GpuJobFailed, GpuKubernetesJob, GpuKubernetesJobRun
 from flows.run_container import run_container
 from gpu_core.decisions.errors import InvalidInput
@@ -75,7 +76,11 @@ async def test_it_is_submitted_to_the_pool_with_its_image_command_and_variables(
         command="nvidia-smi -L", image="cuda:12", job_variables={"gpu_count": 2}, queue="low"
     )
     run = read(await block.trigger())
-    assert run.job_variables == {"image": "cuda:12", "command": "nvidia-smi -L", "gpu_count": 2}
+    assert run.job_variables == {
+        "image": "cuda:12",
+        "container_command": "nvidia-smi -L",
+        "gpu_count": 2,
+    }
     assert (run.work_pool_name, run.work_queue_name) == (POOL, "low")
     assert run.state is not None
     assert run.state.is_scheduled()
@@ -83,7 +88,25 @@ async def test_it_is_submitted_to_the_pool_with_its_image_command_and_variables(
 
 async def test_without_an_image_the_pools_own_is_left_alone() -> None:
     run = read(await GpuKubernetesJob(command=["python", "-V"]).trigger())
-    assert run.job_variables == {"command": ["python", "-V"]}
+    assert run.job_variables == {"container_command": ["python", "-V"]}
+
+
+async def test_what_an_attempt_submitted_before_an_upgrade_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key has the names of version 0.1, in which `command` was the container's."""
+    asked: list[object] = []
+
+    async def key_of(*parts: object) -> tuple[None, None]:
+        asked.extend(parts)
+        return None, None
+
+    monkeypatch.setattr(gpu_kubernetes_job, "_idempotency_key", key_of)
+    block = GpuKubernetesJob(command="true", image="cuda:12", job_variables={"gpu_count": 2})
+    await block.trigger()
+    variables = {"gpu_count": 2, "image": "cuda:12", "command": "true"}
+    assert asked == [block.deployment, variables, None]
+    assert list(variables) == ["gpu_count", "image", "command"]
 
 
 async def test_within_a_flow_it_is_a_part_of_that_flow() -> None:

@@ -119,7 +119,9 @@ def submit(pool: Pool, folder: Path, draws: random.Random) -> tuple[list[str], s
             saves = draws.random() < 0.5
             mode, ending_s = "keeps" if saves else "forgets", draws.choice(ENDING_S)
             command = f"/bin/sh {JOURNALED_RUN} {folder} {steps} {mode} {ending_s}"
-            run = pool.submit(containers, name, command=command, gpu_count=draws.choice((1, 2, 4)))
+            run = pool.submit(
+                containers, name, container_command=command, gpu_count=draws.choice((1, 2, 4))
+            )
             saving |= {run} if saves else set()
         runs.append(run)
     return runs, saving

@@ -10,7 +10,7 @@ from tests.support.run_journal import faults_of_lives, read_lives
 
 def shell(script, **variables):
     """The job variables of a container job that runs this script."""
-    return {"command": f"/bin/sh -c '{script}'", **variables}
+    return {"container_command": f"/bin/sh -c '{script}'", **variables}
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     folder = pool.folder / "shared"
     journal = folder / "journal"
     command = f"/bin/sh {JOURNALED_RUN} {folder} 10 keeps 3"
-    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", command=command)
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", container_command=command)
     wait_for(journal.exists, "it works", 90)
     pool.kill_worker()
     (pod,) = pods(namespace, run)

@@ -27,7 +27,7 @@ def test_many_runs_at_once_all_complete_in_one_attempt_on_the_gpus_there_are(
     pool = new_pool()
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     containers = [
-        pool.submit(deployment, f"container-{n}", command="/bin/sh -c 'sleep 1'")
+        pool.submit(deployment, f"container-{n}", container_command="/bin/sh -c 'sleep 1'")
         for n in range(CONTAINERS)
     ]
     flows = [pool.submit(deployment, f"flow-{n}", gpu_count=2) for n in range(FLOW_RUNS)]

@@ -20,7 +20,7 @@ def test_a_run_waits_for_a_node_and_holds_gpus_of_it_when_it_comes(cluster, new_
         "patient",
         gpu_type="l4",
         gpu_count=2,
-        command="/bin/sh -c 'sleep 300'",
+        container_command="/bin/sh -c 'sleep 300'",
     )
 
     def says(text):
@@ -45,7 +45,7 @@ def test_a_run_whose_node_does_not_come_says_so_and_goes_on_waiting(new_pool):
     pool = new_pool(POLICY + PROVISIONED)
     pool.start_worker()
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:do_nothing"), "in vain", gpu_type="l4", command="/bin/true"
+        pool.deploy(f"{FLOWS}:do_nothing"), "in vain", gpu_type="l4", container_command="/bin/true"
     )
     wait_for(
         lambda: sum("waits for a new node" in line for line in pool.logs(run)) == 2,

@@ -29,12 +29,12 @@ def kuberay(namespace):
 
 def ray(command, **variables):
     """The job variables of a run with Ray."""
-    return {"framework": "ray", "command": command, **variables}
+    return {"framework": "ray", "container_command": command, **variables}
 
 
 def test_a_ray_job_runs_tells_its_output_and_costs(pool, kuberay):
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
-    without = pool.submit(deployment, "no operator", framework="spark", command="job.py")
+    without = pool.submit(deployment, "no operator", framework="spark", container_command="job.py")
     run = pool.submit(deployment, "ray", **ray("echo hello from ray", gpu_count=2))
     job = kuberay.job_of(run)
     worker = kuberay.make_worker(job)

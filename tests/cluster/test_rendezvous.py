@@ -75,7 +75,7 @@ def test_a_flow_leads_and_the_other_node_runs_the_command(new_pool, namespace, p
         pool.deploy("tests/cluster/flows.py:meet_over_sockets"),
         "led by a flow",
         nodes=NODES,
-        command=f"{sys.executable} -m tests.cluster.rendezvous sockets",
+        container_command=f"{sys.executable} -m tests.cluster.rendezvous sockets",
     )
     pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
     all_met(namespace, pods_of(namespace, run, attempt=1), processes=1)
@@ -142,7 +142,7 @@ def submit_gang(pool: Pool, command: str, **variables: object) -> str:
         "gang",
         nodes=NODES,
         framework="torchrun",
-        command=command,
+        container_command=command,
         **variables,
     )
 

@@ -44,7 +44,9 @@ def test_when_the_acting_worker_is_killed_the_other_acts_within_15_s_and_nothing
 
     # Of the eight GPUs each takes four: at the moment of death two run or start, the others wait.
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
-    runs = [pool.submit(deployment, f"run-{n}", command=_SLEEP, gpu_count=4) for n in range(6)]
+    runs = [
+        pool.submit(deployment, f"run-{n}", container_command=_SLEEP, gpu_count=4) for n in range(6)
+    ]
     wait_for(lambda: pool.count(runs, "Running") >= 1, "one runs", timeout_s=120)
     os.kill(pid_of(first), signal.SIGKILL)
     killed_at = datetime.now(UTC)

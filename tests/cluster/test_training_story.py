@@ -64,7 +64,7 @@ def test_a_preempted_training_learns_the_same_and_its_cost_stands_beside_its_acc
         timeout_s=240,
     )
     urgent = pool.submit(
-        pool.deploy(NOTHING, queue="critical"), "urgent", command="/bin/sh -c 'sleep 1'"
+        pool.deploy(NOTHING, queue="critical"), "urgent", container_command="/bin/sh -c 'sleep 1'"
     )
     pool.wait_until(urgent, "Completed", timeout_s=120)
     pool.wait_until(victim, "Completed", timeout_s=240)

@@ -57,21 +57,21 @@ def test_the_rights_of_the_manifests_are_all_that_the_worker_needs(new_pool, nam
     low, urgent = (pool.deploy(f"{FLOWS}:do_nothing", queue=name) for name in ("low", "critical"))
     with installed_worker(namespace, pool):
         # The node is tested and the image pulled before any run gets there.
-        victim = pool.submit(low, "victim", command=UNTIL_SIGTERM, gpu_count=8)
+        victim = pool.submit(low, "victim", container_command=UNTIL_SIGTERM, gpu_count=8)
         pool.wait_until(victim, "Running", timeout_s=240)
         assert json.loads(annotations(cluster, node)[PREFLIGHT])["passed"]
         wait_for(lambda: "prefect-gpu.dev/prepull" in annotations(cluster, node), "it is pulled")
         wait_for(lambda: "stands by" in worker_log(namespace), "one acts, the other stands by")
 
         # Preemption: the pod gets its notice, and the Job is deleted.
-        hello = pool.submit(urgent, "hello", command="echo hello")
+        hello = pool.submit(urgent, "hello", container_command="echo hello")
         pool.wait_until(hello, "Completed", timeout_s=120)
         pool.wait_until(victim, "Completed", timeout_s=120)
         wait_for(lambda: "hello" in pool.logs(hello), "its output is in its log")
         assert pool.attempts(victim)[0].end_reason == "Preempted"
 
         # Where it has no rights it does not try again and again.
-        elsewhere = pool.submit(urgent, "elsewhere", namespace="default", command="true")
+        elsewhere = pool.submit(urgent, "elsewhere", namespace="default", container_command="true")
         pool.wait_until(elsewhere, "Crashed", timeout_s=60)
         told = "does not let the worker create jobs.batch in namespace 'default'"
         assert told in pool.message(elsewhere)

@@ -7,5 +7,7 @@ from gpu_core.decisions.errors import InvalidInput
 
 
 def test_without_a_command_it_says_what_to_give() -> None:
-    with pytest.raises(InvalidInput, match=r"(?s)command is missing.*job variable.*gpu-kubernetes"):
+    with pytest.raises(
+        InvalidInput, match=r"(?s)container_command is missing.*job variable.*gpu-kubernetes"
+    ):
         run_container.fn()

@@ -85,7 +85,8 @@ def _container_job(container: Manifest, launch: Launch) -> Manifest:
     kept = {key: value for key, value in container.items() if key not in ("command", "args")}
     if launch.pod.image is not None:
         kept["image"] = launch.pod.image
-    return kept if launch.pod.command is None else {**kept, "command": list(launch.pod.command)}
+    command = launch.pod.container_command
+    return kept if command is None else {**kept, "command": list(command)}
 
 
 def _resources(theirs: Mapping[str, Any], size: PodSize) -> Manifest:

@@ -66,7 +66,7 @@ def rank_of(item: Mapping[str, Any]) -> str | None:
 
 
 def gang_command(container: Manifest, launch: Launch) -> Manifest:
-    """The container of a flow's gang: rank 0 runs the flow, the others the run's `command`.
+    """The container of a flow's gang: rank 0 runs the flow, the others `container_command`.
 
     Every node of an Indexed Job has the same container, and a flow run may have only one process
     that reports to Prefect: a second one would be a double execution.
@@ -74,19 +74,17 @@ def gang_command(container: Manifest, launch: Launch) -> Manifest:
     Raises:
         InvalidInput: Nobody said what the other nodes run.
     """
-    if launch.pod.command is None:
+    if launch.pod.container_command is None:
         raise InvalidInput(
-            "command",
+            "container_command",
             "is missing",
             remedy="with nodes > 1 it says what every node after the first runs while the first "
             "runs the flow, such as 'torchrun train.py'",
         )
     # The image's entry point stays in front, as long as it is what starts the flow.
     part = "args" if "args" in container or "command" not in container else "command"
-    told = tuple(container.get(part, _FLOW_COMMAND))
-    # Prefect's template has the run's command where otherwise that of the flow is.
-    of_flow = shlex.join(_FLOW_COMMAND if told == launch.pod.command else told)
-    of_others = shlex.join(launch.pod.command)
+    of_flow = shlex.join(container.get(part, _FLOW_COMMAND))
+    of_others = shlex.join(launch.pod.container_command)
     script = f'if [ "$NODE_RANK" = 0 ]; then exec {of_flow}; fi; exec {of_others}'
     return {**container, part: ["/bin/sh", "-c", script]}
 

@@ -92,6 +92,14 @@ class PodRequest(BaseModel):
     ) = Field(
         default=None,
         title="Command",
+        description="How the engine of the flow is started, by default 'prefect flow-run execute', "
+        "such as 'uv run prefect flow-run execute'.",
+    )
+    container_command: (
+        Annotated[tuple[str, ...], parsed_by(_words), WithJsonSchema(_COMMAND_SCHEMA)] | None
+    ) = Field(
+        default=None,
+        title="Container command",
         description="What the container runs instead of Prefect; in a gang of a flow, what the "
         "nodes after the first run.",
     )
@@ -114,6 +122,8 @@ def parse_pod_request(variables: Mapping[str, object]) -> PodRequest:
     """
     names = known_names(PodRequest)
     given = {name: variables[name] for name in names if variables.get(name) is not None}
+    if given.get("command") == "":  # Prefect's own workers take it for a command that is not given
+        del given["command"]
     try:
         return PodRequest.model_validate(given)
     except ValidationError as error:

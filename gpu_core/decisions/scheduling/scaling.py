@@ -11,6 +11,7 @@ from gpu_core.decisions.scale import ScaleHint, ScaleState, scale_hints
 _NOT_FOR_GPUS = frozenset(
     {
         Reason.UNKNOWN_QUEUE,
+        Reason.AMBIGUOUS_COMMAND,
         Reason.DEPLOYMENT_LIMIT,
         Reason.EXCEEDS_QUOTA,
         Reason.HELD,

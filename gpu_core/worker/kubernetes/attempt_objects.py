@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.commands import is_operated
 from gpu_core.decisions.kubernetes.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, label_value
@@ -11,7 +12,7 @@ from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.custom_ending import may_make_pods
-from gpu_core.worker.kubernetes.custom_jobs import KINDS, is_operated, path_of
+from gpu_core.worker.kubernetes.custom_jobs import KINDS, path_of
 from gpu_core.worker.kubernetes.ending import is_alive, runs, wants_pods
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended
 

@@ -116,9 +116,9 @@ class CustomJobs:
                 got=request.framework,
                 remedy=f"install {kind.operator} and submit the run a minute later",
             )
-        if request.command is None:
+        if request.container_command is None:
             raise InvalidInput(
-                "command",
+                "container_command",
                 "is missing",
                 remedy=f"framework {request.framework!r} needs to know what to run",
             )
@@ -190,11 +190,6 @@ class CustomJobs:
             if attempt_id in self._last:  # not of an attempt that is settled
                 self._last[attempt_id] = item
         self._on_change()
-
-
-def is_operated(request: PodRequest) -> bool:
-    """Does an operator make the pods of such a run?"""
-    return request.framework in KINDS
 
 
 def path_of(item: Json) -> str:

@@ -17,6 +17,7 @@ from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.kubernetes import commands
 from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
@@ -32,6 +33,7 @@ from gpu_core.decisions.kubernetes.sizes import planned_share_milli, pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.validation import known_names
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import (
     Exit,
@@ -50,7 +52,6 @@ from gpu_core.worker.kubernetes.custom_ending import (
     is_custom_alive,
     is_custom_running,
 )
-from gpu_core.worker.kubernetes.custom_jobs import is_operated
 from gpu_core.worker.kubernetes.ending import (
     bound_at,
     exit_of,
@@ -159,12 +160,22 @@ class KubernetesInfrastructure:
         """Whoever may read Jobs or pods reads it: what is secret comes from Secrets."""
         return False
 
+    @property
+    def variable_names(self) -> frozenset[str]:
+        """Those that shape pods, also where the pool's template is older than one of them."""
+        return frozenset(known_names(PodRequest))
+
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
     ) -> Workload:
-        """With the part of a GPU, the CPU and the memory that its pods ask for."""
+        """With the part of a GPU, the CPU and the memory that its pods ask for.
+
+        It is held where nobody can tell whether `command` is the flow's or a container's.
+        """
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
-        request = parse_pod_request(variables)
+        request = commands.with_container_command(parse_pod_request(variables), flow_name)
+        commands.require_a_use(request, flow_name, workload.nodes)
+        workload = commands.held_if_ambiguous(workload, request)
         self._view.custom_jobs.check(request)
         if request.framework == "spark":
             require_whole_gpus(workload.shape)
@@ -471,7 +482,7 @@ class KubernetesInfrastructure:
         queue = running.workload.queue
         points_of = running.request.gpu_priority or queue
         placement = running.allocation().placement
-        request = parse_pod_request(running.variables)
+        request = _pod_request(running)
         return Launch(
             context=context,
             shape=running.workload.shape,
@@ -492,7 +503,7 @@ class KubernetesInfrastructure:
         """Is it, or was it, an operator's? Its variables may be unreadable by now."""
         if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
             return True
-        return is_operated(parse_pod_request(running.variables))
+        return commands.is_operated(_pod_request(running))
 
     def _tell_failure(self) -> None:
         """Let the log say when what is planned with may be old, and when it is not any more."""
@@ -516,12 +527,15 @@ class KubernetesInfrastructure:
 
 def is_container_job(running: RunningAttempt) -> bool:
     """Is it an image and a command without Prefect inside?"""
-    request: PodRequest = parse_pod_request(running.variables)
-    if is_operated(request):
-        return True
-    return request.command is not None and (
-        running.workload.nodes == 1 or request.framework == "torchrun"
+    return commands.is_container_job(
+        _pod_request(running), running.record.flow_name, running.workload.nodes
     )
+
+
+def _pod_request(running: RunningAttempt) -> PodRequest:
+    """What the attempt asks of its pods; a version before may have begun it."""
+    request = parse_pod_request(running.variables)
+    return commands.with_container_command(request, running.record.flow_name, has_begun=True)
 
 
 def _may_be_partial(attempt: Attempt) -> bool:

@@ -72,8 +72,13 @@ class ProcessInfrastructure:
         """The environment of a process is for its user's eyes only."""
         return True
 
+    @property
+    def variable_names(self) -> frozenset[str]:
+        """None: the template names all of them."""
+        return frozenset()
+
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy
+        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
     ) -> Workload:
         """The same: CPU and memory of this machine are not counted.
 

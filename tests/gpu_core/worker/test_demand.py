@@ -36,7 +36,10 @@ class Server:
 
 def reader_of(server, turn=None):
     turn = turn or anyio.Lock()
-    return DemandReader(server, "gpus", (), lambda workload, _variables, _policy: workload, turn)
+    anything = SimpleNamespace(
+        variable_names=frozenset({"container_command"}), fitted=lambda workload, *_: workload
+    )
+    return DemandReader(server, "gpus", (), anything, turn)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,17 @@ def test_runs_whose_attempt_is_not_over_do_not_compete(held, want_read, want_ref
     assert [demand.workload.workload_id for demand in line.demands] == want_read
     assert [str(refusal.flow_run.id) for refusal in line.refusals] == want_refused
     assert [str(flow_run_id) for flow_run_id in line.responses] == IDS
+
+
+def test_a_variable_that_the_template_of_an_older_pool_lacks_is_known_all_the_same():
+    class Newer(Server):
+        def _response(self, flow_run_id):
+            response = super()._response(flow_run_id)
+            response["flow_run"]["job_variables"] = {"container_command": "true"}
+            return response
+
+    line = anyio.run(reader_of(Newer()).line, Policy(version=1), {}, NOON, ())
+    assert len(line.demands) == len(IDS)
 
 
 def test_the_line_is_not_read_while_a_run_in_it_is_written_to():

@@ -57,13 +57,13 @@ class Request:
         Raises:
             InvalidInput: Nobody said.
         """
-        if self.launch.pod.command is None:
+        if self.launch.pod.container_command is None:
             raise InvalidInput(
-                "command",
+                "container_command",
                 "is missing",
                 remedy=f"framework {self.launch.pod.framework!r} needs to know what to run",
             )
-        return self.launch.pod.command
+        return self.launch.pod.container_command
 
 
 def request_of(

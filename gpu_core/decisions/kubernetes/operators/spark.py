@@ -125,7 +125,7 @@ def _application(command: Sequence[str]) -> tuple[str | None, str, tuple[str, ..
         main_class, words = words[1], words[2:]
     if not words or PurePosixPath(words[0]).suffix not in _TYPES:
         raise InvalidInput(
-            "command",
+            "container_command",
             "does not begin with a Spark application",
             got=" ".join(command),
             allowed="a .py, .R or .jar file with its arguments; --class NAME before a .jar",

@@ -56,7 +56,7 @@ def launches(draw: st.DrawFn) -> Launch:
     variables = {
         "cpu_per_gpu": draw(st.sampled_from([None, 0.5, 7.25])),
         "shm_size": draw(st.sampled_from([None, "64Mi"])),
-        "command": draw(st.sampled_from([None, "python train.py"])),
+        "container_command": draw(st.sampled_from([None, "python train.py"])),
         "image": draw(st.sampled_from([None, "train:1"])),
         "volumes": draw(st.sampled_from([None, [{"claim": "data", "mount_path": "/data"}]])),
         "model_cache": draw(st.booleans()),
@@ -97,7 +97,7 @@ def built(template, launch, policy):
     try:
         return build_job(template, launch, policy)
     except InvalidInput as refused:
-        if refused.field not in ("gpu_type", "gpu_fraction", "command"):
+        if refused.field not in ("gpu_type", "gpu_fraction", "container_command"):
             raise
         reject()
 

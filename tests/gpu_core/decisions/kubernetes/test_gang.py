@@ -19,7 +19,7 @@ from tests.gpu_core.decisions.kubernetes.builders import (
 )
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-COMMAND = {"command": "torchrun train.py --name 'a b'"}
+COMMAND = {"container_command": "torchrun train.py --name 'a b'"}
 RANKS = ("NODE_RANK", "PET_NODE_RANK")
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -189,7 +189,7 @@ def test_nodes_that_are_to_come_are_near_each_other(shape, gangs, want):
 )
 def test_one_node_reports_to_prefect(rank, want, container):
     """Every pod of an Indexed Job has the same container, so the container itself has to choose."""
-    launch = make_launch(nodes=2, variables={"command": "echo train.py --name 'a b'"})
+    launch = make_launch(nodes=2, variables={"container_command": "echo train.py --name 'a b'"})
     found = container_of(build(launch, template_container(**container)).jobs[0])
     words = found.get("args") or found["command"]
     result = subprocess.run(
@@ -198,17 +198,17 @@ def test_one_node_reports_to_prefect(rank, want, container):
     assert result.stdout.decode().strip() == want
 
 
-def test_the_first_node_runs_the_flow_where_prefect_rendered_the_command_of_the_others():
-    """Its template has `{{ command }}` where it puts the flow's command itself if there is none."""
-    launch = make_launch(nodes=2, variables={"command": "torchrun train.py"})
-    template = template_container(args=["torchrun", "train.py"])
+def test_the_first_node_starts_the_flow_as_its_command_says():
+    """Prefect renders the job variable `command` into the arguments of the container."""
+    launch = make_launch(nodes=2, variables={"container_command": "torchrun train.py"})
+    template = template_container(args=["uv", "run", "prefect", "flow-run", "execute"])
     script = container_of(build(launch, template).jobs[0])["args"][-1]
-    assert "then exec prefect flow-run execute; fi" in script
+    assert "then exec uv run prefect flow-run execute; fi" in script
     assert script.endswith("exec torchrun train.py")
 
 
 def test_a_gang_of_a_flow_needs_a_command_for_the_others():
-    with pytest.raises(InvalidInput, match="command is missing; with nodes > 1"):
+    with pytest.raises(InvalidInput, match="container_command is missing; with nodes > 1"):
         build(make_launch(nodes=2))
 
 

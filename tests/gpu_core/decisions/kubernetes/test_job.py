@@ -40,7 +40,7 @@ GOLDEN_CASES = [
     ),
     pytest.param(
         "gang",
-        make_launch(8, nodes=2, variables={"command": "torchrun train.py"}),
+        make_launch(8, nodes=2, variables={"container_command": "torchrun train.py"}),
         {},
         id="a gang on two planned nodes",
     ),
@@ -52,7 +52,7 @@ GOLDEN_CASES = [
             shape={"mig_profile": "1g.10gb"},
             variables={
                 "image": "ghcr.io/team/train:1",
-                "command": ["python", "train.py"],
+                "container_command": ["python", "train.py"],
                 "volumes": [{"claim": "datasets", "mount_path": "/data", "read_only": True}],
             },
         ),
@@ -263,7 +263,9 @@ def test_a_container_job_has_no_prefect_in_it():
     manifest = template_container(
         env=[{"name": "PREFECT_API_KEY", "value": "k"}, {"name": "MODE", "value": "fast"}]
     )
-    launch = make_launch(is_flow=False, variables={"image": "train:1", "command": "./train --fast"})
+    launch = make_launch(
+        is_flow=False, variables={"image": "train:1", "container_command": "./train --fast"}
+    )
     job = build(launch, manifest).jobs[0]
     container = container_of(job)
     assert (container["image"], container["command"]) == ("train:1", ["./train", "--fast"])
@@ -421,7 +423,7 @@ def test_kueue_admits_and_places():
 
 
 def test_everything_of_a_job_is_deleted_with_it():
-    manifests = build(make_launch(nodes=2, variables={"command": "torchrun x"}))
+    manifests = build(make_launch(nodes=2, variables={"container_command": "torchrun x"}))
     created = manifests.jobs[0] | {"metadata": {"name": JOB_NAME, "uid": "u1"}}
     owner = owned_by(manifests.service, created)["metadata"]["ownerReferences"]
     assert owner == [{"apiVersion": "batch/v1", "kind": "Job", "name": JOB_NAME, "uid": "u1"}]

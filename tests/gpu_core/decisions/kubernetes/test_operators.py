@@ -30,7 +30,7 @@ def custom_job(framework, gpus=8, nodes=2, command="train.py --fast", **options)
     """The custom object of a run, under a policy with the options that are the policy's."""
     suspended = options.pop("is_suspended", False)
     shape = options.pop("shape", {})
-    variables = {"framework": framework, "command": command, "image": "train:1"}
+    variables = {"framework": framework, "container_command": command, "image": "train:1"}
     launch = make_launch(gpus, nodes=nodes, shape=shape, variables=variables, max_duration_s=3600)
     return build_custom_job(TEMPLATE, launch, make_policy(**options), is_suspended=suspended)
 

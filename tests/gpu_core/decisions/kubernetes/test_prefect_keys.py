@@ -106,8 +106,10 @@ def test_the_operator_is_told_of_keys_in_plain_words(environment, in_secrets, wa
     ("launch", "version"),
     [
         pytest.param({}, "1.34", id="one pod"),
-        pytest.param({"nodes": 2, "variables": {"command": "./w"}}, "1.34", id="a gang"),
-        pytest.param({"nodes": 2, "variables": {"command": "./w"}}, "1.20", id="a Job for a node"),
+        pytest.param({"nodes": 2, "variables": {"container_command": "./w"}}, "1.34", id="a gang"),
+        pytest.param(
+            {"nodes": 2, "variables": {"container_command": "./w"}}, "1.20", id="a Job for a node"
+        ),
     ],
 )
 def test_every_pod_of_a_flow_has_the_keys_from_secrets(launch, version):
@@ -134,7 +136,9 @@ def test_a_container_job_gets_no_key_of_prefects():
         "PREFECT_API_KEY": {"name": "prefect", "key": "key"},
         "HF_TOKEN": {"name": "hf", "key": "token"},
     }
-    launch = make_launch(is_flow=False, prefect_secrets=KEYS, variables={"command": "true"})
+    launch = make_launch(
+        is_flow=False, prefect_secrets=KEYS, variables={"container_command": "true"}
+    )
     (job,) = build(launch, LITERALS, secrets=secrets).jobs
     env = env_of(job)
     assert not KEYS.keys() & env.keys()

@@ -302,7 +302,7 @@ def test_where_pods_are_replaced_too_early_a_job_has_one_at_a_time(version, node
     """Also the Jobs of a gang, each for its own node, and beside what the platform team says."""
     theirs = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
     manifest = template(affinity={"podAntiAffinity": {REQUIRED: [theirs]}})
-    launch = make_launch(8, nodes=nodes, variables={"command": "torchrun train.py"})
+    launch = make_launch(8, nodes=nodes, variables={"container_command": "torchrun train.py"})
     jobs = build(launch, manifest, version=version).jobs
     assert len(jobs) == nodes
     for job in jobs:

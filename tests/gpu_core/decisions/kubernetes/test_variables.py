@@ -15,7 +15,8 @@ def test_all_of_them():
             "volumes": [{"claim": "datasets", "mount_path": "/data", "read_only": True}],
             "model_cache": False,
             "image": "ghcr.io/team/train:1",
-            "command": "python train.py --name 'a b'",
+            "command": ["uv", "run", "prefect", "flow-run", "execute"],
+            "container_command": "python train.py --name 'a b'",
             "framework": "torchrun",
             "team": "vision",
             "user": None,
@@ -24,12 +25,17 @@ def test_all_of_them():
     assert (request.cpu_per_gpu, request.memory_gib_per_gpu) == (4.0, 32.5)
     assert request.shm_size_mib == 8 * 1024
     assert request.volumes == (ClaimMount(claim="datasets", mount_path="/data", read_only=True),)
-    assert request.command == ("python", "train.py", "--name", "a b")
+    assert request.command == ("uv", "run", "prefect", "flow-run", "execute")
+    assert request.container_command == ("python", "train.py", "--name", "a b")
     assert (request.model_cache, request.framework) == (False, "torchrun")
 
 
 def test_a_command_may_be_a_list():
     assert parse_pod_request({"command": ["sh", "-c", "a; b"]}).command == ("sh", "-c", "a; b")
+
+
+def test_a_blank_command_is_the_default_as_on_every_prefect_pool():
+    assert parse_pod_request({"command": ""}).command is None
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,9 @@ def test_a_command_may_be_a_list():
         pytest.param({"cpu_per_gpu": "4"}, "cpu_per_gpu", id="a number as text"),
         pytest.param({"command": "a 'b"}, "command cannot be split", id="an open quote"),
         pytest.param({"command": []}, "command is not a command", id="an empty command"),
+        pytest.param(
+            {"container_command": ""}, "container_command is not a command", id="a blank command"
+        ),
         pytest.param(
             {"volumes": [{"claim": "Data Sets", "mount_path": "/data"}]},
             "volumes.0.claim is not a name of a Kubernetes object",

@@ -120,6 +120,7 @@ def _without_those_ahead(pool: Scenario, plan: Plan, workload: Workload) -> Scen
 
 REMEDIES: Mapping[Reason, Remedy] = {
     Reason.UNKNOWN_QUEUE: _released,
+    Reason.AMBIGUOUS_COMMAND: _released,
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.HELD: _released,
     Reason.WAITING_FOR_SPOT: _released,
@@ -259,6 +260,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
             )
             for reason in (
                 Reason.UNKNOWN_QUEUE,
+                Reason.AMBIGUOUS_COMMAND,
                 Reason.DEPLOYMENT_LIMIT,
                 Reason.HELD,
                 Reason.WAITING_FOR_SPOT,

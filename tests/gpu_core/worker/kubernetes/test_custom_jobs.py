@@ -38,7 +38,7 @@ class OperatorServer(ScriptedServer):
 
 
 def request(framework, command="train.py"):
-    return parse_pod_request({"framework": framework, "command": command})
+    return parse_pod_request({"framework": framework, "container_command": command})
 
 
 async def test_a_framework_without_its_operator_is_refused_in_one_line():
@@ -52,7 +52,7 @@ async def test_a_framework_without_its_operator_is_refused_in_one_line():
         with pytest.raises(InvalidInput, match="does not know the kind SparkApplication") as error:
             custom_jobs.check(request("spark"))
         assert "install the Spark operator" in str(error.value)
-        with pytest.raises(InvalidInput, match="command is missing"):
+        with pytest.raises(InvalidInput, match="container_command is missing"):
             custom_jobs.check(request("ray", None))
         tasks.cancel_scope.cancel()
 

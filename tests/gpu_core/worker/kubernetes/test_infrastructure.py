@@ -14,6 +14,7 @@ from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
 from gpu_core.decisions.kubernetes.policy import SecretReference
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
@@ -23,7 +24,7 @@ from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
-from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.running import RunningAttempt
@@ -360,7 +361,7 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
         server = Logs(pods)
         async with serving(server) as client, anyio.create_task_group() as tasks:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
-            attempt.variables = {"command": "train.py", "framework": "torchrun"}
+            attempt.variables = {"container_command": "train.py", "framework": "torchrun"}
             infrastructure._containers = ContainerRuns(
                 SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
             )
@@ -383,7 +384,7 @@ def test_a_container_that_ended_before_anybody_looked_tells_its_output_all_the_s
     async def scenario():
         async with serving(Logs([pod])) as client, anyio.create_task_group() as tasks:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
-            attempt.variables = {"command": "echo"}
+            attempt.variables = {"container_command": "echo"}
             infrastructure._containers = ContainerRuns(
                 SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
             )
@@ -460,7 +461,7 @@ def fitted(variables, **parts):
     """The run as it is planned with where each shared GPU has five places."""
     policy = make_policy(kubernetes={"shares_per_gpu": 5})
     workload = replace(running().workload, **parts)
-    return of_cluster(SimpleNamespace()).fitted(workload, variables, policy)
+    return of_cluster(SimpleNamespace()).fitted(workload, variables, policy, "train")
 
 
 @pytest.mark.parametrize(
@@ -494,7 +495,26 @@ def test_what_no_shared_gpu_has_is_refused_at_once(parts, want):
         fitted({}, **parts)
 
 
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param("train.py --fast", True, id="a container that version 0.1 started"),
+        pytest.param("uv run prefect flow-run execute", False, id="an engine of one's own"),
+    ],
+)
+def test_an_attempt_of_the_version_before_is_settled_as_what_it_is(command, want):
+    attempt = running()
+    attempt.variables = {"command": command}
+    assert is_container_job(attempt) is want
+
+
+def test_a_command_that_may_be_the_flows_or_a_containers_is_held():
+    assert fitted({"command": "train.py"}).hold.reason == Reason.AMBIGUOUS_COMMAND
+    assert fitted({"command": "uv run prefect flow-run execute"}).hold is None
+    assert fitted({"container_command": "train.py"}).hold is None
+
+
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
     with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
-        fitted({"framework": "spark", "command": "train.py"}, gpu_share_milli=200)
+        fitted({"framework": "spark", "container_command": "train.py"}, gpu_share_milli=200)

@@ -1,0 +1,133 @@
+"""What `command` and `container_command` mean for a run: its flow's engine, or a container."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.variables import PodRequest
+from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.workload import Hold, Workload
+
+CONTAINER_FLOW = "run-container"
+"""The flow that stands for a container (`flows/run_container.py`). Its runs start no engine."""
+
+_OPERATED = frozenset({"ray", "kubeflow", "spark"})
+
+# How Prefect 3.8 starts a flow: `prefect.workers.base`, `prefect.workers.process`, and the commands
+# of `prefect.bundles.convert_step_to_command`, which end with the key of the bundle.
+_BUNDLE = re.compile(
+    r"\bprefect\s+bundle\s+execute\b"
+    r"|\bbundles\.execute\b"
+    r"|\s-m\s.*\s--key\s+[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+)
+_ENGINE = re.compile(r"\bprefect\s+flow-run\s+execute\b|\bprefect\.(flow_)?engine\b")
+
+_LONGEST_SHOWN = 60
+
+
+def starts_engine(command: Sequence[str]) -> bool:
+    """Does this command start the engine of a flow, as far as its text shows?
+
+    Args:
+        command: Its words. A script that starts the engine shows it where it gets the engine's
+            command as arguments: `/opt/start.sh prefect flow-run execute`.
+    """
+    return _ENGINE.search(" ".join(command)) is not None or is_bundle(command)
+
+
+def is_bundle(command: Sequence[str]) -> bool:
+    """Does this command run a flow that was uploaded as a bundle, as `submit_to_work_pool` does?"""
+    return _BUNDLE.search(" ".join(command)) is not None
+
+
+def with_container_command(
+    request: PodRequest, flow_name: str, *, has_begun: bool = False
+) -> PodRequest:
+    """The request with `container_command` where an older one says the same with `command`.
+
+    Version 0.1 used `command` for containers. It keeps that meaning where no flow can be meant:
+    in a run of the flow `run-container`, with a framework, and in an attempt that has begun, since
+    no attempt begins while its command fits both meanings (`ambiguity`).
+
+    Args:
+        request: Of the run.
+        flow_name: Its flow's name.
+        has_begun: An attempt of the run is open.
+    """
+    command = request.command
+    if command is None or request.container_command is not None or starts_engine(command):
+        return request
+    if has_begun or flow_name == CONTAINER_FLOW or request.framework != "none":
+        return request.model_copy(update={"command": None, "container_command": command})
+    return request
+
+
+def is_operated(request: PodRequest) -> bool:
+    """Does the operator of a framework make the pods of the run?"""
+    return request.framework in _OPERATED
+
+
+def is_container_job(request: PodRequest, flow_name: str, nodes: int) -> bool:
+    """Does the run consist of containers without Prefect?
+
+    Args:
+        request: As `with_container_command` returns it.
+        flow_name: The name of the run's flow.
+        nodes: How many nodes the run has, 1 or more.
+    """
+    if is_operated(request):
+        return True
+    if request.container_command is None:
+        return False
+    return nodes == 1 or request.framework == "torchrun" or flow_name == CONTAINER_FLOW
+
+
+def require_a_use(request: PodRequest, flow_name: str, nodes: int) -> None:
+    """Refuse a bundle of a flow that would not run, because the run is a container job.
+
+    Args:
+        request: As `with_container_command` returns it.
+        flow_name: The name of the run's flow.
+        nodes: How many nodes the run has, 1 or more.
+
+    Raises:
+        InvalidInput: It is both.
+    """
+    if request.command is None or not is_bundle(request.command):
+        return
+    if is_container_job(request, flow_name, nodes):
+        raise InvalidInput(
+            "framework" if request.framework != "none" else "container_command",
+            "leaves no node for the flow that was submitted",
+            got=request.framework if request.framework != "none" else _shown(request),
+            remedy="leave it out, or set nodes to 2 or more and framework to none: then the first "
+            "node runs the flow and the others run container_command",
+        )
+
+
+def held_if_ambiguous(workload: Workload, request: PodRequest) -> Workload:
+    """The workload, held if its `command` may start a flow or may be meant for a container.
+
+    Args:
+        workload: The run.
+        request: Its pods, as `with_container_command` returns it.
+    """
+    command = request.command
+    if command is None or request.container_command is not None or starts_engine(command):
+        return workload
+    return replace(workload, hold=_hold(request))
+
+
+def _hold(request: PodRequest) -> Hold:
+    return Hold(
+        reason=Reason.AMBIGUOUS_COMMAND,
+        summary=f"Held: command {_shown(request)} may start the flow or be meant for a container.",
+        resolution="For a container use container_command. For the flow let command name Prefect's "
+        "engine, such as 'uv run prefect flow-run execute'.",
+    )
+
+
+def _shown(request: PodRequest) -> str:
+    text = " ".join(request.container_command or request.command or ())
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")

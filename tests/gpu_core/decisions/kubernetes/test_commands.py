@@ -1,0 +1,169 @@
+"""Whose command it is: the flow's engine, a container, or nobody can tell."""
+
+import shlex
+from uuid import uuid4
+
+import pytest
+from prefect.bundles import convert_step_to_command
+
+from flows.run_container import run_container
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.commands import (
+    CONTAINER_FLOW,
+    held_if_ambiguous,
+    is_bundle,
+    is_container_job,
+    require_a_use,
+    starts_engine,
+    with_container_command,
+)
+from gpu_core.decisions.kubernetes.variables import parse_pod_request
+from gpu_core.decisions.plan import Reason
+from tests.strategies import make_workload
+
+KEY = str(uuid4())
+ENGINE = "uv run prefect flow-run execute"
+# What `prefect work-pool storage configure s3` sets, and a step of somebody's own.
+S3_STEP = {
+    "prefect_aws.experimental.bundles.execute": {
+        "requires": "prefect-aws>=0.5.5",
+        "bucket": "bundles",
+        "aws_credentials_block_name": "aws",
+    }
+}
+OWN_STEP = {"team.fetch_and_run": {"launcher": ["python"], "folder": "/bundles"}}
+BUNDLE = shlex.join(convert_step_to_command(S3_STEP, KEY))
+
+
+def request_of(flow_name="train", has_begun=False, **variables):
+    return with_container_command(parse_pod_request(variables), flow_name, has_begun=has_begun)
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param("prefect flow-run execute", True, id="Prefect's default"),
+        pytest.param(ENGINE, True, id="uv"),
+        pytest.param("/opt/venv/bin/prefect flow-run execute", True, id="of an environment"),
+        pytest.param("python3.12 -m prefect flow-run execute", True, id="as a module"),
+        pytest.param("python -m prefect.engine", True, id="the engine of process pools"),
+        pytest.param("python -m prefect.flow_engine", True, id="the engine of one flow"),
+        pytest.param("sh -c 'cd /app && exec prefect flow-run execute'", True, id="in a shell"),
+        pytest.param("/opt/start.sh prefect flow-run execute", True, id="a script with arguments"),
+        pytest.param("prefect bundle execute", True, id="a bundle"),
+        pytest.param(BUNDLE, True, id="a bundle in S3"),
+        pytest.param(shlex.join(convert_step_to_command(OWN_STEP, KEY)), True, id="an own step"),
+        pytest.param("python -m prefect.bundles.execute --key /b/1", True, id="a bundle's file"),
+        pytest.param("/opt/start.sh", False, id="a script"),
+        pytest.param("nvidia-smi", False, id="a program"),
+        pytest.param("torchrun train.py", False, id="torchrun"),
+        pytest.param("python -m train --key 17", False, id="a module with a key"),
+        pytest.param("python -m prefect version", False, id="something else of Prefect"),
+        pytest.param("python flow.py", False, id="a file"),
+    ],
+)
+def test_what_starts_an_engine_is_recognized(command, want):
+    assert starts_engine(shlex.split(command)) is want
+
+
+def test_a_bundle_is_told_from_an_engine():
+    assert is_bundle(shlex.split(BUNDLE))
+    assert not is_bundle(shlex.split(ENGINE))
+
+
+@pytest.mark.parametrize(
+    ("variables", "nodes", "want"),
+    [
+        pytest.param({}, 1, False, id="nothing given"),
+        pytest.param({"command": ENGINE}, 1, False, id="an engine of one's own"),
+        pytest.param({"command": BUNDLE}, 1, False, id="a bundle"),
+        pytest.param({"container_command": "nvidia-smi"}, 1, True, id="a container"),
+        pytest.param({"container_command": "x", "command": ENGINE}, 1, True, id="pool's engine"),
+        pytest.param({"container_command": "train"}, 2, False, id="a gang of a flow"),
+        pytest.param(
+            {"container_command": "t", "framework": "torchrun"}, 2, True, id="torchrun on nodes"
+        ),
+        pytest.param({"container_command": "t", "framework": "ray"}, 2, True, id="an operator's"),
+        pytest.param(
+            {"container_command": "t", "flow_name": CONTAINER_FLOW}, 2, True,
+            id="the flow that stands for a container, on several nodes",
+        ),
+    ],
+)  # fmt: skip
+def test_a_container_job_is_what_container_command_makes_one(variables, nodes, want):
+    name = variables.get("flow_name", "train")
+    assert is_container_job(request_of(**variables), name, nodes) is want
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param({"command": "/opt/start.sh"}, id="one node"),
+        pytest.param({"command": ["python", "train.py"]}, id="a list"),
+    ],
+)
+def test_a_command_that_fits_both_meanings_is_held_with_both_names(variables):
+    workload = held_if_ambiguous(make_workload(), request_of(**variables))
+    assert workload.hold is not None
+    assert workload.hold.reason == Reason.AMBIGUOUS_COMMAND
+    text = f"{workload.hold.summary} {workload.hold.resolution}"
+    assert " ".join(parse_pod_request(variables).command) in text
+    assert "container_command" in text
+    assert "uv run prefect flow-run execute" in text
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param({}, id="nothing given"),
+        pytest.param({"command": ENGINE}, id="an engine"),
+        pytest.param({"command": BUNDLE}, id="a bundle"),
+        pytest.param({"container_command": "true"}, id="a container"),
+        pytest.param({"command": "start.sh", "container_command": "t"}, id="both names"),
+    ],
+)
+def test_what_has_one_meaning_is_not_held(variables):
+    workload = make_workload()
+    assert held_if_ambiguous(workload, request_of(**variables)) is workload
+
+
+def test_a_long_command_is_shown_in_part():
+    workload = held_if_ambiguous(make_workload(), request_of(command="x" * 10_000))
+    assert workload.hold is not None
+    assert len(workload.hold.summary) < 150
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        pytest.param({"flow_name": CONTAINER_FLOW}, id="the flow that stands for a container"),
+        pytest.param({"framework": "torchrun"}, id="torchrun"),
+        pytest.param({"framework": "spark"}, id="Spark"),
+        pytest.param({"has_begun": True}, id="an attempt that runs already"),
+    ],
+)
+def test_a_run_of_version_0_1_keeps_its_container_where_no_flow_can_be_meant(older):
+    request = request_of(command="train.py --fast", **older)
+    assert (request.command, request.container_command) == (None, ("train.py", "--fast"))
+    workload = make_workload()
+    assert held_if_ambiguous(workload, request) is workload
+    assert is_container_job(request, older.get("flow_name", "train"), nodes=1)
+
+
+def test_the_flow_that_stands_for_a_container_is_the_shipped_one():
+    assert run_container.name == CONTAINER_FLOW
+
+
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param({"container_command": "x"}, "container_command leaves no node", id="one node"),
+        pytest.param({"framework": "ray"}, "framework leaves no node.*'ray'", id="an operator"),
+    ],
+)
+def test_a_submitted_flow_that_no_node_would_run_is_refused(variables, want):
+    request = request_of(command=BUNDLE, **variables)
+    with pytest.raises(InvalidInput, match=want):
+        require_a_use(request, "train", nodes=1)
+    require_a_use(request_of(command=BUNDLE), "train", nodes=1)
+    require_a_use(request_of(command=BUNDLE, container_command="x"), "train", nodes=2)
