@@ -39,7 +39,7 @@ class Phase(StrEnum):
 # How long each lasts, at least and at most. The tests' clusters take a node for lost after 20 s
 # (NODE_GRACE_S), and the tests' policy gives up what is on it 15 s later: an outage of the kubelet
 # may be shorter than that or longer.
-_LASTS_S: Mapping[Kind, tuple[float, float]] = {
+_LASTS_S: Mapping[StrEnum, tuple[float, float]] = {
     Kind.WORKER_KILLED: (0, 4),
     Kind.KUBELET_STOPPED: (3, 60),
     Kind.SPOT_TAKEN_BACK: (2, 10),
@@ -57,7 +57,7 @@ class Fault:
         phase: How far an attempt is at the moment when the worker is killed; each in its turn.
     """
 
-    kind: Kind
+    kind: StrEnum
     wait_s: float
     lasts_s: float
     draw: float
@@ -68,7 +68,7 @@ class Fault:
 class Deed:
     """What was done, and to whom."""
 
-    kind: Kind
+    kind: StrEnum
     has_struck: bool
     what: str
     took_s: float
@@ -77,16 +77,22 @@ class Deed:
         return f"{self.kind} ({self.took_s:.0f} s): {self.what}"
 
 
-def agenda(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
+def agenda(
+    seed: int,
+    count: int,
+    kinds: Sequence[StrEnum] = tuple(Kind),
+    lasts_s: Mapping[StrEnum, tuple[float, float]] = _LASTS_S,
+) -> tuple[Fault, ...]:
     """Which faults happen, and when? Every kind as often as the others, or once less.
 
     Args:
         seed: The same gives the same.
         count: How many faults.
         kinds: Those that may happen.
+        lasts_s: How long each lasts, at least and at most; 0 s without an entry.
     """
     draws = random.Random(seed)
-    order: list[Kind] = []
+    order: list[StrEnum] = []
     while len(order) < count:
         order += draws.sample(kinds, len(kinds))
     # Stories with neighbouring seeds kill the worker in different phases, however short they are.
@@ -97,7 +103,7 @@ def agenda(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[
             Fault(
                 kind=kind,
                 wait_s=draws.uniform(0.5, 4),
-                lasts_s=draws.uniform(*_LASTS_S.get(kind, (0, 0))),
+                lasts_s=draws.uniform(*lasts_s.get(kind, (0, 0))),
                 draw=draws.random(),
                 phase=tuple(Phase)[kills % len(Phase)],
             )

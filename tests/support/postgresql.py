@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -30,9 +30,44 @@ def find_postgresql() -> Path | None:
     return next(found, None) if _can_run() else None
 
 
+class PostgresqlServer:
+    """A server with a data folder of its own, which tests may stop and start again.
+
+    Args:
+        binaries: Where its programs are.
+        folder: Where its data, its socket and its log are.
+        owner: Whose processes it consists of, for `subprocess`.
+    """
+
+    def __init__(self, binaries: Path, folder: Path, owner: Mapping[str, str]) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        self._owner = owner
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = f"postgresql://postgres:{_PASSWORD}@127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start it at its address; returns when it answers."""
+        with (self._folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._folder / "data", "-p", str(self._port),
+                 "-k", self._folder, "-c", "listen_addresses=127.0.0.1"],
+                stdout=log, stderr=log, **self._owner,
+            )  # fmt: skip
+        _wait_until_up(self._process, self.address, self._folder / "log")
+
+    def stop(self) -> None:
+        """Stop it; its clients, some of which were killed, are not waited for."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(30)
+            self._process = None
+
+
 @contextmanager
-def postgresql_server() -> Iterator[str]:
-    """Run an empty server on a free loopback port; its address without a database's name.
+def stoppable_postgresql() -> Iterator[PostgresqlServer]:
+    """Run an empty server on a free loopback port.
 
     Without its programs the test is skipped, or fails where everything is required.
     """
@@ -41,23 +76,21 @@ def postgresql_server() -> Iterator[str]:
     owner = _unprivileged(folder)
     try:
         _initialise(binaries, folder, owner)
-        port = free_port()
-        with (folder / "log").open("w") as log:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder,
-                 "-c", "listen_addresses=127.0.0.1"],
-                stdout=log, stderr=log, **owner,
-            )  # fmt: skip
-        address = f"postgresql://postgres:{_PASSWORD}@127.0.0.1:{port}"
+        server = PostgresqlServer(binaries, folder, owner)
         try:
-            _wait_until_up(server, address, folder / "log")
-            yield address
+            server.start()
+            yield server
         finally:
-            # Does not wait for its clients, some of which were killed.
-            server.send_signal(signal.SIGINT)
-            server.wait(30)
+            server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run an empty server; its address without a database's name."""
+    with stoppable_postgresql() as server:
+        yield server.address
 
 
 def new_database(address: str) -> str:

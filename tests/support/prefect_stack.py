@@ -152,6 +152,7 @@ class Pool:
         poll_s: How often its workers ask the server for runs.
         edited: Edits the pool's base job template, as a platform team does.
         environment: What its workers find in their environment beside the usual.
+        ledger_url: Its ledger; by default an SQLite file in its folder.
     """
 
     def __init__(
@@ -164,22 +165,24 @@ class Pool:
         poll_s: int = 2,
         edited: Callable[[dict], dict] = lambda template: template,
         environment: Mapping[str, str] | None = None,
+        ledger_url: str | None = None,
     ) -> None:
         self.name = f"gpu-{uuid4().hex[:8]}"
         self.folder = folder
-        self.ledger_url = f"sqlite:///{folder / 'ledger.db'}"
+        self.ledger_url = ledger_url or f"sqlite:///{folder / 'ledger.db'}"
         self.policy_path = folder / "policy.yaml"
+        self.state_dir = folder / "gpu"
         self.policy_path.write_text(policy)
         self._server = server
         self._worker_type = worker_type
         self._workers: list[Service] = []
         self.ui_url = server.api_url.removesuffix("/api")
         self._http = server.client()
-        self._deployments: dict[str, str] = {}
+        self._deployments: dict[str, str | None] = {}
         self.environment = {
             **server.environment,
             "PREFECT_INTEGRATIONS_GPU_POLICY_PATH": str(self.policy_path),
-            "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(folder / "gpu"),
+            "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(self.state_dir),
             "PREFECT_INTEGRATIONS_GPU_LEDGER_URL": self.ledger_url,
             "PREFECT_INTEGRATIONS_GPU_CHECKPOINT_URI": str(folder / "checkpoints"),
             "PREFECT_WORKER_QUERY_SECONDS": str(poll_s),
@@ -213,6 +216,14 @@ class Pool:
                 f"/work_pools/{self.name}/queues",
                 {"name": queue, "priority": priority},
             )
+
+    def make_again(self) -> None:
+        """Delete the pool and make it again under its name, with its queues and its deployments."""
+        self.call("DELETE", f"/work_pools/{self.name}")
+        self._create()
+        for deployment, queue in self._deployments.items():
+            body = {"work_pool_name": self.name, "work_queue_name": queue}
+            self.call("PATCH", f"/deployments/{deployment}", body)
 
     # -- Prefect's API ---------------------------------------------------------------------------
 
@@ -252,6 +263,7 @@ class Pool:
                 "concurrency_options": None,
             },
         )
+        self._deployments[str(deployment["id"])] = queue
         return str(deployment["id"])
 
     def submit(
@@ -320,8 +332,16 @@ class Pool:
 
     def kill_worker(self) -> None:
         """Kill -9 the newest worker: no line of it runs any more."""
-        os.killpg(self._workers[-1].process.pid, signal.SIGKILL)
+        self.signal_worker(signal.SIGKILL)
         self._workers[-1].process.wait()
+
+    def signal_worker(self, number: signal.Signals) -> None:
+        """Send this signal to the newest worker and what it is made of."""
+        os.killpg(self._workers[-1].process.pid, number)
+
+    def stop_worker(self) -> None:
+        """Stop the newest worker as an operator does."""
+        self._server.services.stop(self._workers[-1])
 
     def worker_lives(self) -> bool:
         """Does the newest worker live?"""
@@ -351,11 +371,15 @@ class Pool:
         """Stop the worker and every process of this pool's runs."""
         for worker in self._workers:
             self._server.services.stop(worker)
-        mine = [process for process in psutil.process_iter() if self._owns(process)]
+        mine = self.processes()
         for process in mine:
             process.kill()
         psutil.wait_procs(mine, timeout=5)
         self._http.close()
+
+    def processes(self) -> list[psutil.Process]:
+        """The living processes of this pool's runs."""
+        return [process for process in psutil.process_iter() if self._owns(process)]
 
     def print_logs(self) -> None:
         """The ends of its workers' logs, which pytest shows where a test failed."""
