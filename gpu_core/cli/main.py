@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gpu_core.cli.catalog_arguments import add_catalog
 from gpu_core.cli.plan_arguments import add_plan
+from gpu_core.cli.secret_options import add_secret_file, add_secret_option, secret_option
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
 
 DONE, NO, WRONG_INPUT = 0, 1, 2
@@ -86,8 +87,9 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     command.add_argument("--namespace", help="gpu-kubernetes: where runs run that say nothing else")
     command.add_argument("--image", help="gpu-kubernetes: what runs run in that say nothing else")
-    command.add_argument("--ledger-url", help="the usage ledger's database, as SQLAlchemy URL")
-    command.add_argument("--mlflow-uri", help="MLflow's tracking URI")
+    add_secret_option(command, "ledger-url", "the usage ledger's database, as SQLAlchemy URL")
+    add_secret_option(command, "mlflow-uri", "MLflow's tracking URI, with user and password if any")
+    add_secret_file(command, "mlflow-token", "MLflow's bearer token")
     command.add_argument("--checkpoint-uri", help="where runs save: a folder or s3://bucket/prefix")
     command.set_defaults(run=_setup)
 
@@ -200,9 +202,10 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     command.add_argument(
         "files", type=Path, nargs="*", metavar="FILE", help="JSON with metadata.gap_seconds, data"
     )
-    command.add_argument(
-        "--ledger",
-        help="instead of files, spot as one's own attempts found it: the ledger's file or address",
+    add_secret_option(
+        command,
+        "ledger",
+        "instead of files, spot as one's own attempts found it: the ledger's file or address",
     )
     command.add_argument("--task-hours", type=float, help="the job's work")
     command.add_argument("--deadline-hours", type=float, help="from its start on")
@@ -253,8 +256,9 @@ def _setup(options: argparse.Namespace) -> int:
             prefect_file=options.prefect_file,
             namespace=options.namespace,
             image=options.image,
-            ledger_url=options.ledger_url,
-            mlflow_uri=options.mlflow_uri,
+            ledger_url=secret_option(options, "ledger-url"),
+            mlflow_uri=secret_option(options, "mlflow-uri"),
+            mlflow_token=secret_option(options, "mlflow-token"),
             checkpoint_uri=options.checkpoint_uri,
         )
     )
@@ -313,7 +317,7 @@ def _spot_replay(options: argparse.Namespace) -> int:
     return run_spot_replay(
         SpotReplayOptions(
             files=tuple(options.files),
-            ledger=options.ledger,
+            ledger=secret_option(options, "ledger"),
             task_hours=options.task_hours,
             deadline_hours=options.deadline_hours,
             changeover_hours=options.changeover_hours,

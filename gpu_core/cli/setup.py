@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from prefect.client.schemas.actions import (
     WorkPoolCreate,
     WorkPoolUpdate,
 )
+from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.project_file import check_project_file
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, listed
+from gpu_core.decisions.mlflow_access import MlflowAccess, split_credentials
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 
@@ -70,8 +72,9 @@ class SetupOptions:
     """Where runs of a cluster's pool run, unless they say otherwise."""
     image: str | None = None
     """What runs of a cluster's pool run in, unless they say otherwise."""
-    ledger_url: str | None = None
-    mlflow_uri: str | None = None
+    ledger_url: str | None = field(default=None, repr=False)
+    mlflow_uri: str | None = field(default=None, repr=False)
+    mlflow_token: str | None = field(default=None, repr=False)
     checkpoint_uri: str | None = None
 
 
@@ -213,58 +216,84 @@ async def _blocks(client: PrefectClient, options: SetupOptions, *, is_local: boo
         return
     _run("-c", _REGISTER_BLOCKS)
     home = GpuWorkerSettings().resolved_state_dir()
-    await _block(
-        client,
-        "gpu-usage-ledger",
-        "url",
-        given=options.ledger_url,
-        default=f"sqlite:///{home / 'ledger.db'}" if is_local else None,
-    )
-    await _block(
-        client,
-        "gpu-checkpoint-store",
-        "uri",
-        given=options.checkpoint_uri,
-        default=str(home / "checkpoints") if is_local else None,
-    )
-    await _block(
-        client, "gpu-mlflow-tracking", "tracking_uri", given=options.mlflow_uri, default=None
-    )
+    ledger_url = f"sqlite:///{home / 'ledger.db'}" if is_local else None
+    checkpoint_uri = str(home / "checkpoints") if is_local else None
+    for slug, name, given, default in (
+        ("gpu-usage-ledger", "url", options.ledger_url, ledger_url),
+        ("gpu-checkpoint-store", "uri", options.checkpoint_uri, checkpoint_uri),
+    ):
+        document = await _document(client, slug)
+        wanted = given or (default if document is None else None)
+        await _block(client, slug, document, {name: wanted} if wanted else {})
+    document = await _document(client, "gpu-mlflow-tracking")
+    wanted_fields = _mlflow_fields(options, {} if document is None else document.data)
+    await _block(client, "gpu-mlflow-tracking", document, wanted_fields)
+
+
+def _mlflow_fields(options: SetupOptions, current: Mapping[str, Any]) -> dict[str, str | None]:
+    """The block's fields: what is secret in the address stands in the fields that hide it."""
+    address = options.mlflow_uri or current.get("tracking_uri")
+    if not address:
+        return {}
+    names = ("username", "password", "token")
+    is_new = options.mlflow_token or split_credentials(options.mlflow_uri or "")[1] is not None
+    known = dict.fromkeys(names) if is_new else {name: current.get(name) for name in names}
+    if options.mlflow_token:
+        known["token"] = options.mlflow_token
+    access = MlflowAccess.of(address, **known)
+    return {
+        "tracking_uri": access.tracking_uri,
+        **{name: getattr(access, name) for name in names},
+    }
+
+
+async def _document(client: PrefectClient, slug: str) -> BlockDocument | None:
+    try:
+        return await client.read_block_document_by_name(_DOCUMENT, slug, include_secrets=True)
+    except ObjectNotFound:
+        return None
 
 
 async def _block(
-    client: PrefectClient, slug: str, field: str, *, given: str | None, default: str | None
+    client: PrefectClient,
+    slug: str,
+    document: BlockDocument | None,
+    wanted: Mapping[str, str | None],
 ) -> None:
+    """Have a block with these fields; fields that are not named stay as they are."""
     label = f"block {slug}/{_DOCUMENT}"
-    try:
-        document = await client.read_block_document_by_name(_DOCUMENT, slug, include_secrets=True)
-    except ObjectNotFound:
-        value = given or default
-        if value is None:
+    if document is None:
+        if not wanted:
             _say("!", label, "not created: no address given")
             return
         block_type = await client.read_block_type_by_slug(slug)
         schema = await client.get_most_recent_block_schema_for_block_type(block_type.id)
         if schema is None:
-            raise RuntimeError(f"block type {slug} has no schema") from None
+            raise RuntimeError(f"block type {slug} has no schema")
         await client.create_block_document(
             BlockDocumentCreate(
                 name=_DOCUMENT,
-                data={field: value},
+                data=_known(wanted),
                 block_type_id=block_type.id,
                 block_schema_id=schema.id,
             )
         )
         _say("+", label, "created")
         return
-    if given is None or document.data.get(field) == given:
+    data = _known({**document.data, **wanted})
+    before = _known(document.data)
+    changed = sorted(name for name in {*data, *before} if data.get(name) != before.get(name))
+    if not changed:
         _say("=", label, "unchanged")
         return
     await client.update_block_document(
-        document.id,
-        BlockDocumentUpdate(data={**document.data, field: given}, merge_existing_data=False),
+        document.id, BlockDocumentUpdate(data=data, merge_existing_data=False)
     )
-    _say("~", label, f"{field} changed")
+    _say("~", label, f"{', '.join(changed)} changed")
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 async def _deployments(options: SetupOptions) -> int:
