@@ -151,6 +151,8 @@ class _Looking:
     scopes: list[Scope] = field(default_factory=list)
     scores: list[PlacementScore] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    zone_ids: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By region: the ids of its zones by their names in this account."""
 
     def find_instance_types(self, region: str) -> None:
         found: dict[TypeKey, InstanceType] = {}
@@ -204,7 +206,8 @@ class _Looking:
             )
             for page in pages:
                 for row in page["SpotPriceHistory"]:
-                    key = _spot_key(region, row)
+                    zone = row.get("AvailabilityZoneId") or self._zone_id(region, row)
+                    key = OfferingKey(PROVIDER, row["InstanceType"], region, zone, SPOT)
                     dated = (row["Timestamp"], row["SpotPrice"])
                     newest[key] = max(newest.get(key, dated), dated)
 
@@ -213,6 +216,16 @@ class _Looking:
         self.prices |= {key: micro_usd(usd, str(key)) for key, (_, usd) in newest.items()}
         if is_whole:
             self._cover(region, SPOT)
+
+    def _zone_id(self, region: str, row: Mapping[str, Any]) -> str:
+        """The id of the zone that a row names: names differ between accounts, ids do not."""
+        if region not in self.zone_ids:
+            answer = self.client("ec2", region).describe_availability_zones()
+            self.zone_ids[region] = {
+                zone["ZoneName"]: zone["ZoneId"] for zone in answer["AvailabilityZones"]
+            }
+        zone_id: str = self.zone_ids[region][row["AvailabilityZone"]]
+        return zone_id
 
     def find_placement_scores(self, region: str) -> None:
         # AWS scores a set of instance types and advises three or more: one set for a GPU type.
@@ -289,12 +302,6 @@ class _Looking:
             self.failures.append(Failure(part=part, problem=problem, tried=action, remedy=remedy))
             return False
         return True
-
-
-def _spot_key(region: str, row: Mapping[str, Any]) -> OfferingKey:
-    # Names of zones differ between accounts, their ids do not.
-    zone = row.get("AvailabilityZoneId") or row["AvailabilityZone"]
-    return OfferingKey(PROVIDER, row["InstanceType"], region, zone, SPOT)
 
 
 def _usd_per_hour(product: Mapping[str, Any]) -> str | None:

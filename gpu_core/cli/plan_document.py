@@ -134,6 +134,7 @@ def _option(option: Option, now: datetime) -> dict[str, Any]:
         "compute_usd": _usd(cost.compute),
         "storage_usd": _usd(cost.storage),
         "transfer_usd": _usd(cost.transfer),
+        "priced_at": option.priced_at.isoformat(),
     }
 
 

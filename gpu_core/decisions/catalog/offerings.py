@@ -1,5 +1,6 @@
 """What can be had: instance types, and what each costs in which place on which terms."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,6 +34,15 @@ class OfferingKey(NamedTuple):
     def __str__(self) -> str:
         """As people write it: `aws g5.xlarge us-east-1 use1-az4 spot`."""
         return " ".join(part for part in self if part is not None)
+
+
+def is_zone_name(zone: str, region: str) -> bool:
+    """Is this the name of a zone of AWS, such as `us-east-1a`, and not its id, such as `use1-az4`?
+
+    A name means another zone in each account (docs.aws.amazon.com, "Availability Zone IDs for your
+    AWS resources", read 2026-11), so that only ids can be compared.
+    """
+    return re.fullmatch(rf"{re.escape(region)}[a-z]", zone) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from gpu_core.decisions.catalog.offerings import (
     OfferingKey,
     Price,
     TypeKey,
+    is_zone_name,
 )
+from gpu_core.decisions.catalog.plausible import current_prices, implausible
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.units import format_usd
 from gpu_core.decisions.validation import refuse
@@ -80,11 +82,11 @@ def refreshed(
         catalog: Before.
         seen: What was found.
         now: When the look was taken.
-        accepts_large_changes: Somebody has confirmed the prices that moved tenfold.
+        accepts_large_changes: A person has confirmed the prices that are refused otherwise.
 
     Raises:
-        InvalidInput: A price is nonsense, or moved tenfold and nobody confirmed it. Nothing of
-            the look is taken over then.
+        InvalidInput: A price is nonsense, or it moved tenfold or cannot be beside the other prices
+            of its type, and is not confirmed. Nothing of the look is taken over then.
         InvalidInputs: There are several of these.
     """
     refuse(_nonsense(catalog, seen, now))
@@ -142,6 +144,12 @@ def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[Invali
             )
         if TypeKey(key.provider, key.instance_type) not in known:
             errors.append(InvalidInput(str(key), "is of an unknown instance type"))
+        if key.zone is not None and is_zone_name(key.zone, key.region):
+            errors.append(
+                InvalidInput(
+                    str(key), "has the name of a zone", got=key.zone, allowed="an id: use1-az4"
+                )
+            )
         old = catalog.offerings.get(key)
         if old is not None and old.price.seen_until > now:
             errors.append(
@@ -157,20 +165,29 @@ def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[Invali
 
 
 def _doubtful(catalog: Catalog, seen: Observation) -> list[InvalidInput]:
+    prices = {**current_prices(catalog), **seen.micro_usd_per_hour}
+    types = {**catalog.instance_types, **seen.instance_types}
     errors = []
     for key, after in seen.micro_usd_per_hour.items():
         old = catalog.offerings.get(key)
-        before = after if old is None else old.price.micro_usd_per_hour
-        if max(before, after) >= DOUBTFUL_FACTOR * min(before, after):
-            errors.append(
-                InvalidInput(
-                    str(key),
-                    f"moved from {format_usd(before)} to {format_usd(after)} per hour",
-                    allowed=f"less than {DOUBTFUL_FACTOR} times up or down",
-                    remedy="look it up, then accept large changes",
-                )
-            )
+        if old is not None and old.price.micro_usd_per_hour == after:
+            continue  # it is in the catalog: a person has accepted it
+        error = _moved(key, old, after) or implausible(key, after, prices, types)
+        if error is not None:
+            errors.append(error)
     return errors
+
+
+def _moved(key: OfferingKey, old: Offering | None, after: int) -> InvalidInput | None:
+    before = after if old is None else old.price.micro_usd_per_hour
+    if max(before, after) < DOUBTFUL_FACTOR * min(before, after):
+        return None
+    return InvalidInput(
+        str(key),
+        f"moved from {format_usd(before)} to {format_usd(after)} per hour",
+        allowed=f"less than {DOUBTFUL_FACTOR} times up or down",
+        remedy="look it up, then accept large changes",
+    )
 
 
 def _changes(before: Catalog, after: Catalog) -> tuple[Change, ...]:

@@ -19,6 +19,7 @@ from gpu_core.decisions.catalog.offerings import (
     Price,
     TransferPrices,
     TypeKey,
+    is_zone_name,
 )
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy_base import CapacityType, Name, Section
@@ -233,6 +234,15 @@ def _contradictions(sheet: PriceSheet) -> list[InvalidInput]:
                     InvalidInput(field, "comes twice", remedy="give it another as_of, or remove it")
                 )
             seen.add(at)
+            if price.zone is not None and is_zone_name(price.zone, price.region):
+                errors.append(
+                    InvalidInput(
+                        f"{field}.zone",
+                        "is the name of a zone",
+                        got=price.zone,
+                        allowed="its id, such as use1-az4: names differ between accounts",
+                    )
+                )
             if dated.seen_until < dated.seen_from:
                 errors.append(
                     InvalidInput(

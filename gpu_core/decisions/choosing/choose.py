@@ -1,10 +1,11 @@
 """The offerings that can run a job, best first, and why the others cannot."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.catalog.offerings import Catalog, Offering
+from gpu_core.decisions.catalog.offerings import Catalog, Offering, TypeKey
 from gpu_core.decisions.choosing.evaluate import Setting, evaluate
 from gpu_core.decisions.choosing.interruption import Overhead, daly_overhead
 from gpu_core.decisions.choosing.options import Certainty, Option, Reason, Refusal
@@ -92,6 +93,8 @@ def choose(
             key: runs_on(job, catalog.instance_types[key], wishes, observed)
             for key in {catalog.instance_type(offering).key for offering in offerings}
         },
+        siblings=_by_type(catalog),
+        now=now,
     )
     results = [evaluate(setting, offering) for offering in offerings]
     refused = [result for result in results if isinstance(result, Refusal)]
@@ -111,12 +114,19 @@ def choose(
     )
 
 
+def _by_type(catalog: Catalog) -> dict[TypeKey, tuple[Offering, ...]]:
+    siblings: dict[TypeKey, list[Offering]] = defaultdict(list)
+    for key, offering in catalog.offerings.items():
+        siblings[TypeKey(key.provider, key.instance_type)].append(offering)
+    return {key: tuple(offerings) for key, offerings in siblings.items()}
+
+
 def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
     """Can it be done, and what is nearest to it if not? One or two sentences."""
     if choice.candidates:
         best = choice.candidates[0]
         sure = "" if best.certainty is Certainty.SAFE else ", if all goes as is likely"
-        return f"Take {_told(best.option, now)}{sure}."
+        return f"Take {_told(best.option, now)}{sure}. {_age(best.option, now)}"
     if choice.fastest is None or choice.cheapest is None:
         return "No offering can run it: see the reasons."
     by = "" if wishes.deadline_at is None else f" by {_moment(wishes.deadline_at)}"
@@ -192,6 +202,12 @@ def _told(option: Option, now: datetime) -> str:
     done = _moment(option.ends_at(now))
     cost, wall = format_usd(option.cost.total), format_duration(option.wall_s)
     return f"{option.key} ({option.size}): {cost}, {wall}, done by {done}"
+
+
+def _age(option: Option, now: datetime) -> str:
+    days = (now - option.priced_at).days
+    old = f", {days} days ago" if days > 0 else ""
+    return f"Its price is that of {option.priced_at.date().isoformat()}{old}."
 
 
 def _moment(moment: datetime) -> str:

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from gpu_core.decisions.catalog.offerings import SPOT, Catalog, Offering, TypeKey
+from gpu_core.decisions.catalog.plausible import doubtful_spot
 from gpu_core.decisions.choosing.beside import storage_micro_usd, transfer_micro_usd
 from gpu_core.decisions.choosing.interruption import Overhead, interruption_chance
 from gpu_core.decisions.choosing.options import Cost, Option, Reason, Refusal
@@ -12,7 +14,7 @@ from gpu_core.decisions.choosing.runs import NoRun, Run
 from gpu_core.decisions.choosing.wishes import Conditions, Wishes
 from gpu_core.decisions.requirements.job import Job
 from gpu_core.decisions.requirements.memory import checkpoint_bytes, weight_bytes
-from gpu_core.decisions.units import SECONDS_PER_HOUR
+from gpu_core.decisions.units import SECONDS_PER_HOUR, format_usd
 
 _BYTES_PER_GIB = 1024**3
 
@@ -33,6 +35,9 @@ class Setting:
     overhead: Overhead
     runs: Mapping[TypeKey, tuple[Run, ...] | NoRun]
     """How the job runs on each instance type: the same in all places."""
+    siblings: Mapping[TypeKey, tuple[Offering, ...]]
+    """All offerings of each instance type."""
+    now: datetime
 
 
 def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refusal:
@@ -44,6 +49,9 @@ def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refus
     """
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
+    usual = doubtful_spot(offering, setting.siblings[_type_of(offering)], setting.now)
+    if usual is not None:
+        return _doubtful(offering, usual)
     runs = setting.runs[setting.catalog.instance_type(offering).key]
     if isinstance(runs, NoRun):
         return Refusal(
@@ -104,11 +112,26 @@ def _option(setting: Setting, offering: Offering, run: Run) -> Option | Refusal:
             storage=storage_micro_usd(setting.catalog, offering.key, stored_gib, walls[1]),
             transfer=transfer_micro_usd(setting.catalog, setting.wishes, offering.key),
         ),
+        priced_at=offering.price.seen_until,
     )
 
 
 def _compute_micro_usd(offering: Offering, nodes: int, wall_s: float) -> int:
     return round(offering.price.micro_usd_per_hour * nodes * wall_s / SECONDS_PER_HOUR)
+
+
+def _type_of(offering: Offering) -> TypeKey:
+    return TypeKey(offering.key.provider, offering.key.instance_type)
+
+
+def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:
+    price, seen = offering.price.micro_usd_per_hour, offering.price.seen_until.date().isoformat()
+    return Refusal(
+        key=offering.key,
+        reason=Reason.DOUBTFUL_PRICE,
+        summary=f"was at {format_usd(price)} per hour on {seen}, and other zones are at "
+        f"{format_usd(usual_micro_usd)}: refresh the catalog to plan with it",
+    )
 
 
 def _not_there(offering: Offering) -> Refusal:

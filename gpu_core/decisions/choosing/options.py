@@ -21,6 +21,7 @@ class Reason(StrEnum):
     OTHER_GPU_TYPE = "OtherGpuType"
     OTHER_GPU_COUNT = "OtherGpuCount"
     PARTIAL_GPU = "PartialGpu"
+    DOUBTFUL_PRICE = "DoubtfulPrice"
     NO_FAST_UNITS = "NoFastUnits"
     TOO_LITTLE_MEMORY = "TooLittleMemory"
     UNKNOWN_NETWORK = "UnknownNetwork"
@@ -104,6 +105,8 @@ class Option:
     interruption_chance: float
     """At least one; 0 on demand."""
     cost: Cost
+    priced_at: datetime
+    """When its price was seen last."""
 
     def certainty(self, wishes: Wishes, now: datetime) -> Certainty:
         """Do the deadline and the budget hold?"""

@@ -127,7 +127,7 @@ def test_instance_types_of_aws(of_moto: Look, name: str, want: tuple[Any, ...]) 
 def test_spot_prices_are_found_where_the_price_list_cannot_be_read(of_moto: Look) -> None:
     """moto has no price list: one part fails, and the others are still found."""
     assert [failure.part for failure in of_moto.failures] == ["on-demand prices in us-east-1"]
-    assert of_moto.observation.micro_usd_per_hour[make_key("g5.xlarge", "us-east-1a")] == 10
+    assert of_moto.observation.micro_usd_per_hour[make_key("g5.xlarge", "use1-az6")] == 10
     assert [scope.capacity_type for scope in of_moto.observation.scopes] == ["spot"]
 
 

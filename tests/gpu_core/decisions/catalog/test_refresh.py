@@ -159,3 +159,26 @@ def test_no_offering_is_forgotten_and_what_was_seen_is_offered(look):
     assert set(after.offerings) == set(before().offerings) | set(look)
     assert {key for key, o in after.offerings.items() if o.is_offered} == set(look)
     assert all(after.offerings[key].price.micro_usd_per_hour == usd for key, usd in look.items())
+
+
+@pytest.mark.parametrize(
+    ("zone", "micro_usd", "want"),
+    [
+        pytest.param("b", 10, "cannot be (got '$0.0000')", id="a cent is lost"),
+        pytest.param("b", 499_999, "allowed: $0.5000 to $20.00 per hour", id="over 95 % saved"),
+        pytest.param("b", 20_000_001, "as on-demand is $10.00", id="twice on-demand"),
+        pytest.param("us-east-1b", 3_000_000, "has the name of a zone", id="a zone's name"),
+    ],
+)
+def test_a_price_that_cannot_be_is_refused_also_where_none_was_known(zone, micro_usd, want):
+    look = {make_key("p9.large"): 10_000_000, make_key("p9.large", zone): micro_usd}
+    with pytest.raises(InvalidInput) as caught:
+        refreshed(before(), make_observation(look), NOW)
+    assert want in str(caught.value)
+
+
+@given(micro_usd=st.integers(500_000, 20_000_000))
+def test_a_price_in_bounds_is_taken(micro_usd):
+    look = {make_key("p9.large"): 10_000_000, make_key("p9.large", "b"): micro_usd}
+    after = refreshed(before(), make_observation(look), NOW).catalog
+    assert after.offerings[make_key("p9.large", "b")].price.micro_usd_per_hour == micro_usd

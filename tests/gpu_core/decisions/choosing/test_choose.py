@@ -221,7 +221,9 @@ def test_the_verdict(wishes, want_start):
 def test_the_verdict_says_where_it_is_only_likely():
     wishes = Wishes(deadline_at=NOW + 5 * HOUR)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), wishes, NOW)
-    assert verdict(choice, wishes, NOW).endswith(", if all goes as is likely.")
+    assert ", if all goes as is likely. Its price is that of 2026-09-01, 81 days ago." in verdict(
+        choice, wishes, NOW
+    )
 
 
 def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():

@@ -1,0 +1,131 @@
+"""Can a price be what it says, beside the prices of the same hardware elsewhere?
+
+A wrong unit, a lost digit or a filler in a price list wins every comparison, so that such a price
+is refused where it enters and not recommended.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from statistics import median
+
+from gpu_core.decisions.catalog.offerings import (
+    ON_DEMAND,
+    SPOT,
+    Catalog,
+    InstanceType,
+    Offering,
+    OfferingKey,
+    TypeKey,
+)
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.units import format_usd
+
+# Of the on-demand price of the same instance type. Spot: AWS advertises savings of up to 90 %
+# (aws.amazon.com/ec2/spot, read 2026-11), and half of the rest is left as a margin; the cheapest of
+# the shipped catalog is at 10 %. Reserved: savings plans save up to 72 % (aws.amazon.com/savings-
+# plans). On-demand prices of two regions differ by less than 2 in the shipped catalog.
+_ALLOWED_SHARES: Mapping[str, tuple[float, float]] = {
+    SPOT: (0.05, 2.0),
+    "reserved": (0.25, 2.0),
+    ON_DEMAND: (1 / 3, 3.0),
+}
+
+# Where no on-demand price is known, of the median of the same terms elsewhere.
+_ALLOWED_OF_SIBLINGS = (0.1, 10.0)
+
+LEAST_MICRO_USD_PER_GPU_HOUR = 10_000
+"""Where nothing is there to compare with. The cheapest GPU of the shipped catalog, a T4 on spot, is
+at $0.17; a hundredth of a dollar is a wrong unit."""
+
+OUTLIER_SHARE = 0.5
+"""Of the median of its siblings: an old spot price under it is doubtful."""
+
+_FRESH = timedelta(days=7)
+_LEAST_SIBLINGS = 3
+
+Prices = Mapping[OfferingKey, int]
+
+
+def implausible(
+    key: OfferingKey, micro_usd: int, prices: Prices, types: Mapping[TypeKey, InstanceType]
+) -> InvalidInput | None:
+    """What is wrong with this price? None: nothing.
+
+    Args:
+        key: What is offered.
+        micro_usd: What an hour of the instance costs.
+        prices: All that is known, this one included.
+        types: All instance types.
+    """
+    compared = _reference(key, prices)
+    if compared is None:
+        kind = types.get(TypeKey(key.provider, key.instance_type))
+        least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
+        low, high, beside = float(least), float("inf"), "no GPU is cheaper"
+    else:
+        reference, (least_share, most_share), what = compared
+        low, high = reference * least_share, reference * most_share
+        beside = f"{what} is {format_usd(round(reference))}"
+    if low <= micro_usd <= high:
+        return None
+    allowed = f"{format_usd(round(low))} or more"
+    if high != float("inf"):
+        allowed = f"{format_usd(round(low))} to {format_usd(round(high))} per hour, as {beside}"
+    return InvalidInput(
+        str(key),
+        "has a price that cannot be",
+        got=format_usd(micro_usd),
+        allowed=allowed,
+        remedy="look it up, then accept large changes",
+    )
+
+
+def _reference(key: OfferingKey, prices: Prices) -> tuple[float, tuple[float, float], str] | None:
+    """What to compare with: the reference price, the allowed shares of it, and its name."""
+    on_demand = _of_type(key, prices, ON_DEMAND)
+    if on_demand:
+        shares = _ALLOWED_SHARES.get(key.capacity_type, _ALLOWED_SHARES[ON_DEMAND])
+        return median(on_demand), shares, "on-demand"
+    siblings = _of_type(key, prices, key.capacity_type)
+    if siblings:
+        return median(siblings), _ALLOWED_OF_SIBLINGS, "the median elsewhere"
+    return None
+
+
+def _of_type(key: OfferingKey, prices: Prices, capacity_type: str) -> list[int]:
+    """Other prices of the same instance type on these terms; those of its own region first."""
+    same = {
+        other: price
+        for other, price in prices.items()
+        if other != key
+        and (other.provider, other.instance_type) == (key.provider, key.instance_type)
+        and other.capacity_type == capacity_type
+    }
+    near = [price for other, price in same.items() if other.region == key.region]
+    return near or list(same.values())
+
+
+def doubtful_spot(offering: Offering, siblings: Iterable[Offering], now: datetime) -> int | None:
+    """Is this an old spot price far under those of the other zones? Their median; None: no.
+
+    Args:
+        offering: What is asked about.
+        siblings: All offerings of the same instance type.
+        now: A price that was seen in the last week counts as it is.
+    """
+    if offering.key.capacity_type != SPOT or now - offering.price.seen_until <= _FRESH:
+        return None
+    others = [
+        sibling.price.micro_usd_per_hour
+        for sibling in siblings
+        if sibling.key.capacity_type == SPOT and sibling.key != offering.key
+    ]
+    if len(others) < _LEAST_SIBLINGS:
+        return None
+    usual = round(median(others))
+    return usual if offering.price.micro_usd_per_hour < OUTLIER_SHARE * usual else None
+
+
+def current_prices(catalog: Catalog) -> dict[OfferingKey, int]:
+    """The newest price of each offering."""
+    return {key: offering.price.micro_usd_per_hour for key, offering in catalog.offerings.items()}
