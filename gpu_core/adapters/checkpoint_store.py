@@ -1,12 +1,14 @@
 """Where checkpoints lie: a folder, or a prefix of an S3 bucket."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
 from gpu_core.adapters.atomic_file import make_folder, replace_file
 from gpu_core.decisions.checkpoint_payload import Payload
+from gpu_core.decisions.checkpoint_space import format_bytes
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, nearest_name
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
@@ -25,6 +27,28 @@ class StoreUnreachable(GpuSchedulingError):
         return (
             f"the checkpoint store {self.uri} cannot be used: {self.reason}; check checkpoint_uri, "
             "the endpoint, the credentials and what they may do (list, read, write, delete)"
+        )
+
+
+class NotEnoughSpace(GpuSchedulingError):
+    """The disk of the checkpoint store cannot take one save."""
+
+    def __init__(
+        self, uri: str, free_bytes: int, needed_bytes: int, last_save_bytes: int | None
+    ) -> None:
+        super().__init__(uri, free_bytes, needed_bytes, last_save_bytes)
+        self.uri = uri
+        self.free_bytes = free_bytes
+        self.needed_bytes = needed_bytes
+        self.last_save_bytes = last_save_bytes
+
+    def __str__(self) -> str:
+        last = self.last_save_bytes
+        why = "for a first save" if last is None else f"after a save of {format_bytes(last)}"
+        return (
+            f"the disk of the checkpoint store {self.uri} has {format_bytes(self.free_bytes)} free "
+            f"and needs {format_bytes(self.needed_bytes)} {why}; delete checkpoints of finished "
+            "runs, or set checkpoint_uri to a larger store"
         )
 
 
@@ -97,6 +121,9 @@ class CheckpointStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget this name. It is fine if there is none."""
+
+    def free_bytes(self) -> int | None:
+        """How much more it can hold; None: nobody knows, or it has no bound."""
 
     def uri(self, key: str) -> str:
         """The key as people find it outside of this program."""
@@ -200,6 +227,10 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         (self._root / key).unlink(missing_ok=True)
+
+    def free_bytes(self) -> int | None:
+        existing = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
+        return shutil.disk_usage(existing).free
 
     def uri(self, key: str) -> str:
         return str(self._root / key)

@@ -94,6 +94,9 @@ class S3Store:
     def delete(self, key: str) -> None:
         self._client.delete_object(Bucket=self._bucket, Key=self._prefix + key)
 
+    def free_bytes(self) -> int | None:
+        return None
+
     def uri(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 

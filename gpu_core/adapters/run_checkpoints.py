@@ -2,11 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.adapters.checkpoint_store import CheckpointStore, StoreUnreachable
+from gpu_core.adapters.checkpoint_store import (
+    CheckpointStore,
+    NotEnoughSpace,
+    StoreUnreachable,
+)
 from gpu_core.adapters.verified_read import read_verified, verify
 from gpu_core.decisions.checkpoint_manifest import (
     SHARDS,
@@ -17,6 +21,7 @@ from gpu_core.decisions.checkpoint_manifest import (
     describe,
     describe_shards,
     encode,
+    signed_fields,
 )
 from gpu_core.decisions.checkpoint_names import (
     CheckpointId,
@@ -28,6 +33,13 @@ from gpu_core.decisions.checkpoint_names import (
     next_sequence,
 )
 from gpu_core.decisions.checkpoint_payload import Payload
+from gpu_core.decisions.checkpoint_space import needed_bytes
+from gpu_core.decisions.checkpoint_trust import (
+    TRUSTS_CHECKSUMS,
+    CheckpointTrust,
+    UntrustedCheckpoint,
+    signed,
+)
 from gpu_core.decisions.errors import GpuSchedulingError
 
 _log = logging.getLogger(__name__)
@@ -101,6 +113,7 @@ class RunCheckpoints:
         flow_run_id: The run; its checkpoints are in the folder of this name.
         attempt: The attempt that writes, from 1.
         keep: How many complete checkpoints stay, 1 or more.
+        trust: Which checkpoints may be restored, and what new ones are signed with.
         rank: Which of the processes that save together this is, from 0.
         ranks: How many they are.
         verifies_all_shards: Read the other ranks' parts too before a checkpoint counts as good.
@@ -116,6 +129,7 @@ class RunCheckpoints:
         flow_run_id: str,
         attempt: int,
         keep: int,
+        trust: CheckpointTrust = TRUSTS_CHECKSUMS,
         rank: int = 0,
         ranks: int = 1,
         verifies_all_shards: bool = True,
@@ -126,6 +140,7 @@ class RunCheckpoints:
         self._flow_run_id = flow_run_id
         self._attempt = attempt
         self._keep = keep
+        self._trust = trust
         self._rank = rank
         self._ranks = ranks
         self._verifies_all_shards = verifies_all_shards
@@ -139,9 +154,10 @@ class RunCheckpoints:
         Raises:
             StaleAttempt: A later attempt has begun already.
             StoreUnreachable: The store cannot be listed or written to.
+            NotEnoughSpace: Its disk cannot take one save; nothing was written.
         """
         try:
-            self._current_names()
+            self._check_space(self._current_names())
             self._store.put(self.key(claim_name(self._attempt)), b"")
         except GpuSchedulingError:
             raise
@@ -169,13 +185,13 @@ class RunCheckpoints:
             tried.add(newest)
             try:
                 loaded = self._load(newest)
-            except DamagedCheckpoint as damage:
+            except (DamagedCheckpoint, UntrustedCheckpoint) as damage:
                 self.reject(newest, str(damage))
                 continue
             yield loaded
 
     def reject(self, checkpoint: CheckpointId, reason: str) -> None:
-        """Take this checkpoint for damaged: it no longer counts as one that is kept."""
+        """Take this checkpoint for unusable: it no longer counts as one that is kept."""
         self._damaged.add(checkpoint)
         uri = self._store.uri(self.key(str(checkpoint)))
         _log.warning("checkpoint %s is left out: %s", uri, reason)
@@ -202,6 +218,7 @@ class RunCheckpoints:
             StaleAttempt: A later attempt has begun; nothing was committed.
             AlreadyCommitted: Another process of this attempt saves at the same time.
             MissingShards: Another rank has not saved its part.
+            UntrustedCheckpoint: Another rank's part is not signed as this rank signs.
         """
         content = payload if isinstance(payload, Payload) else Payload(payload)
         new = CheckpointId(self._attempt, sequence or self.next_sequence())
@@ -209,12 +226,16 @@ class RunCheckpoints:
         self._store.upload(self.key(payload_name), content)
         manifest = describe(new, content, payload_format=payload_format, saved_at=saved_at)
         self._current_names()  # the payload may have taken minutes
-        self._store.commit(self.key(manifest_name), encode(manifest))
+        own_rank = None if self._ranks == 1 else self._rank
+        self._store.commit(self.key(manifest_name), self._encode(manifest, own_rank))
         if self._ranks == 1 or self._rank > 0:
             return manifest
-        whole = describe_shards(self._all_shards(new), new)
+        shards = self._all_shards(new)
+        whole = describe_shards(shards, new)
+        for rank, encoded in enumerate(shards):
+            self._trust.of_parts().require_signed(signed_fields(encoded), self._place(rank))
         self._current_names()
-        self._store.commit(self.key(new.manifest_name), encode(whole))
+        self._store.commit(self.key(new.manifest_name), self._encode(whole, None))
         return whole
 
     def prune(self) -> None:
@@ -235,6 +256,40 @@ class RunCheckpoints:
     def key(self, name: str) -> str:
         """Where this name of the run lies in the store."""
         return f"{self._flow_run_id}/{name}"
+
+    def _check_space(self, names: Collection[str]) -> None:
+        free_bytes = self._store.free_bytes()
+        if free_bytes is None:
+            return
+        last_bytes = self._last_size_bytes(names)
+        if free_bytes < needed_bytes(last_bytes):
+            uri = self._store.uri(self._flow_run_id)
+            raise NotEnoughSpace(uri, free_bytes, needed_bytes(last_bytes), last_bytes)
+
+    def _last_size_bytes(self, names: Collection[str]) -> int | None:
+        """How large the newest checkpoint is; None: there is none, or nobody knows."""
+        for newest in committed(names)[:1]:
+            try:
+                return decode(self._encoded(newest.manifest_name), newest).size_bytes
+            except DamagedCheckpoint:
+                return None
+        return None
+
+    def _encode(self, manifest: Manifest, rank: int | None) -> bytes:
+        key = self._trust.signing_key
+        if key is None:
+            return encode(manifest)
+        return encode(manifest, lambda fields: signed(fields, self._place(rank), key))
+
+    def _place(self, rank: int | None) -> dict[str, object]:
+        """Where a signature is valid: in this run, as this rank's part or as the whole."""
+        return {"flow_run_id": self._flow_run_id, "rank": rank}
+
+    def _trusted(self, encoded: bytes, wanted: CheckpointId, rank: int | None) -> Manifest:
+        manifest = decode(encoded, wanted)
+        self._trust.require_signed(signed_fields(encoded), self._place(rank))
+        self._trust.require_readable(manifest.format)
+        return manifest
 
     def _names(self) -> tuple[str, ...]:
         return self._store.names(self._flow_run_id)
@@ -266,7 +321,7 @@ class RunCheckpoints:
         return [self._store.get(self.key(name)) for name in wanted]
 
     def _load(self, wanted: CheckpointId) -> LoadedCheckpoint:
-        manifest = decode(self._encoded(wanted.manifest_name), wanted)
+        manifest = self._trusted(self._encoded(wanted.manifest_name), wanted, None)
         saved_by = len(manifest.shard_sha256) or 1
         if saved_by != self._ranks:
             uri = self._store.uri(self.key(str(wanted)))
@@ -285,7 +340,7 @@ class RunCheckpoints:
     def _shard(self, whole: Manifest, rank: int) -> Manifest:
         encoded = self._encoded(whole.id.shard_manifest_name(rank))
         check_part(encoded, whole.shard_sha256[rank])
-        return decode(encoded, whole.id)
+        return self._trusted(encoded, whole.id, rank)
 
     def _encoded(self, manifest_name: str) -> bytes:
         try:

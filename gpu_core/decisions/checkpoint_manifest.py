@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -100,10 +100,17 @@ def describe_shards(encoded_shards: Sequence[bytes], checkpoint: CheckpointId) -
     )
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(
+    manifest: Manifest,
+    sign: Callable[[Mapping[str, object]], dict[str, object]] | None = None,
+) -> bytes:
     """The manifest as JSON, with a checksum of its own in `manifest_sha256`.
 
     What does not apply is left out, so that earlier versions read what they know.
+
+    Args:
+        manifest: What it says.
+        sign: Adds a signature to the fields; None: it is not signed.
     """
     fields: dict[str, object] = {
         "attempt": manifest.attempt,
@@ -119,6 +126,8 @@ def encode(manifest: Manifest) -> bytes:
         fields["part_sha256"] = list(manifest.part_sha256)
     if manifest.shard_sha256:
         fields["shard_sha256"] = list(manifest.shard_sha256)
+    if sign is not None:
+        fields = sign(fields)
     return _json(fields | {_OWN_CHECKSUM: hashlib.sha256(_json(fields)).hexdigest()})
 
 
@@ -155,6 +164,17 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
     if manifest.id != wanted:
         raise DamagedCheckpoint(f"its manifest describes checkpoint {manifest.id}")
     return manifest
+
+
+def signed_fields(content: bytes) -> dict[str, object]:
+    """All the fields that a signature is over, and the signature itself.
+
+    Args:
+        content: A manifest that `decode` has read.
+    """
+    fields: dict[str, object] = json.loads(content)
+    del fields[_OWN_CHECKSUM]
+    return fields
 
 
 def check_size(size_bytes: int, manifest: Manifest) -> None:

@@ -46,6 +46,10 @@ class CheckpointPolicy(Section):
 
     interval_s: PositiveDuration = Field(default=600, alias="interval")
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    refuse_pickles: bool = False
+    """Runs restore and save no pickles: reading one runs code that the store's writers choose."""
+    require_signatures: bool = False
+    """Runs restore only checkpoints that are signed with a key of the pool."""
 
 
 class Limits(Section):

@@ -28,6 +28,8 @@ _CHECKPOINT_URI = "PREFECT_GPU_CHECKPOINT_URI"
 _CHECKPOINT_INTERVAL_S = "PREFECT_GPU_CHECKPOINT_INTERVAL_S"
 _CHECKPOINT_INTERVAL_ADAPTS = "PREFECT_GPU_CHECKPOINT_INTERVAL_ADAPTS"
 _CHECKPOINTS_KEPT = "PREFECT_GPU_CHECKPOINTS_KEPT"
+_REFUSES_PICKLES = "PREFECT_GPU_CHECKPOINTS_REFUSE_PICKLES"
+_REQUIRES_SIGNATURES = "PREFECT_GPU_CHECKPOINTS_REQUIRE_SIGNATURES"
 _CAPACITY_LIFE = "PREFECT_GPU_CAPACITY_LIFE"
 _CAPACITY_SINCE = "PREFECT_GPU_CAPACITY_SINCE"
 _GRACE_S = "PREFECT_GPU_GRACE_S"
@@ -62,6 +64,10 @@ class RunContext:
     checkpoint_interval_adapts: bool = False
     """`auto`: the interval holds until saves were measured, and then follows what they cost."""
     checkpoints_kept: int = 2
+    refuses_pickles: bool = False
+    """The policy restores no pickle, and saves none."""
+    requires_signatures: bool = False
+    """The policy restores no checkpoint without a valid signature."""
     capacity_life: CapacityLife | None = None
     """How long capacity of this kind lives; None: no hazard is known (on-demand)."""
     capacity_since: datetime | None = None
@@ -92,6 +98,8 @@ class RunContext:
             _CHECKPOINT_INTERVAL_S: str(self.checkpoint_interval_s),
             _CHECKPOINT_INTERVAL_ADAPTS: "1" if self.checkpoint_interval_adapts else None,
             _CHECKPOINTS_KEPT: str(self.checkpoints_kept),
+            _REFUSES_PICKLES: "1" if self.refuses_pickles else None,
+            _REQUIRES_SIGNATURES: "1" if self.requires_signatures else None,
             _CAPACITY_LIFE: self.capacity_life.to_text() if self.capacity_life else None,
             _CAPACITY_SINCE: self.capacity_since.isoformat() if self.capacity_since else None,
             _GRACE_S: str(self.grace_s),
@@ -126,6 +134,8 @@ class RunContext:
             checkpoint_interval_s=int(environment.get(_CHECKPOINT_INTERVAL_S, "600")),
             checkpoint_interval_adapts=environment.get(_CHECKPOINT_INTERVAL_ADAPTS) == "1",
             checkpoints_kept=int(environment.get(_CHECKPOINTS_KEPT, "2")),
+            refuses_pickles=environment.get(_REFUSES_PICKLES) == "1",
+            requires_signatures=environment.get(_REQUIRES_SIGNATURES) == "1",
             capacity_life=CapacityLife.from_text(life) if life else None,
             capacity_since=_moment(since) if since else None,
             grace_s=int(environment.get(_GRACE_S, "30")),

@@ -20,6 +20,11 @@ from gpu_core.adapters.run_files import (
 )
 from gpu_core.decisions.checkpoint_manifest import Manifest
 from gpu_core.decisions.checkpoint_policy import NoticeAction, SaveInterval, answer_notice
+from gpu_core.decisions.checkpoint_trust import (
+    TRUSTS_CHECKSUMS,
+    CheckpointTrust,
+    checkpoint_trust,
+)
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
@@ -70,7 +75,8 @@ def checkpointing(
         clock: Seconds that only ever grow.
 
     Raises:
-        InvalidInput: An argument is out of range, or the store's address is none.
+        InvalidInput: An argument is out of range, the store's address is none, or the policy
+            requires signed checkpoints and the run has no key.
     """
     if interval_s is not None and not interval_s >= 0:
         raise InvalidInput("interval_s", "is out of range", got=interval_s, allowed="0 or more")
@@ -78,14 +84,19 @@ def checkpointing(
         raise InvalidInput("keep", "is out of range", got=keep, allowed="1 or more")
     run = RunContext.from_environment(os.environ)
     ranks = ranks or Ranks()
-    checkpoints = None if run is None else _checkpoints_of(run, store, keep, ranks)
+    trust = TRUSTS_CHECKSUMS if run is None else checkpoint_trust(run, os.environ)
+    checkpoints = None if run is None else _checkpoints_of(run, store, keep, ranks, trust)
     return Checkpointing(
         run, checkpoints, interval_s=interval_s, background=background, ranks=ranks, clock=clock
     )
 
 
 def _checkpoints_of(
-    run: RunContext, store: CheckpointStore | str | None, keep: int | None, ranks: Ranks
+    run: RunContext,
+    store: CheckpointStore | str | None,
+    keep: int | None,
+    ranks: Ranks,
+    trust: CheckpointTrust,
 ) -> RunCheckpoints | None:
     store = store if store is not None else run.checkpoint_uri
     if store is None:
@@ -95,6 +106,7 @@ def _checkpoints_of(
         flow_run_id=run.flow_run_id,
         attempt=run.attempt,
         keep=run.checkpoints_kept if keep is None else keep,
+        trust=trust,
         rank=ranks.rank,
         ranks=ranks.count,
         verifies_all_shards=ranks.exchange is None,
@@ -126,7 +138,7 @@ class Checkpointing:
         self._ranks = ranks
         self._clock = clock
         self._schedule = SaveSchedule(run, interval_s, clock)
-        self._snapshots = Snapshots()
+        self._snapshots = Snapshots(refuses_pickles=run is not None and run.refuses_pickles)
         self._saver = None if checkpoints is None else Saver(checkpoints, self._tell_saved, clock)
         can_save = checkpoints is not None
         self._notices = Notices(()) if run is None else notices_of(run, can_save=can_save)
@@ -144,6 +156,7 @@ class Checkpointing:
         Raises:
             StaleAttempt: A later attempt has begun already.
             StoreUnreachable: The checkpoint store cannot be used.
+            NotEnoughSpace: The store's disk cannot take one save.
         """
         if self._checkpoints is not None:
             self._checkpoints.claim()
@@ -237,8 +250,9 @@ class Checkpointing:
         save tries again.
 
         Args:
-            state: `bytes` are kept as they are, everything else is pickled; NumPy arrays and torch
-                tensors in it are copied only once. Of several ranks, this one's part.
+            state: `bytes` are kept as they are. Plain data, NumPy arrays and torch tensors are
+                written without pickle, a state that holds anything else with it; arrays are copied
+                only once. Of several ranks, this one's part.
             step: The number of the training step, for ranks without an `exchange`: all of them
                 have to save at the same steps, each step once.
 
@@ -249,6 +263,7 @@ class Checkpointing:
         Raises:
             StaleAttempt: A later attempt of this run has begun; this process should end.
             AlreadyCommitted: Another process of this attempt saves too, and is none of the ranks.
+            InvalidInput: Only pickle can save the state, and the policy refuses pickles.
         """
         if self._saver is None:
             self._warn_once()

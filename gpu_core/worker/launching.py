@@ -114,6 +114,8 @@ class Launching:
             checkpoint_interval_s=request.checkpoint_interval_s or policy.checkpoints.interval_s,
             checkpoint_interval_adapts=request.checkpoint_interval_s is None,
             checkpoints_kept=policy.checkpoints.keep,
+            refuses_pickles=policy.checkpoints.refuse_pickles,
+            requires_signatures=policy.checkpoints.require_signatures,
             capacity_life=self._history.capacity_life(attempt.gpu_type, attempt.capacity_type),
             team=record.team,
             project=record.project,

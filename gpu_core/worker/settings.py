@@ -13,10 +13,17 @@ from prefect.settings.base import (
     PrefectSettingsConfigDict,
     build_settings_config,
 )
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr
 
+from gpu_core.decisions.checkpoint_trust import parse_signing_keys
 from gpu_core.decisions.policy_base import CapacityType
 from gpu_core.decisions.run_environment import parse_variable_names
+
+
+def _signing_key(key: SecretStr | None) -> SecretStr | None:
+    if key is not None:
+        parse_signing_keys(key.get_secret_value(), "checkpoint_signing_key")
+    return key
 
 
 class GpuWorkerSettings(PrefectBaseSettings):
@@ -45,6 +52,14 @@ class GpuWorkerSettings(PrefectBaseSettings):
     checkpoint_uri: str | None = Field(
         default=None,
         description="Where runs save; the block gpu-checkpoint-store/default by default.",
+    )
+    checkpoint_signing_key: Annotated[SecretStr | None, AfterValidator(_signing_key)] = Field(
+        default=None,
+        description=(
+            "What runs of a gpu-process worker sign their checkpoints with: 16 characters or more; "
+            "after a space, earlier keys whose checkpoints stay valid. By default nothing is "
+            "signed. Pods get it from a Secret that the policy names in kubernetes.secrets."
+        ),
     )
     capacity_type: CapacityType = Field(
         default="on-demand",

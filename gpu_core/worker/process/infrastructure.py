@@ -20,6 +20,7 @@ from gpu_core.adapters.run_files import (
     write_notice,
 )
 from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
@@ -122,7 +123,8 @@ class ProcessInfrastructure:
         """Start the attempt's process in a session of its own.
 
         Raises:
-            Unavailable: The machine has no room for it, or its run folder cannot be used.
+            Unavailable: The machine has no room for it, its run folder cannot be used, or its
+                checkpoints have to be signed and there is no key.
         """
         if not isinstance(configuration, GpuProcessJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-process pool")
@@ -151,10 +153,27 @@ class ProcessInfrastructure:
             **inherited_environment(os.environ, self._settings.pass_environment),
             **environment,
             **{name: value for name, value in configuration.env.items() if value is not None},
+            **self._signing_key(context),
             **context.to_environment(),
             "CUDA_VISIBLE_DEVICES": visible_devices(context.devices),
         }
         return {name: value for name, value in merged.items() if name not in unset}
+
+    def _signing_key(self, context: RunContext) -> dict[str, str]:
+        """The variable with the key for checkpoints; empty: the worker has none.
+
+        Raises:
+            Unavailable: The policy requires signatures, which the run could not make.
+        """
+        key = self._settings.checkpoint_signing_key
+        if key is not None:
+            return {SIGNING_KEY_VARIABLE: key.get_secret_value()}
+        if context.requires_signatures:
+            raise Unavailable(
+                "the policy requires signed checkpoints, and the worker has no signing key; "
+                f"{SIGNING_KEY_HELP}"
+            )
+        return {}
 
     async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
         """The launchers of these attempts, by the mark that all their processes carry."""

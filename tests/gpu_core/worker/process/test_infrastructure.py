@@ -5,10 +5,12 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
+from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
@@ -45,9 +47,10 @@ def running_in(run_dir):
     )
 
 
-def start(infrastructure, run_dir, **configuration):
+def start(infrastructure, run_dir, changes=None, **configuration):
     """Start an attempt there."""
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a", devices=("virtual-0",))
+    context = replace(context, **(changes or {}))
     anyio.run(
         infrastructure.start,
         running_in(run_dir),
@@ -136,3 +139,35 @@ def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch)
     }  # fmt: skip
     assert found["MLFLOW_EXPERIMENT_NAME"] == "x"
     assert "secret" not in str(found)
+
+
+class Processes:
+    """Starts nothing, and keeps what it was to be started with."""
+
+    def start(self, command, environment, working_dir, run_dir):
+        self.command, self.environment = command, environment
+        return SimpleNamespace(pid=1, created_at=0.0)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_runs_get_the_signing_key_in_their_environment_alone(tmp_path, required):
+    """Other users of the machine read command lines; a run cannot choose another key."""
+    infrastructure = machine(checkpoint_signing_key="0123456789abcdef")
+    infrastructure._processes = processes = Processes()
+    changes = {"requires_signatures": required}
+    start(infrastructure, tmp_path, changes, env={SIGNING_KEY_VARIABLE: "the run's own key"})
+    assert processes.environment[SIGNING_KEY_VARIABLE] == "0123456789abcdef"
+    assert "0123456789abcdef" not in f"{processes.command} {infrastructure._settings!r}"
+
+
+def test_nothing_is_charged_for_a_signing_key_that_the_worker_lacks(tmp_path):
+    """The policy requires signatures: the run could save nothing that it may restore."""
+    with pytest.raises(Unavailable, match="no signing key; set PREFECT_INTEGRATIONS_GPU"):
+        start(machine(), tmp_path, {"requires_signatures": True})
+
+
+def test_a_signing_key_that_can_be_guessed_is_refused():
+    """At the worker's start, and the error does not show it."""
+    with pytest.raises(InvalidInput, match="too short") as refused:
+        machine(checkpoint_signing_key="s3cret")
+    assert "s3cret" not in str(refused.value)
