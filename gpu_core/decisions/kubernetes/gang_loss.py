@@ -23,12 +23,12 @@ def silent_partner(
     partners: Sequence[Mapping[str, Any]],
     nodes: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
-    """Which other node of its gang had fallen silent when a pod failed? None: none, as far as
-    anybody knows.
+    """Which node of its gang had fallen silent when a pod failed? None: none, as far as anybody
+    knows.
 
     Args:
         failed_at: When the pod failed; None: nobody knows.
-        partners: The pods of the gang that had not ended by then.
+        partners: The pods of the gang that had not ended before then.
         nodes: The nodes of the cluster as they are now, by name.
     """
     if failed_at is None:

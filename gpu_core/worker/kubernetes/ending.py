@@ -143,11 +143,22 @@ def silent_partner_of(
     """
     told = [pod for pod in ended if is_done(pod)]
     found = observe((), told) if told else None
-    if found is None or found.cause not in _MAY_FOLLOW:
+    if found is None or found.cause not in _MAY_FOLLOW or len(pods) < 2:
         return None
-    known = {pod["metadata"]["uid"] for pod in told}
-    partners = [pod for pod in pods if pod["metadata"]["uid"] not in known]
-    return silent_partner(moment(found.ended_at), partners, nodes)
+    failed_at = moment(found.ended_at)
+    # Where a node is back before anybody looks, its pods have ended too, and said so late.
+    return silent_partner(
+        failed_at, [pod for pod in pods if not _ended_before(pod, failed_at)], nodes
+    )
+
+
+def _ended_before(pod: Json, at: datetime | None) -> bool:
+    """Had it ended by then? The pod that failed just then had not: its own node may have been cut
+    off from the others."""
+    if not is_done(pod):
+        return False
+    finished_at = moment((main_end(pod) or {}).get("finishedAt"))
+    return at is None or finished_at is None or finished_at < at
 
 
 def trouble_of(

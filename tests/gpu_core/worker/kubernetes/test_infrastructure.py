@@ -434,6 +434,34 @@ def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want
 
 
 @pytest.mark.parametrize(
+    ("first_s_ago", "other_s_ago", "node", "want"),
+    [
+        pytest.param(60, 20, make_node("n2", since_s=30), True, id="the partner's, which is back"),
+        pytest.param(20, 60, make_node("n2", since_s=30), True, id="its own, which is back"),
+        pytest.param(60, 20, make_node("n2"), False, id="none"),
+        pytest.param(20, 60, make_node("n2"), False, id="none, and the partner failed first"),
+        pytest.param(20, 10, make_node("n2", since_s=30), False, id="back before anything failed"),
+    ],
+)
+def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_ago, node, want):
+    """The rank that was cut off ended too, which its node said only when it was back."""
+    first, other = of_rank(0, "Failed", 1, first_s_ago), of_rank(1, "Failed", 1, other_s_ago)
+    other["spec"]["nodeName"] = "n2"
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = replace(attempt.workload, nodes=2)
+        for seen in (make_node(), node):
+            infrastructure._view._node_changed(None, seen)
+        for pod in (first, other):
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._note_causes("a")
+        return (await infrastructure.exit(attempt)).is_gang_lost
+
+    assert anyio.run(scenario) is want
+
+
+@pytest.mark.parametrize(
     ("ages_s", "awaited", "want_age_s"),
     [
         pytest.param([3600], (), 3600, id="its node's age"),
