@@ -23,6 +23,7 @@ _PARTS: dict[Part, str] = {"api": "Prefect API", "disk": "space on the disk"}
 
 _POLL_S = 1.0
 _ANSWER_S = 5.0
+_STOOD_STILL_S = 3 * _ANSWER_S
 
 # Less than this and a run cannot write the report of its end.
 _LEAST_FREE_BYTES = 64 * 1024
@@ -64,9 +65,11 @@ class OutageWatch:
 
     async def poll(self) -> None:
         """Does the platform work at this moment?"""
-        asked_at = datetime.now(UTC)
+        asked_at, asked_at_s = datetime.now(UTC), time.monotonic()
         is_away = await self._is_api_away()
-        if is_away is not None:
+        # Past its time-outs it is this worker that stood still, and it saw nothing meanwhile.
+        is_telling = time.monotonic() - asked_at_s < _STOOD_STILL_S or not is_away
+        if is_away is not None and is_telling:
             self._note("api", is_away, asked_at)
         if self._disk is not None:
             self._note("disk", await in_thread(_is_full, self._disk), datetime.now(UTC))

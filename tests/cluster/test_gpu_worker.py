@@ -299,3 +299,27 @@ def test_a_container_that_is_done_is_not_run_again_although_its_run_was_set_back
     (attempt,) = pool.attempts(run)
     assert attempt.end_reason == "Completed"
     assert len(pods(namespace, run)) == 1
+
+
+def test_a_flow_that_fails_as_the_server_is_away_is_not_charged(pool, server):
+    """It tells Prefect so when the server is back."""
+    shared = pool.folder / "shared"
+    deployment = pool.deploy(f"{FLOWS}:ask_prefect_when_released")
+    run = pool.submit(deployment, "asking", {"folder": str(shared)}, max_failures=1)
+    wait_for((shared / "began-1").exists, "the flow works", 120)
+
+    server.stop()
+    try:
+        wait_for(lambda: "Prefect API is away" in pool.worker_log(), "the worker saw the outage")
+        (shared / "release").touch()
+        wait_for((shared / "failed-1").exists, "the flow failed by it")
+    finally:
+        server.start()
+    pool.wait_until(run, "Completed", timeout_s=180)
+    settled(pool, run)
+
+    first, second = pool.attempts(run)
+    assert first.end_reason == "Interrupted", first.end_message
+    assert first.end_message.startswith("Interrupted: Prefect's API was away from ")
+    assert not first.is_charged_failure
+    assert second.end_reason == "Completed"

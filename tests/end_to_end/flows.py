@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 
 from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gpu_core.runtime import checkpointing
 
@@ -34,3 +36,32 @@ def count_until_released(folder: str) -> int:
             time.sleep(0.02)  # the pace of the work, not a wait for something
     Path(folder, "ended").write_text(str(number))
     return number
+
+
+@flow
+def fail_and_note(folder: str) -> None:
+    """Fail, and note that the body was executed."""
+    with Path(folder, "bodies").open("a") as bodies:
+        bodies.write(f"{os.environ['PREFECT_GPU_ATTEMPT']}\n")
+    raise ValueError("the data set is empty")
+
+
+@flow
+def ask_prefect_when_released(folder: str) -> None:
+    """Note that it began, and ask Prefect's API something, once, when the file `release` is there.
+
+    Raises:
+        Exception: What the API did not answer with, which is noted too.
+    """
+    attempt = os.environ["PREFECT_GPU_ATTEMPT"]
+    Path(folder, f"began-{attempt}").touch()
+    while not Path(folder, "release").exists():
+        time.sleep(0.02)
+    # Otherwise Prefect's client repeats the question for a minute.
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        try:
+            with get_client(sync_client=True) as client:
+                client.read_work_pools()
+        except Exception as error:
+            Path(folder, f"failed-{attempt}").write_text(repr(error))
+            raise

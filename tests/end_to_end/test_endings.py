@@ -1,6 +1,7 @@
 """How attempts end: preempted, failed, killed, cancelled, overdue; and what follows."""
 
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -70,6 +71,22 @@ def test_a_run_that_keeps_failing_is_tried_a_bounded_number_of_times(pool):
     assert [a.end_reason for a in pool.attempts(run)] == [EndReason.FAILED] * 2
     assert all(attempt.is_charged_failure for attempt in pool.attempts(run))
     assert "the data set is empty" in pool.message(run)
+
+
+def test_an_attempt_whose_flow_did_not_begin_adds_no_execution_of_its_body(pool, tmp_path):
+    """Prefect's engine retries by itself while it is allowed more retries than it counted runs."""
+    begin = f"exec {sys.executable} -m prefect flow-run execute"
+    command = f"sh -c 'if [ $PREFECT_GPU_ATTEMPT = 2 ]; then exit 1; fi; {begin}'"
+    deployment = pool.deploy(f"{FLOWS}:fail_and_note", command=command)
+    run = pool.submit(deployment, "failing", {"folder": str(tmp_path)}, max_failures=3)
+    pool.start_worker()
+
+    wait_for(lambda: closed(pool, run, 3), "three attempts", timeout_s=90)
+    pool.wait_until(run, "Failed")
+
+    assert (tmp_path / "bodies").read_text().split() == ["1", "3"]
+    assert [attempt.is_charged_failure for attempt in pool.attempts(run)] == [True] * 3
+    assert pool.message(run).startswith("Flow run encountered an exception")
 
 
 def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool):

@@ -78,15 +78,33 @@ def test_an_outage_is_seen_at_once_is_one_and_is_known_to_the_next_worker(tmp_pa
     assert outage.part == "api"
     assert outage.began_at < outage.seen_at
 
-    kept = OutageWatch(None, path, None).seen  # type: ignore[arg-type] - it does not ask
+    kept = OutageWatch(None, path, None).seen
     assert [(o.part, o.began_at) for o in kept] == [("api", outage.began_at)]
+
+
+@pytest.mark.parametrize(
+    ("took_s", "want"),
+    [pytest.param(9, 1, id="no answer in time"), pytest.param(600, 0, id="the worker stood still")],
+)
+def test_a_worker_that_was_stopped_saw_nothing_meanwhile(tmp_path, monkeypatch, took_s, want):
+    clock_s = [0.0]
+
+    async def unanswered():
+        clock_s[0] += took_s
+        return True
+
+    monkeypatch.setattr("gpu_core.worker.outages.time.monotonic", lambda: clock_s[0])
+    watch = OutageWatch(None, tmp_path / "outages.json", None)
+    watch._is_api_away = unanswered
+    anyio.run(watch.poll)
+    assert len(watch.seen) == want
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '[{"part": "api"}]', "{}"])
 def test_a_damaged_record_is_forgotten(tmp_path, content):
     path = tmp_path / "outages.json"
     path.write_text(content)
-    assert OutageWatch(None, path, None).seen == ()  # type: ignore[arg-type] - it does not ask
+    assert OutageWatch(None, path, None).seen == ()
 
 
 def status_error(status):

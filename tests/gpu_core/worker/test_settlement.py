@@ -3,10 +3,13 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prefect.client.schemas.objects import FlowRun, FlowRunPolicy, State, StateType
 from prefect.states import (
     AwaitingRetry,
@@ -22,6 +25,7 @@ from prefect.states import (
 )
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.outages import Outage
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import Exit
@@ -29,6 +33,7 @@ from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import (
     allow_another_attempt,
     decide,
+    excuse_of_end,
     has_begun,
     is_unexplained,
     to_record,
@@ -252,3 +257,78 @@ def test_a_decision_of_the_version_before_grants_its_retry(tmp_path):
     running.attempt = replace(running.attempt, settlement=record)
 
     assert decide(running, run, FAILS, (), NOW).retries == 1
+
+
+OUTAGE = Outage(
+    part="api", began_at=NOW - timedelta(seconds=50), seen_at=NOW - timedelta(seconds=1)
+)
+ENDED = Exit(exit_code=1, ended_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("exit_", "changes", "want"),
+    [
+        pytest.param(ENDED, {}, "Prefect's API was away", id="a process, or a pod with Prefect"),
+        pytest.param(None, {}, "Prefect's API was away", id="nobody saw it end"),
+        pytest.param(replace(ENDED, is_flow=False), {}, None, id="a container needs no API"),
+        pytest.param(None, {"started_at": None}, None, id="nothing ran"),
+    ],
+)
+def test_an_outage_that_the_worker_saw_excuses_a_flow(tmp_path, exit_, changes, want):
+    running = undisturbed(tmp_path)
+    running.attempt = replace(running.attempt, **changes)
+    running.gone_at = NOW
+    found = excuse_of_end(
+        *(running, flow_run(Running()), exit_, (), (OUTAGE,)), has_begun=True, is_folder_gone=False
+    )
+    assert found is None if want is None else (found or "").startswith(want)
+
+
+def test_excused_ends_are_counted_in_a_row_and_as_no_interruptions(tmp_path):
+    """Ten of them, and one that was charged in between."""
+    excused = make_attempt(
+        end_reason=EndReason.INTERRUPTED, settlement={"excused_at": NOW.isoformat()}
+    )
+    charged = make_attempt(end_reason=EndReason.CRASHED, is_charged_failure=True)
+    running = undisturbed(tmp_path)
+    running.limits = replace(running.limits, max_interruptions=2)
+    first, last = (
+        decide(running, flow_run(Running()), ENDED, earlier, NOW, excuse="the API was away")
+        for earlier in ([*[excused] * 10, charged], [charged, *[excused] * 10])
+    )
+    assert first.settlement.message == (
+        "Interrupted: the API was away; trying again (excused 1 of 10)."
+    )
+    assert to_record(first, NOW)["excused_at"] == NOW.isoformat()
+    assert last.settlement.message.startswith("Failure 2 of 3: the API was away, 11 times in a row")
+    assert to_record(last, NOW)["excused_at"] is None
+
+
+@given(
+    own_retries=st.integers(0, 3),
+    ends=st.lists(st.sampled_from(["fails", "dies", "does not begin"]), max_size=8),
+)
+def test_a_body_is_executed_once_in_each_attempt_and_once_more_for_each_own_retry(
+    own_retries, ends
+):
+    """Prefect's engine executes it again until it counted more runs than it allows retries
+    (`RetryFailedFlows`, Prefect 3.8)."""
+    retries, counted, bodies = own_retries, 0, 0
+    for end in ends:
+        if end == "does not begin":
+            state, exit_ = Pending(), FAILS
+        else:
+            counted, bodies = counted + 1, bodies + 1
+            while end == "fails" and counted <= retries:
+                counted, bodies = counted + 1, bodies + 1
+            state, exit_ = (Failed() if end == "fails" else Running()), FAILS
+        run = flow_run(state)
+        run.empirical_policy = FlowRunPolicy(retries=retries)
+        ending = decide(
+            *(undisturbed(Path("runs")), run, exit_, (), NOW), has_begun=end != "does not begin"
+        )
+        retries = retries if ending.retries is None else ending.retries
+    begun = len(ends) - ends.count("does not begin")
+    assert begun <= bodies <= begun + own_retries
+    if "fails" in ends:
+        assert bodies == begun + own_retries

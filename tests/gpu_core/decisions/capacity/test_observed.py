@@ -33,6 +33,8 @@ def stay(begin_h, end_h, reason=EndReason.COMPLETED, **fields):
 
 
 CUT = EndReason.INTERRUPTED
+# Prefect's API was away: the machine went on.
+EXCUSED = {"reason": CUT, "settlement": {"excused_at": at(2).isoformat()}}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,7 @@ CUT = EndReason.INTERRUPTED
         pytest.param([stay(0, 2, CUT)], [(2, True)], id="interrupted"),
         pytest.param([stay(0, 2)], [(2, False)], id="given back"),
         pytest.param([stay(7, None)], [(3, False)], id="it still lives"),
+        pytest.param([stay(0, 2, **EXCUSED)], [(2, False)], id="an outage of the platform"),
         pytest.param([stay(0, 1), stay(2, 5, CUT)], [(5, True)], id="two runs on one machine"),
         pytest.param(
             [stay(0, 2, CUT, attempt_id="a"), stay(1, 2, CUT)], [(2, True)], id="both at once"
