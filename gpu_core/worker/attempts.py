@@ -16,6 +16,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.adapters.private_folder import make_private_folder
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
@@ -27,6 +28,7 @@ from gpu_core.worker.demand import Demand, DemandReader
 from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import HEARTBEAT_S
+from gpu_core.worker.state_folder import RUNS
 from gpu_core.worker.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.attempts")
@@ -275,7 +277,7 @@ class OpenAttempts:
     def _prune(self) -> None:
         """Delete the folders of runs whose last attempt ended long ago."""
         runs_with_attempts = {running.attempt.flow_run_id for running in self._open.values()}
-        for folder in (self._state_dir / "runs").glob("*"):
+        for folder in (self._state_dir / RUNS).glob("*"):
             age_s = time.time() - folder.stat().st_mtime
             if folder.name not in runs_with_attempts and age_s > _KEPT_S:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -284,12 +286,12 @@ class OpenAttempts:
         for running in begun:
             # Without a disk the start fails, and says so on the page of its run alone.
             with suppress(OSError):
-                running.run_dir.mkdir(parents=True, exist_ok=True)
+                make_private_folder(running.run_dir)
         return self._ledger.admit([(running.record, running.attempt) for running in begun])
 
     def _run_dir(self, attempt: Attempt) -> Path:
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
-        return self._state_dir / "runs" / attempt.flow_run_id / name
+        return self._state_dir / RUNS / attempt.flow_run_id / name
 
     async def _with_found(self, attempt: Attempt, found: Started | None) -> Attempt:
         """The attempt with what runs it, also where the last worker died before noting it."""

@@ -31,6 +31,7 @@ from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.state_folder import open_state_folder
 from gpu_core.worker.stopping import stop_on_sigterm
 from gpu_core.worker.threads import in_thread
 from gpu_core.worker.together import Together
@@ -335,6 +336,7 @@ class GpuWorker(_Mixin):
         return self._scheduler
 
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
+        await in_thread(open_state_folder, self._state_dir)
         connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
         self._connections = connections
         self._secrets.add(connections.secrets())

@@ -4,22 +4,31 @@ import fcntl
 import os
 from pathlib import Path
 
+from gpu_core.adapters.private_folder import make_private_folder
+
 
 class FileLock:
     """An exclusive lock that the operating system releases when its holder dies, however it dies.
 
     Args:
         path: The lock file.
+        mode: Who may open it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int = 0o600) -> None:
         self._path = path
+        self._mode = mode
         self._descriptor: int | None = None
 
     @property
     def is_held(self) -> bool:
         """Does this process have the lock?"""
         return self._descriptor is not None
+
+    @property
+    def path(self) -> Path:
+        """The lock file."""
+        return self._path
 
     def acquire(self) -> bool:
         """Has this process the lock? Tries to get it; never blocks.
@@ -30,11 +39,13 @@ class FileLock:
         if self._descriptor is not None and self._is_at_path(self._descriptor):
             return True
         self.release()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Closed on exec: a run must not keep the lock of the worker that started it. Open to all
-        # users of the machine, because the lock of its GPUs is theirs together.
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        make_private_folder(self._path.parent)
+        # Closed on exec: a run must not keep the lock of the worker that started it.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(self._path, flags, self._mode)
         try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                os.fchmod(descriptor, self._mode)  # whatever the umask is
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from gpu_core.adapters.private_folder import make_private_folder
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
 
@@ -58,8 +59,8 @@ class LocalProcesses:
         Raises:
             OSError: The process could not be created.
         """
-        run_dir.mkdir(parents=True, exist_ok=True)
-        with (run_dir / _OUTPUT).open("ab") as output:
+        make_private_folder(run_dir)
+        with open(run_dir / _OUTPUT, "ab", opener=_private) as output:
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_LAUNCHER), str(run_dir), "--", *command],
                 env=dict(environment),
@@ -171,6 +172,10 @@ class LocalProcesses:
         if self._descriptors.pop(descriptor, None) is not None:
             loop.remove_reader(descriptor)
             os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _with_descendants(processes: Sequence[psutil.Process]) -> list[psutil.Process]:

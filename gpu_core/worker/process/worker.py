@@ -1,8 +1,5 @@
 """The worker type `gpu-process`: GPUs of this machine, runs as local processes."""
 
-import tempfile
-from pathlib import Path
-
 import anyio.abc
 from prefect.workers.base import BaseWorker
 
@@ -10,6 +7,7 @@ from gpu_core.adapters.nvml import discover_gpus
 from gpu_core.worker.base import GpuWorker, Leadership, Submitted
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.process.devices_lock import DevicesLock
 from gpu_core.worker.process.file_lock import FileLock
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
@@ -36,7 +34,7 @@ class GpuProcessWorker(
     def _new_leadership(self) -> Leadership:
         return MachineLeadership(
             FileLock(self._state_dir / f"{file_name(self._work_pool_name)}.lock"),
-            FileLock(Path(tempfile.gettempdir()) / "prefect-gpu-devices.lock"),
+            DevicesLock(),
         )
 
     async def _new_infrastructure(
@@ -53,7 +51,7 @@ class MachineLeadership:
         devices: The lock of the machine's GPUs. Virtual ones are for any pool that asks.
     """
 
-    def __init__(self, pool: FileLock, devices: FileLock) -> None:
+    def __init__(self, pool: FileLock, devices: DevicesLock) -> None:
         self._pool = pool
         self._devices = devices
 
@@ -65,7 +63,9 @@ class MachineLeadership:
     def why_not(self) -> str:
         """Why this worker does not act, as far as it knows: a clause."""
         if self._pool.is_held:
-            return "a worker of another pool uses the GPUs of this machine"
+            holder = self._devices.holder
+            of_whom = "" if holder is None else f" of the user {holder}"
+            return f"a worker of another pool{of_whom} uses the GPUs of this machine"
         return "another one acts for this pool"
 
     async def release(self) -> None:

@@ -1,0 +1,24 @@
+"""The worker's state folder: what runs print and write lies there, for the worker's user alone."""
+
+from pathlib import Path
+
+from gpu_core.adapters.private_folder import make_private_folder, tighten_folder
+
+RUNS = "runs"
+
+# What workers of this version and of earlier ones put there.
+_OURS = (RUNS, "checkpoints", "ledger.db*", "*.lock", "*.forecasts.json*", "*.outages.json*")
+
+
+def open_state_folder(path: Path) -> None:
+    """Have the state folder and the folder of runs in it, closed to other users.
+
+    Earlier versions left both open to all. A state folder that also holds files of somebody else
+    stays as it is: only the runs in it are closed.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    make_private_folder(path / RUNS)
+    tighten_folder(path / RUNS)
+    tighten_folder(path, _OURS)
