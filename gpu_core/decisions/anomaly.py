@@ -123,13 +123,15 @@ def _judge(day: date, scope: str, costs: DailyCosts, limits: Thresholds) -> Judg
 
 
 def describe_change(cost_micro_usd: int, mean_micro_usd: int) -> str:
-    """How a cost compares with its mean, in words: `+35 % over the mean`."""
+    """How a cost compares with its mean, in words: `35 % over the mean`."""
+    if cost_micro_usd == 0:
+        return "nothing was spent" if mean_micro_usd else "nothing was spent, as before"
     if mean_micro_usd == 0:
-        return "nothing was spent before" if cost_micro_usd else "nothing was spent, as before"
+        return "nothing was spent before"
     percent = round(Fraction(100 * (cost_micro_usd - mean_micro_usd), mean_micro_usd))
     if percent == 0:
         return "as usual"
-    return f"{percent:+d} % {'over' if percent > 0 else 'under'} the mean"
+    return f"{abs(percent)} % {'over' if percent > 0 else 'under'} the mean"
 
 
 def _causes(

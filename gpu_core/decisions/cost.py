@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 
 from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
 from gpu_core.decisions.errors import InvalidInput
@@ -110,7 +111,9 @@ class RunCost:
     setbacks: tuple[Setback, ...]
     """The attempts that gave their GPUs back in the window without being complete."""
     wait_s: float | None
-    """From submission to the first admission; None for a run that was never admitted."""
+    """All its waits: from submission to the first admission, and from the end of each attempt to
+    the admission of the next. A flow that suspended itself waits for a person, which is not
+    counted. None for a run that was never admitted."""
     rewaits: int
     """How often the run went back into the line after its first admission."""
 
@@ -353,8 +356,14 @@ def _overlaps(attempt: Attempt, window: Window, now: datetime) -> bool:
 def _wait_s(run: RunRecord, in_order: Sequence[Attempt]) -> float | None:
     if not in_order:
         return None
+    waits = [in_order[0].admitted_at - run.submitted_at]
+    waits += [
+        later.admitted_at - earlier.released_at
+        for earlier, later in pairwise(in_order)
+        if earlier.released_at is not None and earlier.end_reason is not EndReason.SUSPENDED
+    ]
     # Submission is stamped by Prefect's server, admission by the worker: clocks differ.
-    return max(0.0, (in_order[0].admitted_at - run.submitted_at).total_seconds())
+    return sum(max(0.0, wait.total_seconds()) for wait in waits)
 
 
 def _dearest_first(item: tuple[str | None, GroupCost]) -> tuple[int, int, str]:

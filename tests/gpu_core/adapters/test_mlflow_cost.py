@@ -78,7 +78,7 @@ def test_metrics_and_tags_say_what_it_cost_and_on_what_basis(client: MlflowClien
         "cost/gpu_hours_lost": 0.5,
         "cost/gpu_hours_unpriced": 0.0,
         "cost/attempts": 2.0,
-        "cost/wait_s": 0.0,
+        "cost/wait_s": 3600.0,
     }
     want_tags = {
         "cost.basis": "allocated",

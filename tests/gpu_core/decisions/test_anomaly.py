@@ -71,7 +71,7 @@ def test_days_of_rest_count_as_zero_once_the_history_is_long_enough() -> None:
              DAY: [spent(13, DAY)]}  # fmt: skip
     got = judge_total(costs)
     assert (got.verdict, got.mean_micro_usd) == (Verdict.ANOMALY, 10_000_000)
-    assert "+30 % over the mean" in got.summary
+    assert "30 % over the mean" in got.summary
 
 
 def test_a_single_dear_run_is_named_and_its_ordinary_neighbours_are_not() -> None:

@@ -203,11 +203,18 @@ def test_an_attempt_that_still_runs_has_lost_nothing() -> None:
     assert run_cost(make_run(), (make_attempt(),), now=at(4)).lost == NO_USAGE
 
 
-def test_the_wait_is_from_submission_to_the_first_admission() -> None:
-    second, first = ended(2, admitted_at=at(3), hours=4), ended(1, admitted_at=at(0.5))
+def test_each_wait_counts() -> None:
+    """Half an hour before the first attempt, which lasts one and a half, and one hour after it."""
+    second, first = ended(2, admitted_at=at(3), hours=4), ended(1, admitted_at=at(0.5), hours=2)
     cost = run_cost(make_run(), (second, first), now=at(9))
-    assert (cost.wait_s, cost.rewaits) == (1800, 1)
+    assert (cost.wait_s, cost.rewaits) == (1800 + 3600, 1)
     assert [attempt.number for attempt in cost.attempts] == [1, 2]
+
+
+def test_a_pause_for_a_person_is_no_wait_for_gpus() -> None:
+    first = ended(1, admitted_at=at(0.5), end_reason=EndReason.SUSPENDED)
+    cost = run_cost(make_run(), (first, ended(2, admitted_at=at(8), hours=9)), now=at(9))
+    assert cost.wait_s == 1800
 
 
 def test_a_run_that_was_never_admitted_has_no_wait_yet() -> None:
