@@ -2,9 +2,10 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pynvml
 
@@ -51,6 +52,68 @@ def discover_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Discover
             "CUDA_VISIBLE_DEVICES=%s leaves %d of %d GPUs", selection, len(visible), len(gpus)
         )
     return visible
+
+
+class GpuUsers:
+    """Who computes on the GPUs of this machine, asked again and again.
+
+    NVML stays initialised in between: without persistence mode each initialisation takes seconds.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._is_available: bool | None = None
+
+    def process_ids(self) -> dict[str, tuple[int, ...]]:
+        """The processes with a compute context, by the UUID of the GPU; idle GPUs are left out.
+
+        A process of another container or virtual machine has the number that the driver knows. A
+        GPU that cannot be asked is left out; so is every GPU where there is no driver.
+
+        Raises:
+            GpuDiscoveryError: The driver is installed and fails.
+        """
+        if self._is_available is None:
+            self._is_available = self._stack.enter_context(_nvml())
+        if not self._is_available:
+            return {}
+        try:
+            return dict(_computing())
+        except pynvml.NVMLError as error:
+            raise GpuDiscoveryError(f"the NVIDIA driver does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Let the driver go."""
+        self._stack.close()
+        self._is_available = None
+
+
+def _computing() -> Iterator[tuple[str, tuple[int, ...]]]:
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            device = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = pynvml.nvmlDeviceGetUUID(device)
+        except pynvml.NVMLError as error:
+            _logger.debug("Who uses GPU %d is unknown: NVML says %s", index, error)
+            continue
+        found = sorted({pid for query in _PROCESS_QUERIES for pid in _pids(query, device)})
+        if found:
+            yield uuid, tuple(found)
+
+
+_PROCESS_QUERIES = (
+    pynvml.nvmlDeviceGetComputeRunningProcesses,
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
+)
+
+
+def _pids(query: Callable[[object], Sequence[Any]], device: object) -> list[int]:
+    try:
+        return [process.pid for process in query(device)]
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
+        # Older drivers do not know these forms of the questions.
+        _logger.debug("Not all users of a GPU are known: NVML says %s", error)
+        return []
 
 
 def select_visible(

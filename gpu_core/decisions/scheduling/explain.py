@@ -262,7 +262,7 @@ def waiting_for_gpus(
     facts = [_free(room, workload)]
     if room.unhealthy_gpus:
         verb = "is" if room.unhealthy_gpus == 1 else "are"
-        facts.append(f"{room.unhealthy_gpus} {verb} unhealthy")
+        facts.append(f"{room.unhealthy_gpus} {verb} unhealthy or used by others")
     if room.avoided_free_gpus:
         facts.append(f"{room.avoided_free_gpus} free on nodes that failed this run lately")
     if holders:

@@ -29,6 +29,7 @@ from gpu_core.decisions.run_environment import inherited_environment
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.infrastructure import Exit, Started, Trouble, Unavailable
 from gpu_core.worker.process.devices import local_nodes, visible_devices
+from gpu_core.worker.process.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.running import RunningAttempt
@@ -52,6 +53,7 @@ class ProcessInfrastructure:
         self._settings = settings
         self._wake = wake
         self._processes = LocalProcesses()
+        self._occupied = OccupiedGpus()
 
     @property
     def host(self) -> str:
@@ -96,8 +98,9 @@ class ProcessInfrastructure:
         return workload
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
-        """The machine as it was when the worker began."""
-        return self._nodes
+        """The machine as it was when the worker began, without the GPUs that others use now."""
+        held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
+        return await in_thread(self._occupied.without_occupied, self._nodes, held)
 
     def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> None:
         """Never: a machine plans with itself only."""
@@ -239,6 +242,7 @@ class ProcessInfrastructure:
 
     async def close(self) -> None:
         """Stop watching."""
+        self._occupied.close()
         self._processes.close()
 
 

@@ -42,14 +42,14 @@ def mock_driver(tmp_path_factory):
 def discover(mock_driver, tmp_path):
     """Run the adapter in a new process on GPUs given as lines of the mock's file."""
 
-    def run(*lines, **variables):
+    def run(*lines, program=DISCOVER, **variables):
         machine = tmp_path / "machine.txt"
         machine.write_text("".join(f"{line}\n" for line in lines))
         environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
         environment |= {"LD_LIBRARY_PATH": str(mock_driver), "NVML_MOCK_FILE": str(machine)}
         environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.run(
-            [sys.executable, "-c", DISCOVER],
+            [sys.executable, "-c", program],
             env=environment | variables,
             capture_output=True,
             text=True,
@@ -169,3 +169,47 @@ def test_the_real_driver_names_its_gpus():
         assert found.uuid.startswith("GPU-")
         assert found.product_name
         assert found.memory_total_bytes is None or found.memory_total_bytes > 2**30
+
+
+OCCUPIED = """
+import json, os, sys
+from gpu_core.decisions.cluster import Node
+from gpu_core.worker.process.occupied import OccupiedGpus
+nodes = [Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa", "GPU-bbbb", "GPU-cccc"))]
+gpus, machine = OccupiedGpus(), os.environ["NVML_MOCK_FILE"]
+def look():
+    (node,) = gpus.without_occupied(nodes, held={"GPU-bbbb"})
+    return sorted(node.unhealthy_gpu_ids)
+seen = [look()]
+with open(machine, "a") as file:
+    file.writelines(f"process GPU-{name} {os.getpid()}\\n" for name in ("aaaa", "aaaa", "bbbb"))
+seen.append(look())
+text = open(machine).read()
+open(machine, "w").write("".join(l + "\\n" for l in text.splitlines() if "process" not in l))
+seen.append(look())
+gpus.close()
+print(json.dumps(seen))
+"""
+
+
+def test_a_gpu_that_somebody_else_computes_on_is_left_out_until_the_end(discover):
+    """A notebook, say. What a run of ours holds stays, whoever else is there."""
+    done = discover(
+        *(f"gpu GPU-{letter * 4} {A100_BYTES} 0 NVIDIA A100-SXM4-80GB" for letter in "abc"),
+        program=OCCUPIED,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[], ["GPU-aaaa"], []]
+
+
+def test_a_driver_that_fails_leaves_all_gpus_in(discover):
+    program = """
+import json
+from gpu_core.decisions.cluster import Node
+from gpu_core.worker.process.occupied import OccupiedGpus
+node = Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa",))
+(seen,) = OccupiedGpus().without_occupied([node], ())
+print(json.dumps(sorted(seen.unhealthy_gpu_ids)))
+"""
+    done = discover("init 18", program=program)
+    assert (json.loads(done.stdout), done.returncode) == ([], 0)

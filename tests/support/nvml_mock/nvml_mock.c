@@ -6,6 +6,7 @@
  *     gpu UUID MEMORY_BYTES MIG NAME...  a GPU; MEMORY_BYTES "-": not supported;
  *                                        MIG 0 off, 1 on, "-": not supported
  *     broken CODE                        a GPU whose handle cannot be had: CODE
+ *     process UUID PID                   a process that computes on this GPU
  * Without the variable or the file there is no driver: nvmlInit answers 9.
  */
 
@@ -13,7 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9 };
+enum {
+    SUCCESS = 0,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    INSUFFICIENT_SIZE = 7,
+    DRIVER_NOT_LOADED = 9
+};
 enum { MAX_GPUS = 64 };
 
 typedef struct {
@@ -27,6 +34,12 @@ typedef struct {
 typedef struct {
     unsigned long long total, free, used;
 } mock_memory;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long memory;
+    unsigned int gpu_instance, compute_instance;
+} mock_process;
 
 static mock_gpu gpus[MAX_GPUS];
 static unsigned int gpu_count;
@@ -104,4 +117,24 @@ int nvmlDeviceGetMigMode(mock_gpu *device, unsigned int *current, unsigned int *
         return NOT_SUPPORTED;
     *current = *pending = device->mig[0] == '1';
     return SUCCESS;
+}
+
+/* Read anew for each call: a test changes the file while the library is loaded. */
+int nvmlDeviceGetComputeRunningProcesses_v3(mock_gpu *device, unsigned int *count,
+                                            mock_process *processes) {
+    char line[512], uuid[96];
+    unsigned int pid, found = 0, room = *count;
+    FILE *file = fopen(getenv("NVML_MOCK_FILE"), "r");
+    if (!file)
+        return INVALID_ARGUMENT;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "process %95s %u", uuid, &pid) != 2 || strcmp(uuid, device->uuid))
+            continue;
+        if (processes && found < room)
+            processes[found] = (mock_process){.pid = pid};
+        found++;
+    }
+    fclose(file);
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
 }

@@ -501,7 +501,7 @@ class TestExplanations:
         result = plan(nodes, running, [make_workload("w", 2)])
         assert told(result, "w").summary == (
             "Waiting for 2 GPUs of any type on one node: 3 of 5 are free (1 on one node), "
-            "1 is unhealthy, 'a' holds 1, 'b' holds 1."
+            "1 is unhealthy or used by others, 'a' holds 1, 'b' holds 1."
         )
 
     def test_many_holders_are_cut_short(self):
