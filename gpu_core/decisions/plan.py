@@ -18,6 +18,8 @@ class Reason(StrEnum):
     UNKNOWN_QUEUE = "UnknownQueue"
     AMBIGUOUS_COMMAND = "AmbiguousCommand"
     """Its job variable `command` may start a flow or be meant for a container."""
+    NOT_PERMITTED = "NotPermitted"
+    """It asks for more than the policy permits its team."""
     DEPLOYMENT_LIMIT = "DeploymentLimit"
     """As many runs of its deployment run as Prefect lets run at once."""
     EXCEEDS_CLUSTER = "ExceedsCluster"

@@ -11,6 +11,7 @@ from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.fair_share import FairSharePolicy
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, kubernetes_contradictions
+from gpu_core.decisions.permissions.policy import PermissionPolicy, permission_contradictions
 from gpu_core.decisions.placement.policy import PlacementPolicy
 from gpu_core.decisions.policy_base import (
     CapacityType,
@@ -95,6 +96,7 @@ class Policy(Section):
     preemption: PreemptionPolicy = PreemptionPolicy()
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     limits: Limits = Limits()
+    permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
     kubernetes: KubernetesPolicy = KubernetesPolicy()
 
@@ -144,6 +146,7 @@ def _contradictions(policy: Policy) -> list[InvalidInput]:
     errors += calendar_contradictions(policy.calendar)
     errors += kubernetes_contradictions(policy.kubernetes)
     errors += scale_contradictions(policy.scale)
+    errors += permission_contradictions(policy.permissions, policy.priorities)
     if PREFECT_DEFAULT_QUEUE in policy.priorities:
         errors.append(
             InvalidInput(

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.permissions.check import permitted
 from gpu_core.decisions.placement.mig import MIG_PROFILES, mig_profile, mig_share_milli
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
@@ -393,8 +394,9 @@ def workload_from_request(
         policy: Gives the priority and what the request leaves open.
         user: Who made the run, as Prefect knows it; the job variable `user` comes before it.
         tags: The flow run's tags; those of `tags.py` have a meaning.
-        hold: Why the run may not be considered for now. It comes before a person's hold, and a
-            queue that the policy does not know before both: the graver reason wins.
+        hold: Why the run may not be considered for now. It comes before a person's hold, a request
+            beyond the team's permission before both, and an unknown queue before all: the graver
+            reason wins.
 
     Raises:
         InvalidInput: `gpu_priority` is no queue of the policy, or the run asks for more GPUs than
@@ -403,7 +405,7 @@ def workload_from_request(
     _check_gpu_limit(request, policy)
     priority = _priority(request, queue, policy)
     hold = _unknown_queue(str(queue), policy) if priority is None else hold or held_by_tag(tags)
-    return Workload(
+    workload = Workload(
         workload_id=workload_id,
         name=name,
         priority=priority or 0,
@@ -432,6 +434,10 @@ def workload_from_request(
         moved_up=int(FIRST_TAG in tags),
         hold=hold,
     )
+    if priority is None:
+        return workload
+    asked_queue = request.gpu_priority or queue or PREFECT_DEFAULT_QUEUE
+    return permitted(workload, policy.queue_with_points(asked_queue), policy)
 
 
 def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None:

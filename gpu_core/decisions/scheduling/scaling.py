@@ -12,6 +12,7 @@ _NOT_FOR_GPUS = frozenset(
     {
         Reason.UNKNOWN_QUEUE,
         Reason.AMBIGUOUS_COMMAND,
+        Reason.NOT_PERMITTED,
         Reason.DEPLOYMENT_LIMIT,
         Reason.EXCEEDS_QUOTA,
         Reason.HELD,

@@ -8,8 +8,10 @@ import anyio
 import pytest
 from prefect.client.schemas.objects import Flow
 
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.worker.demand import DemandReader
+from tests.strategies import make_policy
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -87,3 +89,21 @@ def test_the_line_is_not_read_while_a_run_in_it_is_written_to():
         return happened
 
     assert anyio.run(story) == ["written", "3 read"]
+
+
+def test_a_run_beyond_its_teams_permission_is_held_and_the_others_are_not():
+    """At the first look, and at each one after it: the policy of that moment decides."""
+
+    class Mixed(Server):
+        def _response(self, flow_run_id):
+            response = super()._response(flow_run_id)
+            is_last = flow_run_id == IDS[-1]
+            response["flow_run"]["job_variables"] = {"gpu_priority": "critical"} if is_last else {}
+            return response
+
+    policy = make_policy(permissions={"default": {"queues": ["medium"]}})
+    line = anyio.run(reader_of(Mixed()).line, policy, {}, NOON, ())
+    holds = [demand.workload.hold and demand.workload.hold.reason for demand in line.demands]
+    assert holds == [None, None, Reason.NOT_PERMITTED]
+    line = anyio.run(reader_of(Mixed()).line, Policy(version=1), {}, NOON, ())
+    assert [demand.workload.hold for demand in line.demands] == [None, None, None]

@@ -121,6 +121,7 @@ def _without_those_ahead(pool: Scenario, plan: Plan, workload: Workload) -> Scen
 REMEDIES: Mapping[Reason, Remedy] = {
     Reason.UNKNOWN_QUEUE: _released,
     Reason.AMBIGUOUS_COMMAND: _released,
+    Reason.NOT_PERMITTED: _released,
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.HELD: _released,
     Reason.WAITING_FOR_SPOT: _released,
@@ -261,6 +262,7 @@ PROTECTED = replace(FULL, workload=replace(FULL.workload, min_runtime_s=9_999))
             for reason in (
                 Reason.UNKNOWN_QUEUE,
                 Reason.AMBIGUOUS_COMMAND,
+                Reason.NOT_PERMITTED,
                 Reason.DEPLOYMENT_LIMIT,
                 Reason.HELD,
                 Reason.WAITING_FOR_SPOT,

@@ -1,0 +1,1 @@
+"""What the runs of a team may ask for."""
