@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.states import (
     AwaitingConcurrencySlot,
@@ -232,8 +233,21 @@ async def publish(
         json={"infrastructure_pid": None},
     )
     state = _next_state(settlement, running)
-    if state is not None:
-        await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
+    if state is None:
+        return
+    answer = await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
+    if answer.status is not SetStateStatus.ACCEPT:
+        await _finish_cancellation(client, running)
+
+
+async def _finish_cancellation(client: PrefectClient, running: RunningAttempt) -> None:
+    """Cancel a run whose cancellation came after its end was judged.
+
+    From Cancelling Prefect accepts nothing but Cancelled, and no process is left to say it.
+    """
+    run = await read_run(client, running)
+    if run is not None and run.state is not None and run.state.is_cancelling():
+        await client.set_flow_run_state(run.id, Cancelled(message="Cancelled."))
 
 
 async def allow_another_attempt(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.client.schemas.objects import FlowRun, FlowRunPolicy, State, StateType
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.states import (
     AwaitingRetry,
     Cancelled,
@@ -25,6 +27,7 @@ from prefect.states import (
 )
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.lifecycle import Settlement
 from gpu_core.decisions.outages import Outage
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
@@ -36,6 +39,7 @@ from gpu_core.worker.settlement import (
     excuse_of_end,
     has_begun,
     is_unexplained,
+    publish,
     to_record,
 )
 from tests.gpu_core.accounting_builders import make_attempt, make_run
@@ -332,3 +336,42 @@ def test_a_body_is_executed_once_in_each_attempt_and_once_more_for_each_own_retr
     assert begun <= bodies <= begun + own_retries
     if "fails" in ends:
         assert bodies == begun + own_retries
+
+
+class StrictServer:
+    """A Prefect server that has the run as Cancelling, and refuses what it refuses then."""
+
+    def __init__(self, run):
+        self.run = run
+
+    async def request(self, *_arguments, **_options):
+        """Take any change."""
+
+    async def read_flow_run(self, _flow_run_id):
+        return self.run
+
+    async def set_flow_run_state(self, _flow_run_id, state, force=False):
+        accepts = force or state.is_cancelled()
+        if accepts:
+            self.run.state = state
+        status = SetStateStatus.ACCEPT if accepts else SetStateStatus.REJECT
+        return SimpleNamespace(status=status)
+
+
+@pytest.mark.parametrize("next_state", ["AwaitingRetry", "Scheduled"])
+def test_who_is_cancelled_after_the_end_was_judged_does_not_stay_cancelling(tmp_path, next_state):
+    """Prefect itself would cancel it five minutes later."""
+    running = preempted(tmp_path)
+    settlement = Settlement(
+        end_reason=EndReason.PREEMPTED,
+        is_charged_failure=False,
+        next_state=next_state,
+        message="Preempted.",
+    )
+    server = StrictServer(flow_run(Cancelling()))
+    before = flow_run(Pending())
+    before.deployment_id = UUID(int=1)
+
+    anyio.run(publish, server, running, before, settlement)
+
+    assert server.run.state.is_cancelled()
