@@ -2,7 +2,7 @@
 
 A flow that says that it could not connect proves nothing: it may speak of a service of its own. An
 outage alone proves nothing either: a flow may fail by itself while Prefect's API is away. An end is
-excused where both come together.
+excused where both come together, or where the outage came before the flow began.
 """
 
 import re
@@ -96,7 +96,9 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
             return "its run folder was deleted before its flow began"
         if (outage := _during(outages, "disk", signs, _ECHO)) and _NO_SPACE.search(told):
             return _clause(outage)
-    is_told = _NO_API.search(told) is not None
+    # An engine that has not begun its flow needs the API for each step, and its errors have many
+    # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.
+    is_told = not signs.has_begun or _NO_API.search(told) is not None
     if not is_told and signs.prefect_state_type in _TOLD:
         return None
     outage = _during(outages, "api", signs, _ECHO if is_told else timedelta())

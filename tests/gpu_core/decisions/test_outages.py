@@ -43,6 +43,14 @@ def excuse(found, api=API, disk=None):
     [
         pytest.param(signs("RUNNING"), WANT, id="nothing could be told: it ended in the outage"),
         pytest.param(signs("PENDING", has_begun=False), WANT, id="its flow could not begin in it"),
+        pytest.param(
+            signs("CRASHED", 60, has_begun=False, output=("websockets.InvalidMessage", "exit")),
+            WANT,
+            id="its engine ended for want of the API, in other words",
+        ),
+        pytest.param(
+            signs("CRASHED", 300, has_begun=False), None, id="it did not begin, long after it"
+        ),
         pytest.param(signs("RUNNING", 58), WANT, id="it ended as the server came back"),
         pytest.param(signs("RUNNING", 70), None, id="it ended after it, and told nothing of why"),
         pytest.param(signs("RUNNING", -20), None, id="it ended before it"),
