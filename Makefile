@@ -93,6 +93,7 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	@mkdir -p bench-results
 	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --json > bench-results/spot.json
 	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
+	$(BIN)/python -m tests.bench.changeover --data $(DATA) --json > bench-results/changeover.json
 	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
 	$(BIN)/python -m tests.bench.checkpoint_upload --json > bench-results/checkpoint_upload.json
 

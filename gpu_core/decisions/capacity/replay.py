@@ -6,15 +6,18 @@ interruption loses beyond that is part of it. At a tick the strategy sees whethe
 tick, and nothing of the later ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.lives import SpotRecord
 from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, CapacityState
+from gpu_core.decisions.changeover import changeover
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.units import SECONDS_PER_HOUR
+from gpu_core.decisions.workload import Changeover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,18 @@ class Task:
     def on_demand_micro_usd(self) -> float:
         """What the work alone costs on on-demand: what costs are compared with."""
         return self.work_s * self.on_demand_micro_usd_per_hour / SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What the strategy knows of the changeover, where it is not simply told the task's."""
+
+    policy_s: float
+    """What the policy says."""
+    losses_s: tuple[float, ...] = ()
+    """What earlier starts of the same deployment lost."""
+    is_learning: bool = True
+    """The replay's own starts are measured, too. False: only `policy_s` is ever used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +102,8 @@ def replay(
     task: Task,
     policy: CapacityPolicy,
     *,
+    knowledge: Knowledge | None = None,
+    losses_s: Iterator[float] | None = None,
     keep_decisions: bool = False,
 ) -> Replay:
     """What becomes of this task on this trace?
@@ -96,9 +113,11 @@ def replay(
         tick_s: The length of a tick.
         task: What there is to do.
         policy: The strategy.
+        knowledge: What it knows of the changeover; None: the task's, for certain.
+        losses_s: What its starts lose, one after the other; None: the task's changeover each.
         keep_decisions: Return them all.
     """
-    run = _Run(task, tick_s)
+    run = _Run(task, tick_s, knowledge, losses_s or repeat(task.changeover_s))
     decisions = []
     for tick, spot in enumerate(records[: task.ticks(tick_s)]):
         if run.capacity is Capacity.SPOT and not spot.is_up:
@@ -118,12 +137,20 @@ class _Run:
     """The task as it goes on."""
 
     __slots__ = (
-        "capacity", "changeover_left_s", "cost", "deadline_s", "done_s", "left_s", "switches",
-        "task", "tick_s",
+        "capacity", "changeover", "changeover_left_s", "cost", "deadline_s", "done_s", "knowledge",
+        "left_s", "loss_s", "losses_s", "measured_s", "switches", "task", "tick_s",
     )  # fmt: skip
 
-    def __init__(self, task: Task, tick_s: int) -> None:
+    def __init__(
+        self, task: Task, tick_s: int, knowledge: Knowledge | None, losses_s: Iterator[float]
+    ) -> None:
         self.task = task
+        self.knowledge = knowledge
+        self.losses_s = losses_s
+        self.loss_s = 0.0
+        """Of the start that is under way."""
+        self.measured_s = list(knowledge.losses_s) if knowledge is not None else []
+        self.changeover = self._known_changeover()
         self.tick_s = tick_s
         self.deadline_s = float(task.ticks(tick_s) * tick_s)
         self.capacity = Capacity.IDLE
@@ -141,7 +168,7 @@ class _Run:
             remaining_work_s=self.left_s,
             elapsed_s=elapsed_s,
             time_left_s=self.deadline_s - elapsed_s,
-            changeover_s=self.task.changeover_s,
+            changeover_s=self.changeover.loss_s,
             look_s=self.tick_s,
             current=self.capacity,
             spot=spot,
@@ -153,19 +180,35 @@ class _Run:
         """Use it for one tick."""
         if capacity is not self.capacity:
             self.capacity = capacity
-            self.changeover_left_s = self.task.changeover_s
-            self.switches += capacity is not Capacity.IDLE
+            if capacity is Capacity.IDLE:
+                return
+            self.loss_s = self.changeover_left_s = next(self.losses_s)
+            self.switches += 1
         if capacity is Capacity.IDLE:
             return
         changeover_s = min(self.changeover_left_s, self.tick_s)
         work_s = min(self.left_s, self.tick_s - changeover_s)
         self.changeover_left_s -= changeover_s
+        if changeover_s > 0 and self.changeover_left_s <= 0:
+            self._learn()
         self.left_s -= work_s
         self.done_s[capacity] += work_s
         is_spot = capacity is Capacity.SPOT
         self.cost += (changeover_s + work_s) * (
             self.task.spot_micro_usd_per_hour if is_spot else self.task.on_demand_micro_usd_per_hour
         )
+
+    def _learn(self) -> None:
+        """A start is over: what it lost is known."""
+        self.measured_s.append(self.loss_s)
+        self.changeover = self._known_changeover()
+
+    def _known_changeover(self) -> Changeover:
+        if self.knowledge is None:
+            return Changeover(self.task.changeover_s)
+        if not self.knowledge.is_learning:
+            return Changeover(self.knowledge.policy_s)
+        return changeover(self.measured_s, self.knowledge.policy_s)
 
     def result(self, decisions: tuple[CapacityDecision, ...]) -> Replay:
         return Replay(
