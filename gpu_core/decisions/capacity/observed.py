@@ -41,8 +41,8 @@ class SpotPast:
         found = cls()
         for past in pasts:
             found = cls(
-                up=_both(found.up, past.up),
-                away=_both(found.away, past.away),
+                up=found.up.with_others(past.up),
+                away=found.away.with_others(past.away),
                 observed_s=found.observed_s + past.observed_s,
             )
         return found
@@ -55,10 +55,6 @@ class SpotPast:
     def with_away(self, away_s: float) -> "SpotPast":
         """This and one more time without spot, after which it came back."""
         return replace(self, away=self.away.ended(away_s), observed_s=self.observed_s + away_s)
-
-
-def _both(one: Lives, other: Lives) -> Lives:
-    return Lives(one.ends + other.ends, one.exposure + other.exposure)
 
 
 @dataclass(slots=True)

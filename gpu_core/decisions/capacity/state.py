@@ -32,6 +32,8 @@ class Rule(StrEnum):
     """Spot costs as much as on-demand or more: that is how a provider says that it has none."""
     STAY_ON_SPOT = "StayOnSpot"
     """Spot is used until it is taken away (the exploitation rule)."""
+    SPOT_TOO_SHORT = "SpotTooShort"
+    """Spot is up, but lately it went before a stay had saved what its start costs."""
     TAKE_SPOT = "TakeSpot"
     """Spot is there, and nothing else runs."""
     SAFETY_NET = "SafetyNet"
@@ -175,6 +177,7 @@ SENTENCES = {
     Rule.CRITICAL: "critical work runs on on-demand",
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "it stays on spot until that is taken away",
+    Rule.SPOT_TOO_SHORT: "spot lately ended before it had paid for a start",
     Rule.TAKE_SPOT: "spot is up",
     Rule.SAFETY_NET: "more waiting or another change could miss the deadline",
     Rule.TOO_LATE: "the deadline cannot be met any more",

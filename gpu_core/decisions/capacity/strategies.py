@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gpu_core.decisions.capacity.lives import (
+    MEAN_UP_S,
+    MEAN_UP_WEIGHT,
     age_at_hazard_s,
     hazard_per_s,
     longest_wait_s,
@@ -74,7 +76,11 @@ def patience(state: CapacityState) -> Advice:
         return uniform_progress(state)
     gap_s = gap_patience_s(state)
     if state.current is not Capacity.ON_DEMAND:
-        return _take_spot(state) or _wait_or_not(state, gap_s)
+        if not state.spot.is_up:
+            return _wait_or_not(state, gap_s)
+        if not pays(state, state.price_ratio):
+            return Advice(Capacity.ON_DEMAND, Rule.SPOT_TOO_SHORT)
+        return Advice(Capacity.SPOT, Rule.TAKE_SPOT)
     if not state.spot.is_up:
         return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     return _change_or_not(state, gap_s, state.price_ratio)
@@ -150,6 +156,30 @@ def proof_age_s(state: CapacityState, gap_s: float, price_ratio: float) -> float
     return age_at_hazard_s(state.spot.up_shape, saved / lost_s) if lost_s else 0.0
 
 
+def pays(state: CapacityState, price_ratio: float) -> bool:
+    """Is a stay on the spot that is up thought to save more than it costs?
+
+    A stay of `t` seconds costs `t` and does `t - changeover` of work, which would cost `ratio` on
+    on-demand. One that does the rest of the work also saves the start on on-demand. Over the latest
+    lives that got as old as this one, and part of an ordinary one, the savings must be the larger.
+
+    Args:
+        state: Its spot record, work left and changeover.
+        price_ratio: On-demand by spot price.
+    """
+    age_s, changeover_s = state.spot.age_s, state.changeover_s
+    whole_s = state.remaining_work_s + changeover_s
+    start_s = 0.0 if state.current is Capacity.ON_DEMAND else changeover_s
+
+    def saved(stay_s: float) -> float:
+        if stay_s >= whole_s:
+            return price_ratio * (state.remaining_work_s + start_s) - whole_s
+        return price_ratio * max(0.0, stay_s - changeover_s) - stay_s
+
+    lives_s = (life_s - age_s for life_s in state.spot.up.latest_s if life_s > age_s)
+    return MEAN_UP_WEIGHT * saved(MEAN_UP_S) + sum(map(saved, lives_s)) > 0
+
+
 def _take_spot(state: CapacityState) -> Advice | None:
     return Advice(Capacity.SPOT, Rule.TAKE_SPOT) if state.spot.is_up else None
 
@@ -180,6 +210,6 @@ def _change_or_not(state: CapacityState, gap_s: float, price_ratio: float) -> Ad
     if math.isinf(proof_s):
         return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     # It came at some moment between two looks: half a look before the first, in the mean.
-    if state.spot.age_s + state.look_s / 2 >= proof_s:
+    if state.spot.age_s + state.look_s / 2 >= proof_s and pays(state, price_ratio):
         return Advice(Capacity.SPOT, Rule.SPOT_PROVEN, patience_s=proof_s)
     return Advice(Capacity.ON_DEMAND, Rule.SPOT_UNPROVEN, patience_s=proof_s)

@@ -137,6 +137,23 @@ def test_patience_is_hardly_dearer_than_on_demand_where_spot_dies_after_its_chan
     assert result.cost_ratio <= run("plain-uniform-progress", one, [True, True, False]).cost_ratio
 
 
+@pytest.mark.parametrize("loose", [2, 5, 10])
+@pytest.mark.parametrize("away_ticks", [1, 6])
+def test_spot_that_goes_before_it_has_paid_is_left_alone_however_loose_the_deadline(
+    loose: int, away_ticks: int
+) -> None:
+    """10 min of spot do no work with a changeover of 12; half of the slack went for them before."""
+    work_ticks = 60
+    one = task(work_ticks, (loose - 1) * work_ticks, 720)
+    assert run("patience", one, [True] + [False] * away_ticks).cost_ratio < 1.06
+
+
+def test_spot_that_lasts_is_used_however_little_work_is_left() -> None:
+    """The last minutes save the start on on-demand, too."""
+    result = run("patience", task(0.1, 60, 720), [True])
+    assert result.spot_s == pytest.approx(60)
+
+
 def test_with_equal_prices_there_is_no_spot() -> None:
     """On-demand from the first moment to the last."""
     one = task(100, 50, 720, ratio=1.0)

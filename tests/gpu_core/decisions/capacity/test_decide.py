@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from gpu_core.decisions.capacity.decide import decide
-from gpu_core.decisions.capacity.lives import SpotRecord
+from gpu_core.decisions.capacity.lives import Lives, SpotRecord
 from gpu_core.decisions.capacity.policy import CapacityPolicy, StrategyName
 from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.capacity.strategies import (
     STRATEGIES,
     gap_patience_s,
+    pays,
     proof_age_s,
     slack_price,
 )
@@ -343,6 +344,41 @@ def test_spot_must_prove_itself_for_longer_when(
     """Each makes a change that was in vain worse, or what it gains less."""
     ages_s = [proof_age_s(given, gap_patience_s(given), ratio) for given, ratio in (sooner, later)]
     assert ages_s[0] < ages_s[1]
+
+
+@pytest.mark.parametrize(
+    ("lives_min", "age_min", "work_h", "want"),
+    [
+        pytest.param([], 0, 48, True, id="nothing seen: an ordinary stay pays"),
+        pytest.param([10] * 4, 0, 48, True, id="four in vain are not enough to tell"),
+        pytest.param([10] * 6, 0, 48, False, id="six are"),
+        pytest.param([10] * 19 + [300], 0, 48, True, id="one of five hours pays for all"),
+        pytest.param([30] * 20, 0, 48, True, id="18 of 30 min are work at a third of the price"),
+        pytest.param([30] * 20, 20, 48, False, id="after 20 of 30 min nothing is left to gain"),
+        pytest.param([10] * 20, 10, 48, True, id="it has outlived all others"),
+        pytest.param([15] * 20, 0, 0.05, True, id="the rest fits, and saves the other start"),
+    ],
+)
+def test_spot_is_taken_if_stays_save_more_than_starts_cost(
+    lives_min: list[int], age_min: int, work_h: float, want: bool
+) -> None:
+    """A changeover of 12 minutes, on-demand for three times the price."""
+    lives = Lives()
+    for life_min in lives_min:
+        lives = lives.ended(life_min * 60)
+    spot = SpotRecord(is_up=True, age_s=age_min * 60, up=lives)
+    one = state(spot=spot, remaining_work_s=work_h * HOUR_S)
+    assert pays(one, 3.0) is want
+    rule = Rule.TAKE_SPOT if want else Rule.SPOT_TOO_SHORT
+    assert decide(one, CapacityPolicy()).rule is rule
+
+
+def test_a_life_that_was_left_is_no_sign_of_a_short_one() -> None:
+    """Runs of five minutes say little about how long their machines would have lived."""
+    lives = Lives()
+    for _ in range(20):
+        lives = lives.lasted(300)
+    assert pays(state(spot=SpotRecord(is_up=True, up=lives)), 3.0)
 
 
 def test_a_change_that_costs_nothing_needs_no_proof() -> None:
