@@ -312,6 +312,9 @@ class RunLimits:
     max_duration_s: int | None
     max_failures: int
     max_interruptions: int | None
+    start_timeout_s: int | None = None
+    """How long an attempt may take to begin before it can be preempted; None: it begins with its
+    admission."""
 
 
 def parse_request(variables: Mapping[str, object], other_known: Collection[str]) -> GpuRequest:
@@ -368,6 +371,7 @@ def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:
         max_duration_s=wanted_s or longest_s,
         max_failures=request.max_failures or policy.limits.max_failures,
         max_interruptions=request.max_interruptions,
+        start_timeout_s=policy.kubernetes.pending_timeout_s,
     )
 
 

@@ -153,7 +153,7 @@ class Workload:
     takes_free_only: bool = False
     """The cluster would not take its last attempt: nobody gives way for it before it takes one."""
     min_runtime_s: int = 0
-    """How long an attempt is left alone before it may be preempted."""
+    """How long an attempt is left alone, once it has begun, before it may be preempted."""
     expected_duration_s: int | None = None
     """What the owner expects one uninterrupted run to take; None: nobody said."""
     run_time: RunTime | None = None

@@ -322,6 +322,7 @@ class Endings:
             raise RuntimeError("its processes do not end")
         if running.gone_at is None:
             running.gone_at = datetime.now(UTC)
+            _log.debug("The GPUs of %r are free", running.record.name)
             self._wake()
         if not running.is_claimed:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)

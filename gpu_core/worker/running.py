@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -41,6 +41,8 @@ class RunningAttempt:
     """What of the platform's kept it from being started; None: nothing did."""
     has_unwritten_start: bool = False
     """What runs it was created, and the ledger was away before it could be written down."""
+    began_at: datetime | None = None
+    """When its flow or container began, by Prefect's state of the run; None: not seen yet."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
     gone_at: datetime | None = None
@@ -64,6 +66,12 @@ class RunningAttempt:
                 shares=attempt.held,
             ),
             admitted_at=attempt.admitted_at,
+            began_at=self.began_at,
+            begins_by=(
+                None
+                if self.limits.start_timeout_s is None
+                else attempt.admitted_at + timedelta(seconds=self.limits.start_timeout_s)
+            ),
             checkpointed_at=report.saved_at if report is not None else None,
             works_since=report.works_since if report is not None else None,
             is_draining=attempt.drain_requested_at is not None,

@@ -1,7 +1,7 @@
 """The cycle: observe, plan, apply. Every step may be cut off anywhere and done again."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.worker.attempts import OpenAttempts
+from gpu_core.worker.beginnings import Beginnings
 from gpu_core.worker.budget_watch import BudgetWatch
 from gpu_core.worker.capacity_changes import CapacityChanges
 from gpu_core.worker.connections import Connections
@@ -106,6 +107,7 @@ class GpuScheduler:
             infrastructure.disk,
         )
         tasks.start_soon(self._outages.watch)
+        self._beginnings = Beginnings(client)
         self.endings = Endings(
             client=client,
             ledger=ledger,
@@ -124,7 +126,8 @@ class GpuScheduler:
         self._preemptors: set[str] = set()
         self._untold: tuple[Plan, Mapping[str, Demand]] | None = None
         self.next_due_at: datetime | None = None
-        """When the next run that is not due yet will be."""
+        """When the next run that is not due yet will be, or a start that others wait for may be
+        over."""
 
     def describe(self) -> str:
         """What there is to schedule on, in one line."""
@@ -180,6 +183,7 @@ class GpuScheduler:
         now = datetime.now(UTC)
         await self._attempts.beat()
         await self.endings.end_decided(now)
+        await self._beginnings.poll(self._attempts, now)
         await self.endings.end_overdue(policy, now)
         for running, spending in await self._budgets.look(policy, now):
             await self.endings.stop_spent(running, spending, policy, now)
@@ -211,8 +215,16 @@ class GpuScheduler:
             placements, demands, self._zones(), policy, datetime.now(UTC)
         )
         self._preemptors.difference_update(admitted)
+        self._expect_starts(demands, admitted)
         self._untold = plan, demands
         return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+
+    def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
+        """Let the next cycle come soon where somebody more urgent waits for a start to be over."""
+        pending = (d.workload for run_id, d in demands.items() if run_id not in admitted)
+        poll_at = self._beginnings.next_poll_at(self._attempts, pending, datetime.now(UTC))
+        moments = [moment for moment in (self.next_due_at, poll_at) if moment is not None]
+        self.next_due_at = min(moments, default=None)
 
     def claim(self, flow_run_id: UUID) -> None:
         """Prefect has given this run to us, and to no other machine's worker."""

@@ -59,12 +59,21 @@ class Journal:
     path: Path
 
     def variables(
-        self, seconds: float = 0.3, release: Path | None = None, **more: object
+        self,
+        seconds: float = 0.3,
+        release: Path | None = None,
+        gate: Path | None = None,
+        **more: object,
     ) -> dict[str, object]:
-        """The job variables that make a run one of the tiny ones; it ends early with `release`."""
+        """The job variables that make a run one of the tiny ones.
+
+        It is Running only when `gate` is there, and ends early with `release`.
+        """
         environment = {"TINY_JOURNAL": str(self.path), "TINY_SECONDS": str(seconds)}
         if release is not None:
             environment["TINY_RELEASE"] = str(release)
+        if gate is not None:
+            environment["TINY_GATE"] = str(gate)
         return {"command": TINY_COMMAND, "env": environment, **more}
 
     def entries(self, what: str | None = None) -> list[dict]:

@@ -16,6 +16,9 @@ import urllib.request
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop())
     note("begin")
+    gate = os.environ.get("TINY_GATE", "")
+    while gate and not os.path.exists(gate):  # noqa: PTH110 - as below
+        time.sleep(0.02)
     if not propose("RUNNING", "Running"):
         note("refused")
         return 0

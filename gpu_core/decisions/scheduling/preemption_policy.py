@@ -24,4 +24,4 @@ class PreemptionPolicy(Section):
     grace_period_s: Duration = Field(default=30, alias="grace_period")
     """From the notice until the run's processes are killed."""
     min_runtime_s: Duration = Field(default=60, alias="min_runtime")
-    """How long an attempt is left alone first, unless its run says otherwise."""
+    """How long an attempt is left alone once it has begun, unless its run says otherwise."""
