@@ -47,6 +47,9 @@ _RECONNECT_S = 5.0
 _SHORTEST_REST_S = 0.1
 _LONGEST_REST_S = 1.0
 
+# How often ends are looked for while a cycle waits for an answer, where nothing tells of them.
+_RELEASE_S = 5.0
+
 # How long it may take to close what the worker holds: less than `LONGEST_STOP_S`.
 _GIVE_BACK_S = 5.0
 
@@ -109,6 +112,7 @@ class GpuWorker(_Mixin):
         self._writers = anyio.Semaphore(self.starts_at_once)
         self._waiting = Together(lambda ids: still_waiting(self.client, ids))
         self._woken = anyio.Event()
+        self._noticed = anyio.Event()
         self._told_why_not: str | None = None
         self._is_stopping = False
 
@@ -147,6 +151,7 @@ class GpuWorker(_Mixin):
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self._listen)
         self._tasks.start_soon(self._cycle_when_woken)
+        self._tasks.start_soon(self._release_while_cycle_waits)
 
     async def teardown(self, *exc_info: Any) -> None:
         """Stop scheduling. The runs go on."""
@@ -390,6 +395,7 @@ class GpuWorker(_Mixin):
 
     def _wake(self) -> None:
         self._woken.set()
+        self._noticed.set()
 
     async def _cycle_when_woken(self) -> None:
         while True:
@@ -403,6 +409,19 @@ class GpuWorker(_Mixin):
                 self._logger.exception("This cycle failed; the next one starts afresh")
             # Each of a hundred starts wakes the cycle: one serves all that is told meanwhile.
             await anyio.sleep(_rest_s(anyio.current_time() - began_s))
+
+    async def _release_while_cycle_waits(self) -> None:
+        """Notice ends also while a cycle waits: a request may take minutes in an outage."""
+        while True:
+            with anyio.move_on_after(_RELEASE_S):
+                await self._noticed.wait()
+            self._noticed = anyio.Event()
+            if self._scheduler is not None and self._pass.locked():
+                try:
+                    self._scheduler.release_ended(set(self._submitting_flow_run_ids))
+                except Exception:
+                    self._logger.exception("Ends are noticed by the next cycle")
+            await anyio.sleep(_SHORTEST_REST_S)
 
     def _sleep_s(self) -> float:
         """Until the next run that is known becomes due; Prefect's own polling is the safety net."""

@@ -272,10 +272,17 @@ class Endings:
 
     # -- settling attempts that ended ------------------------------------------------------------
 
-    def find_ended(self, submitting: set[UUID]) -> None:
-        """Settle, beside the cycle, every attempt whose main process is gone."""
+    def find_ended(self, submitting: set[UUID], *, is_beside_cycle: bool = False) -> None:
+        """Settle, beside the cycle, every attempt whose main process is gone.
+
+        Args:
+            submitting: Runs that are being started at this moment.
+            is_beside_cycle: A cycle is under way: what it has just admitted is about to be started.
+        """
         for running in self._attempts:
             if running.is_ending or running.flow_run_id in submitting:
+                continue
+            if is_beside_cycle and running.attempt.started_at is None:
                 continue
             if self._infrastructure.lives(running):
                 continue
@@ -311,7 +318,8 @@ class Endings:
                 name = running.record.name
                 _log.warning("The end of %r is settled in %.0f s: %s", name, delay_s, error)
                 _log.debug("Why it could not be settled", exc_info=True)
-                await anyio.sleep(delay_s)
+                with anyio.move_on_after(delay_s):
+                    await self._outages.wait_for_return()
                 delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
         await self._report(running)
 

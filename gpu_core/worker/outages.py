@@ -47,6 +47,7 @@ class OutageWatch:
         self._disk = disk
         self._outages = self._saved = _read(path)
         self._away: set[Part] = set()
+        self._returned = anyio.Event()
         self._saved_at_s = float("-inf")
 
     @property
@@ -62,6 +63,10 @@ class OutageWatch:
             except Exception:
                 _log.warning("The platform is polled again in %.0f s", _POLL_S, exc_info=True)
             await anyio.sleep(_POLL_S)
+
+    async def wait_for_return(self) -> None:
+        """Wait until something of the platform is back that was away."""
+        await self._returned.wait()
 
     async def poll(self) -> None:
         """Does the platform work at this moment?"""
@@ -95,6 +100,9 @@ class OutageWatch:
             self._outages = seen_away(self._outages, part, datetime.now(UTC))
         if is_away != (part in self._away):
             _log.warning("The %s is %s", _PARTS[part], "away" if is_away else "back")
+            if not is_away:
+                self._returned.set()
+                self._returned = anyio.Event()
             self._away ^= {part}
             self._saved_at_s = float("-inf")
 

@@ -226,6 +226,10 @@ class GpuScheduler:
         moments = [moment for moment in (self.next_due_at, poll_at) if moment is not None]
         self.next_due_at = min(moments, default=None)
 
+    def release_ended(self, submitting: set[UUID]) -> None:
+        """Free the GPUs of attempts that end while a cycle waits for an answer."""
+        self.endings.find_ended(submitting, is_beside_cycle=True)
+
     def claim(self, flow_run_id: UUID) -> None:
         """Prefect has given this run to us, and to no other machine's worker."""
         self._strays.forget([flow_run_id])

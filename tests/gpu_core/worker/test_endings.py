@@ -172,3 +172,48 @@ def test_a_process_that_outlives_its_run_for_long_is_ended(state, minutes, want)
     now = datetime.now(UTC)
     told = state.model_copy(update={"timestamp": now - timedelta(minutes=minutes)})
     assert _lingers(FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=told), now) is want
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, running, is_started):
+    """What the cycle has just admitted has no process yet, and is about to get one."""
+    if not is_started:
+        running.attempt = replace(running.attempt, started_at=None)
+
+    async def act(endings, woken):
+        endings.find_ended(set(), is_beside_cycle=True)
+        assert running.is_ending is is_started
+        if is_started:
+            with anyio.fail_after(20):
+                await woken.wait()
+            assert running.is_gone
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running, monkeypatch):
+    """However long the next try would have been put off."""
+    monkeypatch.setattr("gpu_core.worker.endings._RETRY_S", 600.0)
+    tries = []
+
+    async def act(endings, _woken):
+        tried = anyio.Event()
+
+        async def settle(_running):
+            tries.append(len(tries) + 1)
+            tried.set()
+            if len(tries) == 1:
+                raise ConnectionError("the API is away")
+
+        monkeypatch.setattr(endings, "_settle", settle)
+        endings.find_ended(set())
+        with anyio.fail_after(20):
+            await tried.wait()
+            tried = anyio.Event()
+            await anyio.wait_all_tasks_blocked()
+            endings._outages._note("api", True, datetime.now(UTC))
+            endings._outages._note("api", False, datetime.now(UTC))
+            await tried.wait()
+        assert tries == [1, 2]
+
+    while_the_api_is_away(tmp_path, ledger, running, act)

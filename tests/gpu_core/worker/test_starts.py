@@ -178,3 +178,34 @@ def test_what_the_cluster_does_not_take_now_gives_its_gpus_back(monkeypatch, cap
     assert worker._scheduler.postponed == ["exceeded quota"]
     assert not worker._scheduler.refused
     assert not caplog.records
+
+
+@pytest.mark.parametrize("cycle_is_under_way", [False, True])
+def test_ends_are_noticed_while_a_cycle_waits_for_an_answer(cycle_is_under_way):
+    """In an outage a request takes minutes; the GPUs of what ends meanwhile are free at once."""
+    asked = []
+
+    async def story():
+        worker = GpuProcessWorker(work_pool_name="gpus")
+        released = anyio.Event()
+
+        def release_ended(submitting):
+            asked.append(submitting)
+            released.set()
+
+        worker._scheduler = SimpleNamespace(release_ended=release_ended)
+        worker._submitting_flow_run_ids.add(RUN.id)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker._release_while_cycle_waits)
+            if cycle_is_under_way:
+                await worker._pass.acquire()
+            worker._wake()
+            if cycle_is_under_way:
+                with anyio.fail_after(20):
+                    await released.wait()
+            else:
+                await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    anyio.run(story)
+    assert asked == ([{RUN.id}] if cycle_is_under_way else [])
