@@ -21,6 +21,7 @@ from tests.gpu_core.decisions.scheduling.scenarios import (
     drained,
     scenario,
 )
+from tests.gpu_core.decisions.scheduling.test_properties import assert_unprotected
 from tests.strategies import NOW, shuffled
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -204,11 +205,7 @@ def test_victims_are_legal(seed):
         assert victim.workload.is_preemptible
         assert not preemptor.takes_free_only
         assert not victim.is_draining
-        min_runtime = timedelta(seconds=victim.workload.min_runtime_s)
-        if victim.began_at is None and victim.begins_by is not None:
-            assert victim.begins_by <= NOW
-        else:
-            assert (victim.began_at or victim.admitted_at) + min_runtime <= NOW
+        assert_unprotected(victim, NOW)
         is_own = pool.policy.quotas is None or victim.workload.team == preemptor.team
         assert victim.workload.priority < preemptor.priority or not is_own
 

@@ -15,6 +15,7 @@ from tests.gpu_core.decisions.scheduling.test_properties import check_plan
 from tests.strategies import NOW, make_policy, make_snapshot
 
 POLICY = make_policy()
+START_TIMEOUT = timedelta(seconds=100)
 GRACE_PERIOD = timedelta(seconds=POLICY.preemption.grace_period_s)
 
 
@@ -60,7 +61,16 @@ class Pool(RuleBasedStateMachine):
     @rule(data=st.data())
     def checkpoint(self, data):
         """One saves its progress."""
-        self._replace(data.draw(st.sampled_from(self.snapshot.allocations)), self.now)
+        self._replace(
+            data.draw(st.sampled_from(self.snapshot.allocations)), checkpointed_at=self.now
+        )
+
+    @precondition(lambda self: any(a.is_starting for a in self.snapshot.allocations))
+    @rule(data=st.data())
+    def begin(self, data):
+        """The flow of one that was admitted begins."""
+        starting = [a for a in self.snapshot.allocations if a.is_starting]
+        self._replace(data.draw(st.sampled_from(starting)), began_at=self.now)
 
     @rule()
     def plan(self):
@@ -102,7 +112,11 @@ class Pool(RuleBasedStateMachine):
     def _admit(self, command):
         [workload] = [w for w in self.snapshot.pending if w.workload_id == command.workload_id]
         allocation = Allocation(
-            workload=workload, attempt=1, placement=command.placement, admitted_at=self.now
+            workload=workload,
+            attempt=1,
+            placement=command.placement,
+            admitted_at=self.now,
+            begins_by=self.now + START_TIMEOUT,
         )
         self.snapshot = replace(
             self.snapshot,
@@ -133,12 +147,11 @@ class Pool(RuleBasedStateMachine):
             pending = (*pending, allocation.workload)
         self.snapshot = replace(self.snapshot, allocations=rest, pending=pending)
 
-    def _replace(self, allocation, checkpointed_at):
+    def _replace(self, allocation, **changes):
         self.snapshot = replace(
             self.snapshot,
             allocations=tuple(
-                replace(a, checkpointed_at=checkpointed_at) if a is allocation else a
-                for a in self.snapshot.allocations
+                replace(a, **changes) if a is allocation else a for a in self.snapshot.allocations
             ),
         )
 

@@ -49,6 +49,15 @@ def admits(plan):
     return [c for c in plan.commands if isinstance(c, Admit)]
 
 
+def assert_unprotected(victim, now):
+    """It has begun, or has had its time to begin, and has had its minimum run time since."""
+    if victim.began_at is None and victim.begins_by is not None:
+        assert victim.begins_by <= now
+    else:
+        began_at = victim.began_at or victim.admitted_at
+        assert began_at + timedelta(seconds=victim.workload.min_runtime_s) <= now
+
+
 def check_plan(snapshot, plan, now):
     """The invariants of one plan."""
     workloads = {w.workload_id: w for w in snapshot.pending}
@@ -71,7 +80,7 @@ def check_plan(snapshot, plan, now):
         assert victim.workload.priority < preemptor.priority
         assert victim.workload.is_preemptible
         assert not victim.is_draining
-        assert victim.admitted_at + timedelta(seconds=victim.workload.min_runtime_s) <= now
+        assert_unprotected(victim, now)
     assert max(Counter(c.workload_id for c in preempts(plan)).values(), default=1) == 1
     check_explanations(snapshot, plan)
 
