@@ -15,6 +15,8 @@ class Reason(StrEnum):
     The order is the order of severity: what a person must mend comes first.
     """
 
+    INTERNAL_ERROR = "InternalError"
+    """The scheduler failed on this run alone; it tries again later."""
     UNKNOWN_QUEUE = "UnknownQueue"
     AMBIGUOUS_COMMAND = "AmbiguousCommand"
     """Its job variable `command` may start a flow or be meant for a container."""

@@ -22,10 +22,11 @@ from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import GpuRequest, run_limits
+from gpu_core.decisions.request import GpuRequest, RunLimits, run_limits
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.demand import Demand, DemandReader
 from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
+from gpu_core.worker.run_faults import RunFaults, by_run
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import HEARTBEAT_S
 from gpu_core.worker.state_folder import RUNS
@@ -48,13 +49,23 @@ class OpenAttempts:
         host: Whose attempts they are: this machine's, or this cluster's.
         state_dir: Where run folders live.
         ledger: The truth about attempts.
+        faults: What goes wrong for single runs.
     """
 
-    def __init__(self, pool: str, host: str, state_dir: Path, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        pool: str,
+        host: str,
+        state_dir: Path,
+        ledger: Ledger,
+        faults: RunFaults | None = None,
+    ) -> None:
         self._pool = pool
         self._host = host
         self._state_dir = state_dir
         self._ledger = ledger
+        self.faults = faults or RunFaults()
+        """What went wrong for single runs: whoever handles attempts one by one notes it here."""
         self._open: dict[str, RunningAttempt] = {}
         self._beat_at = 0.0
         self._adopted_at_s = float("-inf")
@@ -91,15 +102,26 @@ class OpenAttempts:
         earlier = await in_thread(self._ledger.attempts_of, list(placements))
         begun = []
         for flow_run_id, placement in placements.items():
-            number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
-            running = self._new(demands[flow_run_id], placement, number, zones, policy, now)
-            # Kept in mind first: a ledger that fails may have written it down all the same.
-            self._open[running.attempt.attempt_id] = running
-            begun.append(running)
-        written = await in_thread(self._record, begun)
+            demand = demands[flow_run_id]
+            with self.faults.contained(flow_run_id, demand.workload.name, "admitted", now):
+                number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
+                running = self._new(demand, placement, number, zones, policy, now)
+                # Kept in mind first: a ledger that fails may have written it down all the same.
+                self._open[running.attempt.attempt_id] = running
+                begun.append(running)
+        written: set[str] = set()
+
+        async def record(these: Sequence[RunningAttempt]) -> None:
+            admitted = await in_thread(self._record, these)
+            written.update(admitted)
+            for running in these:
+                if running.attempt.attempt_id not in admitted:
+                    _log.error("Flow run %s is not started twice", running.attempt.flow_run_id)
+
+        # All in one transaction; where one of them cannot be written down, each in its own.
+        await self.faults.one_by_one(begun, by_run, record, "written down in the ledger")
         for running in begun:
             if running.attempt.attempt_id not in written:
-                _log.error("Flow run %s is not started twice", running.attempt.flow_run_id)
                 self.remove(running)
         return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
 
@@ -182,10 +204,13 @@ class OpenAttempts:
     ) -> None:
         found = await infrastructure.find(attempts)
         for attempt in attempts:
-            known = await self._with_found(attempt, found.get(attempt.attempt_id))
-            self._open[attempt.attempt_id] = await self._recovered(
-                known, client, reader, policy, template
-            )
+            self._open[attempt.attempt_id] = self._stand_in(attempt)
+            with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
+                known = await self._with_found(attempt, found.get(attempt.attempt_id))
+                self._open[attempt.attempt_id] = self._stand_in(known)
+                self._open[attempt.attempt_id] = await self._recovered(
+                    known, client, reader, policy, template
+                )
 
     async def find_unnoted(
         self, infrastructure: Infrastructure, submitting: Collection[UUID]
@@ -208,10 +233,11 @@ class OpenAttempts:
             return
         found = await infrastructure.find([running.attempt for running in unnoted])
         for running in unnoted:
-            started = found.get(running.attempt.attempt_id)
-            running.attempt = await self._with_found(running.attempt, started)
-            if started is not None:
-                infrastructure.watch(running)
+            with self.faults.of_run(running, "noted as started"):
+                started = found.get(running.attempt.attempt_id)
+                running.attempt = await self._with_found(running.attempt, started)
+                if started is not None:
+                    infrastructure.watch(running)
 
     async def _write_start(self, running: RunningAttempt, infrastructure: Infrastructure) -> None:
         """Write down a start that the ledger was away for."""
@@ -233,9 +259,39 @@ class OpenAttempts:
             return
         self._beat_at = anyio.current_time()
         seen_at = datetime.now(UTC)
-        await in_thread(self._ledger.heartbeat, seen_at, {a: r.report for a, r in alive.items()})
+
+        async def tell(these: Sequence[RunningAttempt]) -> None:
+            reports = {running.attempt.attempt_id: running.report for running in these}
+            await in_thread(self._ledger.heartbeat, seen_at, reports)
+
+        await self.faults.one_by_one(
+            list(alive.values()), by_run, tell, "told to the ledger as alive"
+        )
         for running in alive.values():
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
+
+    def _stand_in(self, attempt: Attempt) -> RunningAttempt:
+        """An attempt of whose run nothing is known: it keeps its GPUs, and ends as it ends."""
+        record = RunRecord(
+            flow_run_id=attempt.flow_run_id,
+            name=attempt.flow_run_id,
+            flow_name="unknown",
+            deployment=None,
+            pool=attempt.pool,
+            queue=None,
+            team=None,
+            user=None,
+            project=None,
+            experiment=None,
+            model=None,
+            workload_type=None,
+            priority=0,
+            submitted_at=attempt.admitted_at,
+        )
+        limits = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
+        return self._taken_over(
+            attempt, record, _untouchable(attempt, record), GpuRequest(), limits, {}
+        )
 
     def _new(
         self,
@@ -278,9 +334,10 @@ class OpenAttempts:
         """Delete the folders of runs whose last attempt ended long ago."""
         runs_with_attempts = {running.attempt.flow_run_id for running in self._open.values()}
         for folder in (self._state_dir / RUNS).glob("*"):
-            age_s = time.time() - folder.stat().st_mtime
-            if folder.name not in runs_with_attempts and age_s > _KEPT_S:
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # another worker on this machine may prune too
+                age_s = time.time() - folder.stat().st_mtime
+                if folder.name not in runs_with_attempts and age_s > _KEPT_S:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _record(self, begun: Sequence[RunningAttempt]) -> frozenset[str]:
         for running in begun:
@@ -312,16 +369,31 @@ class OpenAttempts:
         record = await in_thread(self._ledger.run, attempt.flow_run_id)
         if record is None:
             raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
-        try:
+        # It runs already: what cannot be read any more must not make it a victim.
+        request, workload = GpuRequest(), _untouchable(attempt, record)
+        limits = run_limits(request, policy)
+        variables: Mapping[str, object] = {}
+        with (
+            suppress(ObjectNotFound, InvalidInput),
+            self.faults.contained(
+                record.flow_run_id, record.name, "read", but=(ObjectNotFound, InvalidInput)
+            ),
+        ):
             run = await client.read_flow_run(UUID(attempt.flow_run_id))
             demand = await reader.read(run, record.queue, policy, template, attempt.admitted_at)
             request, limits, workload = demand.request, demand.limits, demand.workload
             variables = demand.variables
-        except (ObjectNotFound, InvalidInput):
-            # It runs already: what cannot be read any more must not make it a victim.
-            request, workload = GpuRequest(), _untouchable(attempt, record)
-            variables = {}
-            limits = run_limits(request, policy)
+        return self._taken_over(attempt, record, workload, request, limits, variables)
+
+    def _taken_over(
+        self,
+        attempt: Attempt,
+        record: RunRecord,
+        workload: Workload,
+        request: GpuRequest,
+        limits: RunLimits,
+        variables: Mapping[str, object],
+    ) -> RunningAttempt:
         return RunningAttempt(
             attempt=attempt,
             record=record,

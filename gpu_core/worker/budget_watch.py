@@ -34,22 +34,29 @@ class BudgetWatch:
         await self._learn(watched)
         stopped = []
         for running in watched:
-            attempt, budget = running.attempt, running.workload.budget_micro_usd
-            if budget is None:
-                continue
-            found = spending(
-                (*self._earlier[attempt.attempt_id], attempt),
-                budget_micro_usd=budget,
-                grace_s=policy.preemption.grace_period_s,
-                policy=policy.capacity,
-                now=now,
-            )
-            if found.stage is BudgetStage.STOP:
-                stopped.append((running, found))
-            elif found.stage is not self._told.get(attempt.attempt_id, BudgetStage.WITHIN):
-                self._told[attempt.attempt_id] = found.stage
-                run_log(running.record).warning("Budget: %s", found.reason)
+            with self._attempts.faults.of_run(running, "held to its budget", now):
+                found = self._spending(running, policy, now)
+                if found is not None and found.stage is BudgetStage.STOP:
+                    stopped.append((running, found))
         return stopped
+
+    def _spending(self, running: RunningAttempt, policy: Policy, now: datetime) -> Spending | None:
+        """How far has it come with its budget, if it has one? Also warns."""
+        attempt, budget = running.attempt, running.workload.budget_micro_usd
+        if budget is None:
+            return None
+        found = spending(
+            (*self._earlier[attempt.attempt_id], attempt),
+            budget_micro_usd=budget,
+            grace_s=policy.preemption.grace_period_s,
+            policy=policy.capacity,
+            now=now,
+        )
+        told = self._told.get(attempt.attempt_id, BudgetStage.WITHIN)
+        if found.stage is not BudgetStage.STOP and found.stage is not told:
+            self._told[attempt.attempt_id] = found.stage
+            run_log(running.record).warning("Budget: %s", found.reason)
+        return found
 
     async def _learn(self, watched: list[RunningAttempt]) -> None:
         """What was spent before an attempt never changes: it is read once."""

@@ -50,12 +50,13 @@ class CapacityChanges:
         )
         found = []
         for running in sorted(asked, key=lambda running: running.attempt.attempt_id):
-            attempts = earlier.get(running.attempt.flow_run_id, ())
-            before = [a for a in attempts if a.number < running.attempt.number]
-            left = budget_left_micro_usd(running.workload, [*before, running.attempt], now)
-            decision = capacity_change(running.allocation(), before, there, left)
-            if decision is not None:
-                found.append((running, decision))
+            with self._attempts.faults.of_run(running, "moved", now):
+                attempts = earlier.get(running.attempt.flow_run_id, ())
+                before = [a for a in attempts if a.number < running.attempt.number]
+                left = budget_left_micro_usd(running.workload, [*before, running.attempt], now)
+                decision = capacity_change(running.allocation(), before, there, left)
+                if decision is not None:
+                    found.append((running, decision))
         return found
 
 

@@ -1,9 +1,9 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import anyio
@@ -21,16 +21,19 @@ from prefect.workers.base import BaseVariables
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.plan import Reason
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.request import (
+    LONGEST_NAME,
     GpuRequest,
     RunLimits,
     parse_request,
     run_limits,
     workload_from_request,
 )
+from gpu_core.decisions.validation import without_controls
 from gpu_core.decisions.workload import Hold, Workload
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.run_faults import RunFaults
 
 # The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
 # whole of the next queue behind it.
@@ -38,6 +41,8 @@ _PAGE = 200
 
 # How far ahead to look, so that a run that is due before the next poll starts on time.
 LOOK_AHEAD = timedelta(seconds=30)
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DEPLOYMENT_AGE = timedelta(seconds=10)
 
@@ -78,6 +83,13 @@ class Line:
     """When the next run that is not due yet will be."""
 
 
+class _Page(NamedTuple):
+    """One answer of the server, without the runs that this version of its client cannot read."""
+
+    responses: list[WorkerFlowRunResponse]
+    is_full: bool
+
+
 class DemandReader:
     """Reads the runs of one pool.
 
@@ -89,6 +101,7 @@ class DemandReader:
         turn: Held while runs in line are written to. On PostgreSQL Prefect leaves out of its
             answer what somebody writes to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
             run would overtake it.
+        faults: Holds runs back that cannot be read.
     """
 
     def __init__(
@@ -98,9 +111,11 @@ class DemandReader:
         queues: Iterable[str],
         infrastructure: Infrastructure,
         turn: anyio.Lock,
+        faults: RunFaults | None = None,
     ) -> None:
         self._turn = turn
         self._infrastructure = infrastructure
+        self._faults = faults or RunFaults()
         self._client = client
         self._pool = pool
         self._queues = frozenset(queues)
@@ -130,7 +145,7 @@ class DemandReader:
                 continue
             queue = await self._queue_name(response.work_queue_id)
             try:
-                demands.append(await self.read(response.flow_run, queue, policy, template, now))
+                demands.append(await self._read_or_hold(response, queue, policy, template, now))
             except InvalidInput as error:
                 refusals.append(Refusal(flow_run=response.flow_run, error=error))
         starts = [r.flow_run.next_scheduled_start_time for r in later]
@@ -140,6 +155,22 @@ class DemandReader:
             refusals=tuple(refusals),
             next_due_at=min((start for start in starts if start is not None), default=None),
         )
+
+    async def _read_or_hold(
+        self,
+        response: WorkerFlowRunResponse,
+        queue: str | None,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+    ) -> Demand:
+        """What this run wants; where something went wrong with it, that it is held for now."""
+        flow_run = response.flow_run
+        key, demand = str(flow_run.id), None
+        if self._faults.hold(key, now) is None:
+            with self._faults.contained(key, flow_run.name, "read", now, but=(InvalidInput,)):
+                demand = await self.read(flow_run, queue, policy, template, now)
+        return demand or _unread(flow_run, queue, policy, self._faults.hold(key, now), now)
 
     async def read(
         self,
@@ -162,9 +193,9 @@ class DemandReader:
         workload = workload_from_request(
             request,
             workload_id=str(flow_run.id),
-            name=flow_run.name,
+            name=without_controls(flow_run.name, LONGEST_NAME),
             queue=queue,
-            submitted_at=flow_run.expected_start_time or flow_run.created or now,
+            submitted_at=_submitted_at(flow_run, now),
             policy=policy,
             user=_creator(flow_run),
             tags=flow_run.tags,
@@ -184,8 +215,8 @@ class DemandReader:
 
     async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
         first = await self._page(before, queues=sorted(self._queues))
-        if len(first) < _PAGE:
-            return {response.flow_run.id: response for response in first}
+        if not first.is_full:
+            return {response.flow_run.id: response for response in first.responses}
         found: dict[UUID, WorkerFlowRunResponse] = {}
         for queue in sorted(self._queues) or await self._pool_queues():
             found.update(await self._poll_queue(before, queue))
@@ -196,15 +227,15 @@ class DemandReader:
         after: datetime | None = None
         while True:
             page = await self._page(before, queues=[queue], after=after)
-            fresh = {r.flow_run.id: r for r in page if r.flow_run.id not in found}
+            fresh = {r.flow_run.id: r for r in page.responses if r.flow_run.id not in found}
             found.update(fresh)
-            if len(page) < _PAGE or not fresh:
+            if not page.is_full or not fresh:
                 return found
-            after = page[-1].flow_run.next_scheduled_start_time
+            after = page.responses[-1].flow_run.next_scheduled_start_time
 
     async def _page(
         self, before: datetime, queues: list[str], after: datetime | None = None
-    ) -> list[WorkerFlowRunResponse]:
+    ) -> _Page:
         # The client's own method has no `scheduled_after`, without which the 201st run of a queue
         # would never be seen.
         body: dict[str, Any] = {"scheduled_before": before.isoformat()}
@@ -218,7 +249,15 @@ class DemandReader:
             path_params={"name": self._pool},
             json=body,
         )
-        return WorkerFlowRunResponse.model_validate_list(response.json())
+        rows = response.json()
+        read = [self._response(row) for row in rows]
+        return _Page([found for found in read if found is not None], len(rows) >= _PAGE)
+
+    def _response(self, data: Any) -> WorkerFlowRunResponse | None:
+        run = data.get("flow_run", {})
+        with self._faults.contained(str(run.get("id")), str(run.get("name")), "read"):
+            return WorkerFlowRunResponse.model_validate(data)
+        return None
 
     async def _pool_queues(self) -> list[str]:
         queues = await self._client.read_work_queues(work_pool_name=self._pool)
@@ -289,6 +328,48 @@ def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:
     """Variables that Prefect's machinery or the platform team's template reads, not we."""
     properties = template.get("variables", {}).get("properties", {})
     return frozenset({*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys())
+
+
+def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:
+    """Since when does it wait? A start that somebody set to the year 1 is no database's moment."""
+    return max(flow_run.expected_start_time or flow_run.created or now, _EARLIEST)
+
+
+def held_demand(demand: Demand, hold: Hold | None) -> Demand:
+    """The same run with nothing that planning could stumble over, held for this."""
+    asked = demand.workload
+    workload = Workload(
+        workload_id=asked.workload_id,
+        name=asked.name,
+        priority=asked.priority,
+        submitted_at=asked.submitted_at,
+        queue=asked.queue,
+        hold=hold,
+    )
+    return replace(demand, workload=workload)
+
+
+def _unread(
+    flow_run: FlowRun, queue: str | None, policy: Policy, hold: Hold | None, now: datetime
+) -> Demand:
+    """A run of which nothing is known but that it waits, and why it has to."""
+    priority = policy.priority_of_queue(PREFECT_DEFAULT_QUEUE if queue is None else queue)
+    return Demand(
+        flow_run=flow_run,
+        flow_name="",
+        deployment=None,
+        queue=queue,
+        request=GpuRequest(),
+        limits=run_limits(GpuRequest(), policy),
+        workload=Workload(
+            workload_id=str(flow_run.id),
+            name=without_controls(flow_run.name, LONGEST_NAME),
+            priority=priority or 0,
+            submitted_at=_submitted_at(flow_run, now),
+            queue=queue,
+            hold=hold,
+        ),
+    )
 
 
 def _creator(flow_run: FlowRun) -> str | None:

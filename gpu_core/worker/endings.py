@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -26,6 +26,7 @@ from gpu_core.worker.draining import deadline, drain
 from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.run_faults import is_outage
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import (
@@ -152,22 +153,30 @@ class Endings:
         self._looked_for_cancels_at = anyio.current_time()
         runs = await self._read_runs([UUID(flow_run_id) for flow_run_id in started])
         for flow_run_id, running in started.items():
-            run = runs.get(flow_run_id)
-            if run is not None and run.state_type not in _CANCELLED:
-                if _lingers(run, now):
-                    _log.warning("The process of %r is ended: its run is over", run.name)
-                    await self._infrastructure.terminate(running)
-                continue
-            if running.drain_reason is EndReason.CANCELLED:
-                continue
-            done = "deleted" if run is None else "cancelled"
-            await self._begin(
-                running,
-                EndReason.CANCELLED,
-                grace_s=_CANCEL_GRACE_S,
-                message=f"A person {done} the run.",
-                now=now,
-            )
+            with self._contained(running, now):
+                await self._end_decided(running, runs.get(flow_run_id), now)
+
+    def _contained(self, running: RunningAttempt, now: datetime) -> AbstractContextManager[None]:
+        return self._attempts.faults.of_run(running, "ended", now)
+
+    async def _end_decided(
+        self, running: RunningAttempt, run: FlowRun | None, now: datetime
+    ) -> None:
+        if run is not None and run.state_type not in _CANCELLED:
+            if _lingers(run, now):
+                _log.warning("The process of %r is ended: its run is over", run.name)
+                await self._infrastructure.terminate(running)
+            return
+        if running.drain_reason is EndReason.CANCELLED:
+            return
+        done = "deleted" if run is None else "cancelled"
+        await self._begin(
+            running,
+            EndReason.CANCELLED,
+            grace_s=_CANCEL_GRACE_S,
+            message=f"A person {done} the run.",
+            now=now,
+        )
 
     async def _read_runs(self, ids: Sequence[UUID]) -> dict[str, FlowRun]:
         """These runs as Prefect has them; deleted ones are missing."""
@@ -192,29 +201,31 @@ class Endings:
                 continue
             if (now - running.attempt.admitted_at).total_seconds() <= limit_s:
                 continue
-            await self._begin(
-                running,
-                EndReason.TIMED_OUT,
-                grace_s=policy.preemption.grace_period_s,
-                message=f"It ran longer than {format_duration(limit_s)}.",
-                now=now,
-            )
+            with self._contained(running, now):
+                await self._begin(
+                    running,
+                    EndReason.TIMED_OUT,
+                    grace_s=policy.preemption.grace_period_s,
+                    message=f"It ran longer than {format_duration(limit_s)}.",
+                    now=now,
+                )
 
     async def end_troubled(self, policy: Policy, now: datetime) -> None:
         """End what is where it can never work, or not any more."""
         for running in self._attempts:
             if running.is_draining or running.attempt.started_at is None:
                 continue
-            trouble = self._infrastructure.trouble(running, policy, now)
-            if trouble is None:
-                continue
-            await self._begin(
-                running,
-                trouble.reason,
-                grace_s=policy.preemption.grace_period_s,
-                message=trouble.message,
-                now=now,
-            )
+            with self._contained(running, now):
+                trouble = self._infrastructure.trouble(running, policy, now)
+                if trouble is None:
+                    continue
+                await self._begin(
+                    running,
+                    trouble.reason,
+                    grace_s=policy.preemption.grace_period_s,
+                    message=trouble.message,
+                    now=now,
+                )
 
     def resume_draining(self, attempts: Iterable[RunningAttempt]) -> None:
         """Go on with what another worker had told to end."""
@@ -280,14 +291,15 @@ class Endings:
             is_beside_cycle: A cycle is under way: what it has just admitted is about to be started.
         """
         for running in self._attempts:
-            if running.is_ending or running.flow_run_id in submitting:
-                continue
-            if is_beside_cycle and running.attempt.started_at is None:
-                continue
-            if self._infrastructure.lives(running):
-                continue
-            running.is_ending = True
-            self._tasks.start_soon(self._settle_until_done, running)
+            with self._contained(running, datetime.now(UTC)):
+                if running.is_ending or running.flow_run_id in submitting:
+                    continue
+                if is_beside_cycle and running.attempt.started_at is None:
+                    continue
+                if self._infrastructure.lives(running):
+                    continue
+                running.is_ending = True
+                self._tasks.start_soon(self._settle_until_done, running)
 
     def refuse(self, running: RunningAttempt, why: str) -> None:
         """Settle an attempt that can never be started as it is, and what was made of it."""
@@ -317,6 +329,8 @@ class Endings:
                 # Prefect or the ledger cannot be reached: the run keeps its place until they can.
                 name = running.record.name
                 _log.warning("The end of %r is settled in %.0f s: %s", name, delay_s, error)
+                if delay_s == _RETRY_S and not is_outage(error):
+                    run_log(running.record).error("Its end is settled later: %s", error)
                 _log.debug("Why it could not be settled", exc_info=True)
                 with anyio.move_on_after(delay_s):
                     await self._outages.wait_for_return()

@@ -1,11 +1,12 @@
 """What the ledger knows that planning needs: usage, run times, and what runs have behind them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import Attempt, Provenance
+from gpu_core.decisions.accounting import Attempt, Provenance, RunRecord
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.capacity.observed import (
     SPOT,
@@ -28,7 +29,8 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_times import RunKind, RunTimeHistory
 from gpu_core.decisions.usage_book import UsageBook
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.demand import Demand
+from gpu_core.worker.demand import Demand, held_demand
+from gpu_core.worker.run_faults import RunFaults
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.threads import in_thread
 
@@ -48,9 +50,11 @@ class History:
     Args:
         ledger: Who held which GPUs.
         pool: The pool's name; a ledger may serve several.
+        faults: Holds runs back whose past cannot be used.
     """
 
-    def __init__(self, ledger: Ledger, pool: str) -> None:
+    def __init__(self, ledger: Ledger, pool: str, faults: RunFaults | None = None) -> None:
+        self._faults = faults or RunFaults()
         self._ledger = ledger
         self._pool = pool
         self._follower = LedgerFollower()
@@ -78,17 +82,22 @@ class History:
         news = self._follower.look(records, since)
         if book is self._book:
             for run, attempt in news.started:
-                book.start(run, attempt)
+                with self._counted(run):
+                    book.start(run, attempt)
             for run, attempt in news.ended:
-                book.end(run, attempt)
+                with self._counted(run):
+                    book.end(run, attempt)
             for attempt_id in news.withdrawn:
-                book.withdraw(attempt_id)
+                with suppress(KeyError):  # it could not be counted when it began
+                    book.withdraw(attempt_id)
         else:
-            _fill(book, records)
+            self._fill(book, records)
         for run, attempts in sorted(records, key=lambda record: record[1][-1].admitted_at):
-            self._changeovers.observe(run.deployment, attempts)
+            with self._counted(run):
+                self._changeovers.observe(run.deployment, attempts)
         for record in news.touched:
-            self._learn(record)
+            with self._counted(record[0]):
+                self._learn(record)
         self._learn_lives(news, now)
         self._book, self._looked_at = book, now
 
@@ -132,11 +141,15 @@ class History:
         asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
         for key in sorted(demands, key=lambda key: _place_in_line(demands[key].workload)):
             demand, attempts = demands[key], earlier.get(key, ())
-            workload = self._known(demand, attempts, policy)
-            workload = with_gpu_types(workload, demand.request.work, flavors, policy)
-            workload = asking.of(workload, attempts)
-            known[key] = replace(demand, workload=workload)
-        return {key: known[key] for key in demands}
+            with self._faults.contained(key, demand.workload.name, "planned", now):
+                workload = self._known(demand, attempts, policy)
+                workload = with_gpu_types(workload, demand.request.work, flavors, policy)
+                workload = asking.of(workload, attempts)
+                known[key] = replace(demand, workload=workload)
+        return {
+            key: known.get(key) or held_demand(demand, self._faults.hold(key, now))
+            for key, demand in demands.items()
+        }
 
     def capacity_view(
         self,
@@ -177,6 +190,19 @@ class History:
                 history=self._run_times,
                 policy=policy.run_times,
             )
+
+    def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
+        return self._faults.contained(run.flow_run_id, run.name, "counted for shares and budgets")
+
+    def _fill(self, book: UsageBook, records: Iterable[Record]) -> None:
+        for run, attempts in records:
+            with self._counted(run):
+                for attempt in attempts:
+                    if attempt.released_at is None:
+                        book.start(run, attempt)
+                    elif attempt.released_at > book.since:
+                        book.start(run, attempt)
+                        book.end(run, attempt)
 
     def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
         workload = with_history(
@@ -241,13 +267,3 @@ class History:
 def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
     """Who chooses spot or on-demand first: priority and age, whatever else the policy orders by."""
     return -workload.priority, workload.submitted_at, workload.workload_id
-
-
-def _fill(book: UsageBook, records: Iterable[Record]) -> None:
-    for run, attempts in records:
-        for attempt in attempts:
-            if attempt.released_at is None:
-                book.start(run, attempt)
-            elif attempt.released_at > book.since:
-                book.start(run, attempt)
-                book.end(run, attempt)

@@ -26,6 +26,7 @@ from gpu_core.decisions.attempt_report import attempts_markdown
 from gpu_core.decisions.line_table import line_entries, line_key, to_row
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
+from gpu_core.worker.run_faults import RunFaults
 
 _RUN_KEY = "gpu-attempts"
 
@@ -66,9 +67,18 @@ class Publisher:
         state_name: The name of the state of a waiting run.
         turn: Held while one run is told why it waits. Who starts a run lets it pass first: the run
             is held then, so that no later one makes it wait again.
+        faults: What goes wrong for single runs.
     """
 
-    def __init__(self, client: PrefectClient, pool: str, state_name: str, turn: anyio.Lock) -> None:
+    def __init__(
+        self,
+        client: PrefectClient,
+        pool: str,
+        state_name: str,
+        turn: anyio.Lock,
+        faults: RunFaults | None = None,
+    ) -> None:
+        self._faults = faults or RunFaults()
         self._client = client
         self._pool_key = line_key(pool)
         self._state_name = state_name
@@ -110,7 +120,13 @@ class Publisher:
             async with self._turn:
                 if is_held(flow_run.id):
                     continue
-                await self._write_state(flow_run, explanation, stories.get(explanation.workload_id))
+                with self._faults.contained(
+                    explanation.workload_id, flow_run.name, "told why it waits", now
+                ):
+                    await self._write_state(
+                        flow_run, explanation, stories.get(explanation.workload_id)
+                    )
+            # Also where that failed: in the next cycle others have their turn.
             self._told[explanation.workload_id] = Told(
                 explanation.reason, step(explanation.position), now
             )

@@ -1,7 +1,8 @@
 """The cycle: observe, plan, apply. Every step may be cut off anywhere and done again."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -21,7 +22,7 @@ from gpu_core.decisions.capacity.view import CapacityView
 from gpu_core.decisions.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.isolation import plan_apart
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.beginnings import Beginnings
 from gpu_core.worker.budget_watch import BudgetWatch
@@ -37,6 +38,7 @@ from gpu_core.worker.launching import Launching
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.run_faults import RunFaults, by_run
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.scale_hints import ScaleHints
@@ -86,21 +88,24 @@ class GpuScheduler:
         self._nodes: tuple[Node, ...] = ()
         # Held while runs in line are written to.
         self._turn = anyio.Lock()
-        self._reader = DemandReader(client, pool, queues, infrastructure, self._turn)
-        self._history = History(ledger, pool)
+        self._faults = RunFaults()
+        self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
+        self._history = History(ledger, pool, self._faults)
         self._forecasts = Forecasts(
             settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json"
         )
-        self._publisher = Publisher(client, pool, settings.waiting_state_name, self._turn)
+        self._publisher = Publisher(
+            client, pool, settings.waiting_state_name, self._turn, self._faults
+        )
         self._attempts = OpenAttempts(
-            pool, infrastructure.host, settings.resolved_state_dir(), ledger
+            pool, infrastructure.host, settings.resolved_state_dir(), ledger, self._faults
         )
         self._launching = Launching(
             client, settings, connections, ledger, self._attempts, infrastructure, self._history
         )
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)
-        self._strays = Strays(client)
+        self._strays = Strays(client, self._faults)
         self._outages = OutageWatch(
             client,
             settings.resolved_state_dir() / f"{file_name(pool)}.outages.json",
@@ -148,8 +153,7 @@ class GpuScheduler:
         await self._history.look(policy, datetime.now(UTC))
         await self._history.of_running(self._attempts, policy)
         await self._strays.recover(self._ledger, self._pool, datetime.now(UTC))
-        for running in self._attempts:
-            self._infrastructure.watch(running)
+        self._watch(self._attempts)
         await self._observe(policy)
         self.endings.resume_draining(self._attempts)
 
@@ -161,9 +165,13 @@ class GpuScheduler:
         if not adopted:
             return
         await self._history.of_running(adopted, policy)
-        for running in adopted:
-            self._infrastructure.watch(running)
+        self._watch(adopted)
         self.endings.resume_draining(adopted)
+
+    def _watch(self, attempts: Iterable[RunningAttempt]) -> None:
+        for running in attempts:
+            with self._faults.of_run(running, "watched"):
+                self._infrastructure.watch(running)
 
     async def cycle(
         self, template: Mapping[str, Any], submitting: set[UUID]
@@ -186,12 +194,19 @@ class GpuScheduler:
         await self._beginnings.poll(self._attempts, now)
         await self.endings.end_overdue(policy, now)
         for running, spending in await self._budgets.look(policy, now):
-            await self.endings.stop_spent(running, spending, policy, now)
+            with self._faults.of_run(running, "ended", now):
+                await self.endings.stop_spent(running, spending, policy, now)
         await self.endings.end_troubled(policy, now)
-        await self._infrastructure.tend(list(self._attempts), policy)
+        await self._faults.one_by_one(
+            list(self._attempts),
+            by_run,
+            lambda these: self._infrastructure.tend(these, policy),
+            "looked after",
+        )
         # A run competes again when its last attempt is settled, not before.
         held = {running.attempt.flow_run_id for running in self._attempts}
         line = await self._reader.line(policy, template, now, held)
+        self._faults.keep(held | {str(flow_run_id) for flow_run_id in line.responses}, now)
         await self._strays.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
         await self._history.look(policy, now)
@@ -200,7 +215,7 @@ class GpuScheduler:
         await self._change_capacity(allocations, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         demands = await self._refuse_unpayable(demands, allocations, policy, now)
-        plan = plan_cycle(self._snapshot(demands, allocations, now), policy, now)
+        plan = self._plan(self._snapshot(demands, allocations, now), policy, now)
         await self._refuse(line, plan, demands)
         for command in plan.commands:
             if isinstance(command, Preempt):
@@ -208,7 +223,8 @@ class GpuScheduler:
                 preemptor = demands[command.for_workload_id].workload
                 if victim is not None:
                     self._preemptors.add(preemptor.workload_id)
-                    await self.endings.preempt(victim, preemptor, policy, now)
+                    with self._faults.of_run(victim, "preempted", now):
+                        await self.endings.preempt(victim, preemptor, policy, now)
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
         # Their GPUs may have become free after this cycle began.
         admitted = await self._attempts.open(
@@ -291,7 +307,7 @@ class GpuScheduler:
         waiting = self._forecasts.told(
             [
                 explanation
-                for explanation in plan.explanations
+                for explanation in self._read(plan.explanations)
                 if explanation.reason is not Reason.STARTING and not self._is_hopeless(explanation)
             ],
             {workload_id: demand.workload for workload_id, demand in demands.items()},
@@ -321,6 +337,13 @@ class GpuScheduler:
         await self._infrastructure.close()
         return sorted(running.record.name for running in self._attempts if not running.is_gone)
 
+    def _plan(self, snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
+        """The plan for all with whom planning works; the others are held from the next cycle on."""
+        found = plan_apart(snapshot, policy, now)
+        for workload, error in found.faults:
+            self._faults.note(workload.workload_id, workload.name, "planned", error, now)
+        return found.plan
+
     def _snapshot(
         self, demands: Mapping[str, Demand], allocations: tuple[Allocation, ...], now: datetime
     ) -> Snapshot:
@@ -344,7 +367,8 @@ class GpuScheduler:
             return self._history.capacity_view(self._nodes, allocations, policy, now)
 
         for running, decision in await self._changes.look(view, now):
-            await self.endings.change_capacity(running, decision, policy, now)
+            with self._faults.of_run(running, "moved", now):
+                await self.endings.change_capacity(running, decision, policy, now)
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
         """Look at the nodes and at what is held on them, and note whose nodes have come."""
@@ -361,15 +385,16 @@ class GpuScheduler:
         for running in holding:
             if not running.awaited_kinds:
                 continue
-            others = [other.allocation() for other in holding if other is not running]
-            landed = self._infrastructure.landed(running, others)
-            if landed is None:
-                continue
-            zone = zones.get(landed.placement.shares[0].node)
-            await self._attempts.land(running, landed, zone, policy)
-            self._history.moved(running)
-            run_log(running.record).info("Its node came: it %s", told(running, "began"))
-            has_moved = True
+            with self._faults.of_run(running, "put on its nodes"):
+                others = [other.allocation() for other in holding if other is not running]
+                landed = self._infrastructure.landed(running, others)
+                if landed is None:
+                    continue
+                zone = zones.get(landed.placement.shares[0].node)
+                await self._attempts.land(running, landed, zone, policy)
+                self._history.moved(running)
+                run_log(running.record).info("Its node came: it %s", told(running, "began"))
+                has_moved = True
         return has_moved
 
     def _zones(self) -> dict[str, str | None]:
@@ -377,7 +402,9 @@ class GpuScheduler:
 
     async def _look(self, policy: Policy) -> tuple[Allocation, ...]:
         holding = [running for running in self._attempts if not running.is_gone]
-        await self._infrastructure.refresh(holding)
+        await self._faults.one_by_one(
+            holding, by_run, self._infrastructure.refresh, "asked for its checkpoints"
+        )
         allocations = tuple(running.allocation() for running in holding)
         self._nodes = await self._infrastructure.observe(policy, allocations)
         self._forecasts.look(self._nodes)
@@ -389,7 +416,7 @@ class GpuScheduler:
             await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")
         # Explanations are made when they are read, which takes longer than the plan.
         explanations = plan.explanations if self._infrastructure.is_fixed else ()
-        for explanation in explanations:
+        for explanation in self._read(explanations):
             if self._is_hopeless(explanation):
                 text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
                 await self._fail(demands[explanation.workload_id].flow_run, text)
@@ -403,15 +430,31 @@ class GpuScheduler:
     ) -> dict[str, Demand]:
         """End the new runs whose budget or deadline cannot hold; the others go on."""
         view = self._history.capacity_view(self._nodes, allocations, policy, now)
-        left = dict(demands)
+        left: dict[str, Demand] = {}
         for flow_run_id, demand in demands.items():
             if demand.flow_run.run_count or demand.workload.hold is not None:
+                left[flow_run_id] = demand
                 continue
-            why = refusal(demand.workload, view)
+            name, why = demand.workload.name, None
+            with self._faults.contained(flow_run_id, name, "planned", now):
+                why = refusal(demand.workload, view)
+                left[flow_run_id] = demand
             if why is not None:
-                await self._fail(demand.flow_run, why)
                 del left[flow_run_id]
+                await self._fail(demand.flow_run, why)
         return left
+
+    def _read(self, explanations: Sequence[Explanation]) -> list[Explanation]:
+        """These explanations, each made now; without those that cannot be made."""
+        made: list[Explanation] = []
+        try:
+            made.extend(explanations)
+        except Exception:
+            _log.exception("Not every run in line is told why it waits")
+            for place in range(len(made), len(explanations)):
+                with suppress(Exception):
+                    made.append(explanations[place])
+        return made
 
     def _is_hopeless(self, explanation: Explanation) -> bool:
         """Can it never start? Without any GPU the driver is what is wrong, not the runs."""
@@ -419,5 +462,6 @@ class GpuScheduler:
         return explanation.reason is Reason.EXCEEDS_CLUSTER and is_all_there_is
 
     async def _fail(self, flow_run: FlowRun, message: str) -> None:
-        _log.warning("Flow run %r cannot run: %s", flow_run.name, message)
-        await self._client.set_flow_run_state(flow_run.id, Failed(message=message))
+        with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
+            await self._client.set_flow_run_state(flow_run.id, Failed(message=message))
+            _log.warning("Flow run %r cannot run: %s", flow_run.name, message)

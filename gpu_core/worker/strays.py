@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.worker.run_faults import RunFaults
 from gpu_core.worker.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.strays")
@@ -34,8 +35,9 @@ _REMEMBERED = timedelta(hours=1)
 class Strays:
     """Puts runs back in line that a process of an attempt that is over has taken out of it."""
 
-    def __init__(self, client: PrefectClient) -> None:
+    def __init__(self, client: PrefectClient, faults: RunFaults | None = None) -> None:
         self._client = client
+        self._faults = faults or RunFaults()
         self._waiting: dict[UUID, str] = {}
         self._looked_at_s = float("-inf")
 
@@ -44,8 +46,9 @@ class Strays:
         records = await in_thread(lambda: ledger.usage(now - _REMEMBERED, now, pool=pool))
         for record, attempts in records:
             last = attempts[-1]
-            if record.final_state is None and last.end_reason is not None:
-                self.watch(UUID(record.flow_run_id), last.end_message or "")
+            with self._faults.contained(record.flow_run_id, record.name, "watched for strays", now):
+                if record.final_state is None and last.end_reason is not None:
+                    self.watch(UUID(record.flow_run_id), last.end_message or "")
 
     def watch(self, flow_run_id: UUID, message: str) -> None:
         """This run was put back in line.
@@ -73,7 +76,8 @@ class Strays:
             )
             self.forget(set(page) - {run.id for run in runs})
             for run in runs:
-                await self._look_after(run)
+                with self._faults.contained(str(run.id), run.name, "put back in line"):
+                    await self._look_after(run)
 
     async def _look_after(self, run: FlowRun) -> None:
         state = run.state

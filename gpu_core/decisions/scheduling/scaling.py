@@ -10,6 +10,7 @@ from gpu_core.decisions.scale import ScaleHint, ScaleState, scale_hints
 
 _NOT_FOR_GPUS = frozenset(
     {
+        Reason.INTERNAL_ERROR,
         Reason.UNKNOWN_QUEUE,
         Reason.AMBIGUOUS_COMMAND,
         Reason.NOT_PERMITTED,

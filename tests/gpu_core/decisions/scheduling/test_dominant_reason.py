@@ -122,6 +122,7 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.UNKNOWN_QUEUE: _released,
     Reason.AMBIGUOUS_COMMAND: _released,
     Reason.NOT_PERMITTED: _released,
+    Reason.INTERNAL_ERROR: _released,
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.HELD: _released,
     Reason.WAITING_FOR_SPOT: _released,

@@ -1,0 +1,111 @@
+"""A plan in spite of single workloads that cannot be planned with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from gpu_core.decisions.cluster import Allocation, Snapshot
+from gpu_core.decisions.plan import Plan
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.workload import Workload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatedPlan:
+    """A plan, and the workloads that it had to be made without."""
+
+    plan: Plan
+    faults: tuple[tuple[Workload, Exception], ...] = ()
+    """Those left out of the queue, with what went wrong. Of one that holds GPUs only what it holds
+    was counted."""
+
+
+def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPlan:
+    """What should happen now, if need be without the workloads that make planning fail?
+
+    All are planned together first. Where that fails, halves of the queue are tried, and halves of
+    those that fail: k workloads among n cost about k × log2(n) plans more.
+
+    Args:
+        snapshot: As for `plan_cycle`.
+        policy: The rules and prices.
+        now: Aware.
+
+    Raises:
+        Exception: Planning fails without any workload, too.
+    """
+    try:
+        return IsolatedPlan(plan=plan_cycle(snapshot, policy, now))
+    except Exception:  # whatever it is, the others are planned
+        return _plan_without_faulty(snapshot, policy, now)
+
+
+def _plan_without_faulty(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPlan:
+    bare = [_bare(held) for held in snapshot.allocations]
+
+    def with_allocations(places: Sequence[int]) -> None:
+        chosen = set(places)
+        mixed = [
+            held if place in chosen else bare[place]
+            for place, held in enumerate(snapshot.allocations)
+        ]
+        plan_cycle(replace(snapshot, allocations=tuple(mixed), pending=()), policy, now)
+
+    bad_places = dict(_faulty(range(len(bare)), with_allocations))
+    allocations = tuple(
+        bare[place] if place in bad_places else held
+        for place, held in enumerate(snapshot.allocations)
+    )
+    sound = replace(snapshot, allocations=allocations)
+
+    def with_pending(chosen: Sequence[Workload]) -> None:
+        plan_cycle(replace(sound, pending=tuple(chosen)), policy, now)
+
+    bad = _faulty(snapshot.pending, with_pending)
+    left_out = {workload.workload_id for workload, _ in bad}
+    pending = tuple(w for w in snapshot.pending if w.workload_id not in left_out)
+    of_holders = [(snapshot.allocations[place].workload, e) for place, e in bad_places.items()]
+    return IsolatedPlan(
+        plan=plan_cycle(replace(sound, pending=pending), policy, now),
+        faults=(*of_holders, *bad),
+    )
+
+
+def _faulty(
+    items: Sequence[T], attempt: Callable[[Sequence[T]], None]
+) -> list[tuple[T, Exception]]:
+    """Which of these make the attempt fail, each alone, and with what?"""
+    if not items:
+        return []
+    try:
+        attempt(items)
+    except Exception as error:
+        if len(items) == 1:
+            return [(items[0], error)]
+        half = len(items) // 2
+        return _faulty(items[:half], attempt) + _faulty(items[half:], attempt)
+    return []
+
+
+def _bare(held: Allocation) -> Allocation:
+    """The same GPUs, held by a workload of which nothing else is known: it is left alone."""
+    workload = held.workload
+    return replace(
+        held,
+        workload=Workload(
+            workload_id=workload.workload_id,
+            name=workload.name,
+            priority=workload.priority,
+            submitted_at=workload.submitted_at,
+            gpu_count=workload.gpu_count,
+            nodes=workload.nodes,
+            gpu_share_milli=workload.gpu_share_milli,
+            mig_profile=workload.mig_profile,
+            is_preemptible=False,
+        ),
+        checkpointed_at=None,
+    )
