@@ -3,12 +3,14 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gpu_core.runtime import checkpointing
+from tests.end_to_end import chaos_body
 
 
 @flow
@@ -65,3 +67,13 @@ def ask_prefect_when_released(folder: str) -> None:
         except Exception as error:
             Path(folder, f"failed-{attempt}").write_text(repr(error))
             raise
+
+
+@flow
+def disturbed(folder: str, plan: dict[str, Any], keeps: bool) -> None:
+    """Do a run of the chaos story; one that keeps checkpoints saves after each step."""
+    if not keeps:
+        chaos_body.work(folder, plan)
+        return
+    with checkpointing() as ckpt:
+        chaos_body.work(folder, plan, ckpt.restore(0), lambda step: ckpt.save(step) is not None)

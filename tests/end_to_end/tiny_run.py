@@ -52,16 +52,16 @@ def note(what: str) -> None:
         journal.write(json.dumps(entry) + "\n")
 
 
-def propose(kind: str, name: str) -> bool:
-    """Propose a state; False if the server refuses it."""
-    body = json.dumps({"state": {"type": kind, "name": name}}).encode()
+def propose(kind: str, name: str, *, tries: int = 50, message: str | None = None) -> bool:
+    """Propose a state; False if the server refuses it, or does not answer so many tries."""
+    body = json.dumps({"state": {"type": kind, "name": name, "message": message}}).encode()
     run = os.environ["PREFECT__FLOW_RUN_ID"]
     request = urllib.request.Request(  # noqa: S310 - a loopback address
         f"{os.environ['PREFECT_API_URL']}/flow_runs/{run}/set_state",
         data=body,
         headers={"Content-Type": "application/json"},
     )
-    for _ in range(50):
+    for _ in range(tries):
         try:
             with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - as above
                 return json.load(response)["status"] == "ACCEPT"
