@@ -94,7 +94,9 @@ class CheckpointTrust:
             name: fields.get(name) for name, value in place.items() if fields.get(name) != value
         }
         if elsewhere:
-            raise UntrustedCheckpoint(f"its signature is for another place: {elsewhere}")
+            raise UntrustedCheckpoint(
+                f"its signature is for another place: {elsewhere}, not {dict(place)}"
+            )
 
 
 TRUSTS_CHECKSUMS = CheckpointTrust()

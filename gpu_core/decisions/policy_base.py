@@ -17,6 +17,22 @@ def _price(value: object, field: str) -> int:
     return micro_usd(value, field)
 
 
+def parse_budget(value: object, field: str) -> int:
+    """How many micro-USD is this budget in USD?
+
+    Raises:
+        InvalidInput: It is no number, or not over 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not an amount", got=value, allowed=_BUDGET_HELP)
+    budget = micro_usd(value, field)
+    if not budget:
+        raise InvalidInput(field, "pays for nothing", got=value, allowed=_BUDGET_HELP)
+    return budget
+
+
+_BUDGET_HELP = "USD, over 0, such as 12.50"
+
 Name = Annotated[str, StringConstraints(min_length=1)]
 Points = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Duration = Annotated[int, parsed_by(parse_duration_s)]

@@ -20,9 +20,10 @@ from gpu_core.decisions.permissions.check import permitted
 from gpu_core.decisions.placement.mig import MIG_PROFILES, mig_profile, mig_share_milli
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
+from gpu_core.decisions.policy_base import parse_budget
 from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
-from gpu_core.decisions.units import format_duration, micro_usd, parse_duration_s, require_plausible
+from gpu_core.decisions.units import format_duration, parse_duration_s, require_plausible
 from gpu_core.decisions.validation import (
     checked_text,
     input_errors,
@@ -94,17 +95,6 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
 
 _DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
 
-
-def _budget(value: object, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not an amount", got=value, allowed=_BUDGET_HELP)
-    budget = micro_usd(value, field)
-    if not budget:
-        raise InvalidInput(field, "pays for nothing", got=value, allowed=_BUDGET_HELP)
-    return budget
-
-
-_BUDGET_HELP = "USD, over 0, such as 12.50"
 
 _DURATION_SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
@@ -227,7 +217,7 @@ class GpuRequest(BaseModel):
         "orders by deadline-slack, and for spot or on-demand.",
     )
     budget_micro_usd: (
-        Annotated[int, parsed_by(_budget), WithJsonSchema({"type": "number"})] | None
+        Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
     ) = Field(
         default=None,
         alias="budget_usd",

@@ -54,5 +54,6 @@ def rebuilt(buffer: Any, dtype_name: str, shape: tuple[int, ...], requires_grad:
     return flat.reshape(shape).requires_grad_(requires_grad)
 
 
-# Checkpoints of earlier versions name the function so.
-_tensor = rebuilt
+def _tensor(buffer: Any, dtype_name: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
+    """What pickles name, those of earlier versions too."""
+    return rebuilt(buffer, dtype_name, shape, requires_grad)

@@ -6,19 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy_base import Name, Section
-from gpu_core.decisions.units import micro_usd
+from gpu_core.decisions.policy_base import Name, Section, parse_budget
 from gpu_core.decisions.validation import parsed_by
-
-
-def _budget(value: object, field: str) -> int:
-    allowed = "USD, over 0, or null for any"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, "is not an amount", got=value, allowed=allowed)
-    amount = micro_usd(value, field)
-    if not amount:
-        raise InvalidInput(field, "pays for nothing", got=value, allowed=allowed)
-    return amount
 
 
 class Permission(Section):
@@ -32,7 +21,7 @@ class Permission(Section):
     """The tag `gpu:first` may put it before all others."""
     max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
     """GPUs over all its nodes."""
-    max_budget_micro_usd: Annotated[int, parsed_by(_budget)] | None = Field(
+    max_budget_micro_usd: Annotated[int, parsed_by(parse_budget)] | None = Field(
         default=None, alias="max_budget_usd"
     )
     """The largest `budget_usd`; a run that states none gets this one."""

@@ -16,6 +16,7 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes import commands
 from gpu_core.decisions.kubernetes.container import main_container
@@ -43,6 +44,7 @@ from gpu_core.worker.infrastructure import (
     Refused,
     Started,
     Trouble,
+    Unavailable,
 )
 from gpu_core.worker.kubernetes.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns, followed_pod
@@ -229,10 +231,16 @@ class KubernetesInfrastructure:
         environment: Mapping[str, str],
         policy: Policy,
     ) -> Started:
-        """Create the attempt's object: a Job, or what its framework's operator runs."""
+        """Create the attempt's object: a Job, or what its framework's operator runs.
+
+        Raises:
+            Unavailable: Its checkpoints have to be signed, and the policy names no Secret for that.
+        """
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
         launch = self._launch(running, context, environment, policy)
+        if launch.is_flow and context.requires_signatures:
+            _require_signing_key(policy)
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
         try:
             created = await self._objects.create(
@@ -523,6 +531,14 @@ class KubernetesInfrastructure:
         """The uid of the namespace that every cluster has and nobody can make anew."""
         system = await self._api.get("/api/v1/namespaces/kube-system")
         return f"cluster-{system['metadata']['uid']}"
+
+
+def _require_signing_key(policy: Policy) -> None:
+    if SIGNING_KEY_VARIABLE not in policy.kubernetes.secrets:
+        raise Unavailable(
+            "the policy requires signed checkpoints and names no Secret with the signing key; "
+            f"{SIGNING_KEY_HELP}"
+        )
 
 
 def is_container_job(running: RunningAttempt) -> bool:

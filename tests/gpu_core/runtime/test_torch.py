@@ -1,6 +1,7 @@
 """torch's tensors, modules and optimizers in checkpoints. Skipped where torch is not installed."""
 
 import os
+import struct
 import subprocess
 import sys
 import warnings
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.checkpoint_manifest import PLAIN
+from gpu_core.decisions.checkpoint_manifest import PICKLE, PLAIN
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.runtime import torch_ranks
+from gpu_core.runtime.plain import MalformedPlainState, read_plain, write_plain
 from gpu_core.runtime.snapshot import Snapshots, restored
 
 with warnings.catch_warnings():
@@ -88,6 +90,34 @@ def test_a_training_goes_on_exactly() -> None:
     optimizer.load_state_dict(back["optimizer"])
     torch.set_rng_state(back["random"])
     assert [step(model, optimizer) for _ in range(3)] == want_losses
+
+
+def test_a_state_dict_needs_no_pickle() -> None:
+    """With the versions of its modules, and with one tensor in two places as one."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 200), torch.nn.BatchNorm1d(200))
+    state = {"model": model.state_dict(), "again": None}
+    state["again"] = state["model"]["0.weight"]
+    payload_format, payload = Snapshots(refuses_pickles=True).take(state)
+    back = restored(payload_format, bytes(payload.content))
+    assert payload_format == PLAIN
+    assert back["model"]._metadata == state["model"]._metadata
+    assert back["again"] is back["model"]["0.weight"]
+    assert all(torch.equal(back["model"][name], state["model"][name]) for name in state["model"])
+
+
+@pytest.mark.parametrize("tensor", [torch.nn.Parameter(torch.ones(3)), torch.eye(3).to_sparse()])
+def test_what_is_no_plain_tensor_is_pickled(tensor) -> None:
+    """A class may hold more than numbers."""
+    assert Snapshots().take({"tensor": tensor})[0] == PICKLE
+
+
+@pytest.mark.parametrize("dtype_name", ["load", "Tensor", "float7", "__dict__", "float64"])
+def test_a_tensor_of_an_attacker_is_refused(dtype_name: str) -> None:
+    """Its type is a name that torch is asked for: nothing else than a type is taken."""
+    head, _ = write_plain((dtype_name, False, 3))
+    description = b"T" + bytes(head) + b"-" + struct.pack("<Q", 4) + b"\0" * 4
+    with pytest.raises(MalformedPlainState, match="it holds no tensor"):
+        read_plain(memoryview(description), [])
 
 
 def test_without_a_process_group_there_are_no_ranks() -> None:

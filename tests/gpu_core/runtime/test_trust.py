@@ -330,6 +330,23 @@ def test_rank_0_signs_for_no_part_that_is_not_signed(
     assert "UntrustedCheckpoint: it is not signed" in caplog.text
 
 
+def test_rank_0_signs_for_no_part_of_another_rank(
+    start_signed: StartAttempt, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A part that another rank has signed, under the name of this one."""
+    start_signed(1)
+    for rank in (1, 2):
+        with checkpointing(ranks=Ranks(rank=rank, count=3)) as ckpt:
+            assert ckpt.save({"rank": rank}, step=1)
+    for kind in ("bin", "json"):
+        name = f"000001-00000001.rank{{}}.{kind}"
+        folder = tmp_path / "store/3f0c"
+        shutil.copy(folder / name.format(2), folder / name.format(1))
+    with checkpointing(ranks=Ranks(rank=0, count=3)) as ckpt:
+        assert ckpt.save({"rank": 0}, step=1) is None
+    assert "its signature is for another place: {'rank': 2}" in caplog.text
+
+
 class Disk(LocalStore):
     """A folder on a disk with so much room."""
 

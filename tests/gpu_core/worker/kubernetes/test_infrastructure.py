@@ -10,6 +10,7 @@ import anyio
 import pytest
 from aiohttp import web
 
+from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
@@ -19,7 +20,7 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
-from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused
+from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
@@ -546,3 +547,28 @@ def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
     with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
         fitted({"framework": "spark", "container_command": "train.py"}, gpu_share_milli=200)
+
+
+@pytest.mark.parametrize("has_secret", [False, True])
+def test_a_flow_gets_the_signing_key_from_the_secret_of_the_policy(has_secret):
+    """Never in plain words; without a Secret nothing starts, and nothing is charged for it."""
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
+    secrets = {SIGNING_KEY_VARIABLE: {"name": "checkpoints", "key": "signing-key"}}
+    policy = make_policy(kubernetes={"secrets": secrets if has_secret else {}})
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a", requires_signatures=True)
+
+    async def scenario():
+        api = Noting()
+        async with serving(api) as client:
+            with pytest.raises(NotStarted if has_secret else Unavailable) as raised:
+                await of_cluster(client).start(running(), configuration, context, {}, policy)
+        return api.bodies, str(raised.value)
+
+    bodies, why = anyio.run(scenario)
+    if not has_secret:
+        assert "names no Secret with the signing key" in why
+        assert bodies == []
+        return
+    (container,) = bodies[0]["spec"]["template"]["spec"]["containers"]
+    source = {"secretKeyRef": {"name": "checkpoints", "key": "signing-key"}}
+    assert {"name": SIGNING_KEY_VARIABLE, "valueFrom": source} in container["env"]
