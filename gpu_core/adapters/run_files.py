@@ -6,8 +6,11 @@ old one or the new one. A reader ignores keys that it does not know, so that a w
 of neighbouring versions understand each other.
 """
 
+import errno
 import json
 import logging
+import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -17,11 +20,16 @@ from typing import TypeVar
 from gpu_core.adapters.atomic_file import replace_file
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
-from gpu_core.decisions.units import require_aware
+from gpu_core.decisions.units import require_plausible
 
 _log = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
+
+_LARGEST_BYTES = 64 * 1024
+
+# What the ledger's databases hold of a number.
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,14 +165,33 @@ def _text(record: Notice | CheckpointReport | ExitReport) -> bytes:
 
 def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
     try:
-        content = path.read_bytes()
+        content = _content(path)
     except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.warning("%s is ignored, because it cannot be read: %s", path, error)
         return None
     try:
         return parse(_Fields(json.loads(content)))
-    except (ValueError, TypeError, KeyError, InvalidInput) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
         _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
         return None
+
+
+def _content(path: Path) -> bytes:
+    """What the file has. The run can put anything there: a pipe would keep its reader for ever.
+
+    Raises:
+        OSError: It is no plain file, or larger than any record is.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened once more
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        content = file.read(_LARGEST_BYTES + 1)
+    if len(content) > _LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {_LARGEST_BYTES} bytes")
+    return content
 
 
 class _Fields:
@@ -180,11 +207,13 @@ class _Fields:
         if value is None:
             return None
         if kind is datetime and isinstance(value, str):
-            value = require_aware(datetime.fromisoformat(value), name)
+            value = require_plausible(datetime.fromisoformat(value), name)
         if kind is float and type(value) is int:
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise TypeError(f"{name} is {value!r}, not a {kind.__name__}")
+        if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+            raise TypeError(f"{name} is out of range")  # NaN too
         return value
 
     def required(self, name: str, kind: type[Record]) -> Record:

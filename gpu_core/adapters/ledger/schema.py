@@ -30,6 +30,23 @@ class UtcTimestamp(sa.types.TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
 
+class CleanText(sa.types.TypeDecorator[str]):
+    """Text that every database takes: PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair.
+
+    Messages of flows and names of Prefect's objects come as they are; what cannot be kept of them
+    is replaced by U+FFFD, so that no run's text keeps its attempt from being closed.
+    """
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        encoded = value.replace("\0", "\ufffd").encode("utf-8", "surrogatepass")
+        return encoded.decode("utf-8", "replace")
+
+
 class EnumText(sa.types.TypeDecorator[StrEnum]):
     """A member of an enumeration, kept as its text, so that a new member needs no migration."""
 
@@ -99,21 +116,21 @@ runs = sa.Table(
     "runs",
     metadata,
     sa.Column("flow_run_id", sa.String, primary_key=True),
-    sa.Column("name", sa.String, nullable=False),
-    sa.Column("flow_name", sa.String, nullable=False),
-    sa.Column("deployment", sa.String),
+    sa.Column("name", CleanText, nullable=False),
+    sa.Column("flow_name", CleanText, nullable=False),
+    sa.Column("deployment", CleanText),
     sa.Column("pool", sa.String, nullable=False),
-    sa.Column("queue", sa.String),
-    sa.Column("team", sa.String),
-    sa.Column("user", sa.String),
-    sa.Column("project", sa.String),
-    sa.Column("experiment", sa.String),
-    sa.Column("model", sa.String),
-    sa.Column("workload_type", sa.String),
+    sa.Column("queue", CleanText),
+    sa.Column("team", CleanText),
+    sa.Column("user", CleanText),
+    sa.Column("project", CleanText),
+    sa.Column("experiment", CleanText),
+    sa.Column("model", CleanText),
+    sa.Column("workload_type", CleanText),
     sa.Column("priority", sa.BigInteger, nullable=False),
     sa.Column("submitted_at", UtcTimestamp, nullable=False),
     sa.Column("provenance", EnumText(Provenance), nullable=False),
-    sa.Column("final_state", sa.String),
+    sa.Column("final_state", CleanText),
 )
 
 attempts = sa.Table(
@@ -124,7 +141,7 @@ attempts = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("pool", sa.String, nullable=False),
     sa.Column("host", sa.String, nullable=False),
-    sa.Column("node", sa.String, nullable=False),
+    sa.Column("node", CleanText, nullable=False),
     sa.Column("gpu_type", sa.String),
     sa.Column("gpu_ids", TextTuple, nullable=False),
     sa.Column("capacity_type", sa.String, nullable=False),
@@ -138,19 +155,19 @@ attempts = sa.Table(
     sa.Column("drain_requested_at", UtcTimestamp),
     sa.Column("drain_reason", EnumText(EndReason)),
     sa.Column("drain_deadline_at", UtcTimestamp),
-    sa.Column("drain_message", sa.String),
+    sa.Column("drain_message", CleanText),
     sa.Column("preempted_by", sa.String),
     sa.Column("end_reason", EnumText(EndReason)),
-    sa.Column("end_message", sa.String),
+    sa.Column("end_message", CleanText),
     sa.Column("exit_code", sa.Integer),
     sa.Column("is_charged_failure", sa.Boolean, nullable=False),
     sa.Column("is_end_estimated", sa.Boolean, nullable=False),
-    sa.Column("restored_from", sa.String),
-    sa.Column("checkpoint", sa.String),
+    sa.Column("restored_from", CleanText),
+    sa.Column("checkpoint", CleanText),
     sa.Column("checkpointed_at", UtcTimestamp),
     sa.Column("shares", NodeShares),
-    sa.Column("infrastructure", sa.String),
-    sa.Column("zone", sa.String),
+    sa.Column("infrastructure", CleanText),
+    sa.Column("zone", CleanText),
     sa.Column("settlement", sa.JSON(none_as_null=True)),
     sa.Column("first_step_at", UtcTimestamp),
     sa.Column("expected_loss_s", sa.Double),

@@ -1,6 +1,7 @@
 """What one side writes the other reads, and what cannot be understood is ignored."""
 
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,6 +19,7 @@ from gpu_core.adapters.run_files import (
     write_exit_report,
     write_notice,
 )
+from gpu_core.decisions.run_context import CHECKPOINT_FILE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOTICE = Notice(
@@ -120,3 +122,38 @@ def test_a_missing_folder_is_an_error_for_the_writer(tmp_path: Path) -> None:
     """A notice that cannot be left is not silently lost."""
     with pytest.raises(FileNotFoundError):
         write_notice(tmp_path / "gone", NOTICE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda path: path.mkdir(), id="a folder"),
+        pytest.param(lambda path: os.mkfifo(path), id="a pipe that nobody writes to"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), id="a device without an end"),
+        pytest.param(lambda path: path.symlink_to(path), id="a link to itself"),
+        pytest.param(lambda path: path.write_text(" " * 100_000), id="a large file"),
+        pytest.param(lambda path: path.write_text("[" * 10_000), id="deep lists"),
+        pytest.param(
+            lambda path: path.write_text('{"attempt_id": "a", "duration_s": NaN}'), id="no number"
+        ),
+        pytest.param(
+            lambda path: path.write_text('{"attempt_id": "a", "duration_s": 1e999}'), id="infinite"
+        ),
+        pytest.param(
+            lambda path: path.write_text('{"attempt_id": "a", "sequence": 1' + "0" * 400 + "}"),
+            id="a number of 400 digits",
+        ),
+        pytest.param(
+            lambda path: path.write_text(
+                '{"attempt_id": "a", "saved_at": "9999-12-31T23:59:59-14:00"}'
+            ),
+            id="after the last moment of all",
+        ),
+    ],
+)
+def test_whatever_a_run_puts_in_place_of_its_report_is_ignored(
+    tmp_path: Path, make: Callable
+) -> None:
+    """The worker that reads it schedules all the others."""
+    make(tmp_path / CHECKPOINT_FILE)
+    assert read_checkpoint_report(tmp_path) is None

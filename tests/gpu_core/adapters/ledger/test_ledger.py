@@ -385,3 +385,24 @@ def test_many_threads_write_at_once(ledger: Ledger) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert len(ledger.usage(NOON, at(1))) == 40
+
+
+def test_text_that_no_database_keeps_is_kept_without_what_it_cannot_keep(ledger: Ledger) -> None:
+    """The message of a flow's own error closes its attempt, whatever is in it."""
+    attempt = make_attempt()
+    admit(ledger, attempt, make_run(name="a\0b"))
+    ledger.heartbeat(
+        at(1), {attempt.attempt_id: CheckpointReport(attempt_id="a", checkpoint="c\0d")}
+    )
+    ledger.close_attempt(
+        attempt.attempt_id,
+        released_at=at(2),
+        end_reason=EndReason.FAILED,
+        end_message="\0 \ud800 é",
+        exit_code=1,
+        is_charged_failure=True,
+    )
+    ((run, (found,)),) = ledger.records_of([attempt.flow_run_id])
+    assert run.name == "a\ufffdb"
+    assert found.checkpoint == "c\ufffdd"
+    assert found.end_message == "\ufffd \ufffd\ufffd\ufffd é"
