@@ -251,7 +251,7 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
         )
         for cost in ranked[:_MOST_ROWS]
     ]
-    head = ("Run", "Deployment", "Team", "Cost", "GPU-hours", "First wait", "Attempts")
+    head = ("Run", "Deployment", "Team", "Cost", "GPU-hours", "Waited", "Attempts")
     return _table("Dearest runs", head, rows)
 
 
