@@ -29,10 +29,24 @@ os.environ |= {
 }
 
 
+# pytest's own, which it changes while a test runs.
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _network_is_loopback_only():
     with loopback_only.enforced():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_restored() -> Iterator[None]:
+    """Libraries set variables and leave them: moto its credentials, MLflow its address and run."""
+    before = {name: value for name, value in os.environ.items() if name != _CURRENT_TEST}
+    yield
+    for name in os.environ.keys() - before.keys() - {_CURRENT_TEST}:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")
