@@ -44,7 +44,7 @@ class Snapshots:
     def __init__(self, *, refuses_pickles: bool = False) -> None:
         self._memory: mmap.mmap | None = None
         self._refuses_pickles = refuses_pickles
-        self._has_told = False
+        self._needs_pickle = False
 
     def take(self, state: object) -> tuple[str, Payload]:
         """The format of the state and its bytes.
@@ -70,10 +70,12 @@ class Snapshots:
         return payload_format, Payload(memory)
 
     def _described(self, state: object) -> tuple[str, Buffer, Sequence[memoryview]]:
-        try:
-            return PLAIN, *write_plain(state)
-        except NotPlain as error:
-            self._require_pickles(error)
+        # Once is enough: on a GPU each try copies the tensors before the value that is not plain.
+        if not self._needs_pickle:
+            try:
+                return PLAIN, *write_plain(state)
+            except NotPlain as error:
+                self._require_pickles(error)
         pickled, arrays = _pickled(state)
         return (SECTIONS if arrays else PICKLE), pickled, arrays
 
@@ -86,9 +88,8 @@ class Snapshots:
                 allowed="plain data, NumPy arrays and torch tensors",
                 remedy="save state_dict() or plain fields of it",
             ) from error
-        if not self._has_told:
-            self._has_told = True
-            _log.info("checkpoints of this run are pickled, because %s", error)
+        self._needs_pickle = True
+        _log.info("checkpoints of this run are pickled, because %s", error)
 
     def _of_size(self, size_bytes: int) -> memoryview:
         if self._memory is None or len(self._memory) < size_bytes:

@@ -21,7 +21,6 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.redaction import secrets_in
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
@@ -145,7 +144,7 @@ class GpuWorker(_Mixin):
 
     async def setup(self) -> None:
         """Connect, and listen for what should start a cycle at once."""
-        self._secrets.add((*prefect_keys(), *secrets_in(self._gpu_settings.ledger_url or "")))
+        self._secrets.add((*prefect_keys(), *self._gpu_settings.secrets()))
         self._log_stack.enter_context(hidden_in_logs(self._secrets))
         await super().setup()
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())

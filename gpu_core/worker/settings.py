@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from gpu_core.decisions.checkpoint_trust import parse_signing_keys
 from gpu_core.decisions.policy_base import CapacityType
+from gpu_core.decisions.redaction import secrets_in
 from gpu_core.decisions.run_environment import parse_variable_names
 
 
@@ -92,6 +93,12 @@ class GpuWorkerSettings(PrefectBaseSettings):
             "survives the pausing of a deployment; another name does neither."
         ),
     )
+
+    def secrets(self) -> tuple[str, ...]:
+        """The values in these settings that no text may show."""
+        key = self.checkpoint_signing_key
+        keys = () if key is None else key.get_secret_value().split()
+        return (*secrets_in(self.ledger_url or ""), *keys)
 
     def resolved_state_dir(self) -> Path:
         """The folder of run folders and locks."""

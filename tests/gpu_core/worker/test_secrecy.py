@@ -7,6 +7,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, temporary_settings
 
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
+from gpu_core.worker.settings import GpuWorkerSettings
 
 
 @pytest.fixture
@@ -23,6 +24,17 @@ def fail(text):
         raise ConnectionError(text)
     except ConnectionError as error:
         raise RuntimeError("the ledger is away") from error
+
+
+def test_the_secrets_of_the_settings_are_known():
+    """The worker hides them from its start on; a changed key and the one before it alike."""
+    keys = "a-new-key-0123456789 an-old-key-0123456789"
+    settings = GpuWorkerSettings(
+        ledger_url="postgresql://gpu:p4ssw0rd@db/ledger", checkpoint_signing_key=keys
+    )
+    assert {"p4ssw0rd", *keys.split()} <= {*settings.secrets()}
+    assert not any(secret in repr(settings) for secret in keys.split())
+    assert GpuWorkerSettings().secrets() == ()
 
 
 def test_messages_and_tracebacks_lose_their_secrets_and_nothing_else(log):
