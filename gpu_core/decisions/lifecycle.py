@@ -1,7 +1,7 @@
 """What an attempt's end means: for the ledger, for the run's state and for its next attempt."""
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_core.decisions.accounting import EndReason
@@ -40,6 +40,9 @@ _EXCUSABLE = frozenset({EndReason.CRASHED, EndReason.FAILED, EndReason.INTERRUPT
 MAX_EXCUSED = 10
 """So many ends in a row are excused; what comes after them is charged. With the growing pauses
 between them (`capacity.postponed`) they take 20 minutes at least."""
+
+# States in which a run waits for a worker to start it.
+_WAITING = frozenset({"AwaitingRetry", "Scheduled"})
 
 # Ends of attempts of which nothing ran, and Prefect has the run as it was before them.
 _WITHOUT_START = frozenset({EndReason.CANCELLED, EndReason.POSTPONED})
@@ -82,6 +85,9 @@ class EndFacts:
     """How many attempts in a row before this one were excused."""
     has_begun: bool = True
     """Whether Prefect counted the attempt as a run."""
+    has_queue: bool = True
+    """Whether Prefect has the run in a work queue: with a pool or a queue it deletes the place of
+    each run in it, and no worker can be asked to start the run again."""
     failures_before: int = 0
     """Failures charged to the run by earlier attempts."""
     interruptions_before: int = 0
@@ -115,6 +121,13 @@ def settle(facts: EndFacts, *, max_failures: int, max_interruptions: int | None)
     Raises:
         InvalidInput: The state type is none of Prefect's.
     """
+    settlement = _settlement(facts, max_failures, max_interruptions)
+    if settlement.next_state in _WAITING and not facts.has_queue:
+        return _without_queue(settlement)
+    return settlement
+
+
+def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | None) -> Settlement:
     reason = _end_reason(facts)
     if _is_excusable(facts, reason):
         return _excused(facts, reason, max_failures)
@@ -258,6 +271,16 @@ def _postponed(facts: EndFacts) -> Settlement:
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else None,
         message=f"Postponed: {_clause(facts.drain_message or '')}.",
+    )
+
+
+def _without_queue(settlement: Settlement) -> Settlement:
+    """It would wait for ever: end it, and say what helps."""
+    why = settlement.message.rpartition(";")[0] or _clause(settlement.message)
+    return replace(
+        settlement,
+        next_state="Crashed",
+        message=f"{why}; it cannot start again, as its work queue was deleted: submit it anew.",
     )
 
 

@@ -131,6 +131,7 @@ def decide(
             failures_before=sum(a.is_charged_failure for a in earlier),
             interruptions_before=sum(a.lost_capacity for a in earlier),
             has_begun=has_begun,
+            has_queue=run is None or run.work_queue_id is not None,
             excuse=excuse,
             excused_before=sum(1 for _ in takewhile(_is_excused, reversed(earlier))),
         ),

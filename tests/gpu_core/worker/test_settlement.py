@@ -68,7 +68,7 @@ def preempted(run_dir):
 
 
 def flow_run(state):
-    return FlowRun(id=UUID(RUN), flow_id=uuid4(), state=state)
+    return FlowRun(id=UUID(RUN), flow_id=uuid4(), work_queue_id=uuid4(), state=state)
 
 
 @pytest.mark.parametrize(
@@ -375,3 +375,17 @@ def test_who_is_cancelled_after_the_end_was_judged_does_not_stay_cancelling(tmp_
     anyio.run(publish, server, running, before, settlement)
 
     assert server.run.state.is_cancelled()
+
+
+def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
+    """No worker can be asked to start it: Prefect has deleted its work queue."""
+    without_queue = flow_run(Running())
+    without_queue.work_queue_id = None
+
+    settlement = decide(preempted(tmp_path), without_queue, None, (), NOW).settlement
+
+    assert (settlement.next_state, settlement.is_charged_failure) == ("Crashed", False)
+    assert settlement.message == (
+        "Preempted: its GPUs went to a more urgent run; it cannot start again, as its work queue "
+        "was deleted: submit it anew."
+    )
