@@ -33,6 +33,8 @@ _NO_API = re.compile(
     r"\b(?:Connect|Read|Write|Pool)(?:Error|Timeout)\b|\bRemoteProtocolError\b"
     r"|All connection attempts failed|Failed to reach API|Server error '5\d\d"
 )
+# `checkpointing()` refuses to begin on a full disk, before the work of the flow writes anything.
+_NO_ROOM_TO_SAVE = re.compile(r"\bNotEnoughSpace\b")
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|disk is full")
 
 # In these states Prefect was not told how the attempt ended.
@@ -91,11 +93,11 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     if signs.prefect_state_type not in _UNTOLD | _TOLD or _was_killed(signs.exit_code):
         return None
     told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
-    if not signs.has_begun:
-        if signs.is_folder_gone:
-            return "its run folder was deleted before its flow began"
-        if (outage := _during(outages, "disk", signs, _ECHO)) and _NO_SPACE.search(told):
-            return _clause(outage)
+    if not signs.has_begun and signs.is_folder_gone:
+        return "its run folder was deleted before its flow began"
+    no_space = _NO_ROOM_TO_SAVE if signs.has_begun else _NO_SPACE
+    if no_space.search(told) and (outage := _during(outages, "disk", signs, _ECHO)):
+        return _clause(outage)
     # An engine that has not begun its flow needs the API for each step, and its errors have many
     # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.
     is_told = not signs.has_begun or _NO_API.search(told) is not None

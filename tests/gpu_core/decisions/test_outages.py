@@ -108,6 +108,12 @@ def test_who_only_claims_an_outage_is_charged(state):
         pytest.param(
             {"output": (NO_SPACE,), "has_begun": True}, (30, 35), None, id="the flow filled it"
         ),
+        pytest.param(
+            {"state_message": "NotEnoughSpace: the disk of the store", "has_begun": True},
+            (30, 35),
+            "the disk was full from 12:00:30",
+            id="there was no room for a checkpoint",
+        ),
         pytest.param({"is_folder_gone": True}, None, "its run folder was deleted", id="deleted"),
         pytest.param({"is_folder_gone": True, "has_begun": True}, None, None, id="by the flow"),
     ],
