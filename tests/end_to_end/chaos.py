@@ -49,7 +49,8 @@ LASTS_S: Mapping[StrEnum, tuple[float, float]] = {
 # While these last, Prefect's API or the ledger may not answer, and an end may be told to nobody.
 _OUTAGES = frozenset({Kind.SERVER_KILLED, Kind.DATABASE_STOPPED, Kind.DISK_FULL})
 
-_DISK_MIB = 64
+# checkpointing() refuses to begin with less than 64 MiB.
+_DISK_MIB = 256
 
 
 class Missed(Exception):

@@ -257,13 +257,12 @@ class Story:
         """
         if not any(span.what.startswith(Kind.POOL_MADE_AGAIN) for span in self._stage.chaos.spans):
             return
-        ids = [run.flow_run_id for run in self.runs]
-        body = {"flow_runs": {"id": {"any_": ids}, "state": {"type": {"any_": ["SCHEDULED"]}}}}
-        waiting = patiently(lambda: self._pool.call("POST", "/flow_runs/filter", body))
-        lost = {run["id"] for run in waiting if run["work_queue_id"] is None}
-        self._cancel(lost)
+        body = {"flow_runs": {"id": {"any_": [run.flow_run_id for run in self.runs]}}}
+        found = patiently(lambda: self._pool.call("POST", "/flow_runs/filter", body))
+        lost = {run["id"]: run for run in found if run["work_queue_id"] is None}
+        self._cancel(run for run in lost if lost[run]["state_type"] == "SCHEDULED")
         self.runs = [
-            replace(run, fate=Fate.CANCELLED) if run.flow_run_id in lost else run
+            replace(run, fate=Fate.WITHOUT_QUEUE) if run.flow_run_id in lost else run
             for run in self.runs
         ]
 

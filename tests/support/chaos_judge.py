@@ -25,6 +25,8 @@ class Fate(StrEnum):
     """It raises in every attempt, until no failure is left to it."""
     CANCELLED = "cancelled"
     """A person cancels it at some moment; it may be over before that."""
+    WITHOUT_QUEUE = "has lost its queue"
+    """Its pool was deleted, and its queue with it: what runs may end, and nothing starts again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,11 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
             id="a run that is cancelled",
         ),
         pytest.param(
+            body(end="stopped"),
+            {"fate": Fate.WITHOUT_QUEUE, "states": ("Running", "Crashed")},
+            id="a run whose pool was deleted",
+        ),
+        pytest.param(
             [*body(), *body(2, 5)], {"spans": [OUTAGE]}, id="an end that nobody could hear of"
         ),
         pytest.param(
