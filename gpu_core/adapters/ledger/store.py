@@ -17,6 +17,7 @@ from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.redaction import redact, secrets_in
 from gpu_core.decisions.units import require_aware
 
 # Well under the number of parameters that any SQLite accepts in one statement.
@@ -52,8 +53,9 @@ class Ledger:
                 raise
         except (OSError, SQLAlchemyError) as error:
             cause = getattr(error, "orig", None) or error
-            shown = parsed.render_as_string(hide_password=True)
-            raise LedgerError(f"cannot open the ledger at {shown}: {cause}") from error
+            shown = redact(parsed.render_as_string(hide_password=True))
+            text = redact(str(cause), secrets_in(url))
+            raise LedgerError(f"cannot open the ledger at {shown}: {text}") from error
         return cls(engine)
 
     def close(self) -> None:
@@ -72,7 +74,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger({self._reader.url.render_as_string(hide_password=True)!r})"
+        return f"Ledger({redact(self._reader.url.render_as_string(hide_password=True))!r})"
 
     # Runs
 

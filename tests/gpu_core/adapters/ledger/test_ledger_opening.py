@@ -109,9 +109,16 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_the_password(
     assert "postgresql+psycopg://" in str(caught.value)
 
 
-def test_an_unreachable_server_is_one_error_without_the_password() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/ledger",
+        f"postgresql+psycopg://127.0.0.1:1/ledger?user=me&password={PASSWORD}",
+    ],
+)
+def test_an_unreachable_server_is_one_error_without_the_password(url: str) -> None:
     with pytest.raises(LedgerError, match=r"cannot open the ledger at .*127\.0\.0\.1") as caught:
-        Ledger.open(f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/ledger")
+        Ledger.open(url)
     assert PASSWORD not in str(caught.value)
     assert PASSWORD not in str(caught.value.__cause__)
 
