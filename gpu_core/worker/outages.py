@@ -49,6 +49,7 @@ class OutageWatch:
         self._away: set[Part] = set()
         self._returned = anyio.Event()
         self._saved_at_s = float("-inf")
+        self._is_unwritable = False
 
     @property
     def seen(self) -> tuple[Outage, ...]:
@@ -124,7 +125,12 @@ class OutageWatch:
             make_folder(self._path.parent)
             replace_file(self._path, json.dumps(records).encode())
         except OSError as error:
-            _log.warning("%s cannot be written: %s", self._path, error)
+            # Said once: while the disk is full it is so at each try.
+            level = logging.DEBUG if self._is_unwritable else logging.WARNING
+            _log.log(level, "%s cannot be written: %s", self._path, error)
+            self._is_unwritable = True
+        else:
+            self._is_unwritable = False
 
 
 def platform_failure(error: BaseException) -> str | None:
