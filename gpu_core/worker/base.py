@@ -15,12 +15,15 @@ from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
 from prefect.exceptions import PrefectSignal
+from prefect.flows import Flow
+from prefect.futures import PrefectFlowRunFuture
 from prefect.states import Pending
 from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.worker.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
@@ -114,6 +117,8 @@ class GpuWorker(_Mixin):
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None
         self._is_stopping = False
+        # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
+        self._is_started = False
 
     # -- what a worker type brings ---------------------------------------------------------------
 
@@ -129,6 +134,7 @@ class GpuWorker(_Mixin):
 
     async def start(self, *arguments: Any, **options: Any) -> None:
         """Schedule until SIGTERM or SIGINT."""
+        self._is_started = True
         with stop_on_sigterm(self._stop, self._cancel_scheduling):
             await super().start(*arguments, **options)
 
@@ -143,14 +149,20 @@ class GpuWorker(_Mixin):
                 group.cancel_scope.cancel()
 
     async def setup(self) -> None:
-        """Connect, and listen for what should start a cycle at once."""
+        """Connect; a worker that was started also listens for what should start a cycle at once."""
         self._secrets.add((*prefect_keys(), *self._gpu_settings.secrets()))
         self._log_stack.enter_context(hidden_in_logs(self._secrets))
         await super().setup()
+        if not self._is_started:
+            return
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self._listen)
         self._tasks.start_soon(self._cycle_when_woken)
         self._tasks.start_soon(self._release_while_cycle_waits)
+
+    async def _setup_cancellation_observer(self) -> None:
+        if self._is_started:
+            await super()._setup_cancellation_observer()
 
     async def teardown(self, *exc_info: Any) -> None:
         """Stop scheduling. The runs go on."""
@@ -320,6 +332,32 @@ class GpuWorker(_Mixin):
             if scheduler is self._scheduler:
                 scheduler.refuse(flow_run.id, self._secrets.hidden(str(error)))
         return _NOTHING
+
+    # -- flows that are bound to the pool --------------------------------------------------------
+
+    async def submit(
+        self,
+        flow: Flow[..., Any],
+        parameters: dict[str, Any] | None = None,
+        job_variables: dict[str, Any] | None = None,
+        flow_run: FlowRun | None = None,
+    ) -> PrefectFlowRunFuture[Any]:
+        """Queue a run of the flow in this pool; a worker that was started admits it.
+
+        Args:
+            flow: What to run.
+            parameters: Of the flow.
+            job_variables: Of the run.
+            flow_run: A run to queue again instead of a new one, with the flow as it is now.
+        """
+        if flow_run is None:
+            return await super().submit(flow, parameters, job_variables)
+        await enqueue_again(self.client, self.work_pool, flow, flow_run)
+        return PrefectFlowRunFuture(flow_run_id=flow_run.id)
+
+    async def _initiate_run(self, flow_run: FlowRun, _configuration: BaseJobConfiguration) -> None:
+        # Prefect's own workers start here what is submitted with them, past every queue.
+        await enqueue(self.client, flow_run)
 
     # -- becoming the acting worker --------------------------------------------------------------
 
