@@ -311,15 +311,17 @@ def test_too_many_gpus_for_the_policy():
 def test_the_policy_fills_what_the_run_leaves_open():
     """Minimum run time and limits come from the policy, the run's own wishes win."""
     policy = make_policy(
-        preemption={"min_runtime": "5m"}, limits={"max_duration": "2h", "max_failures": 4}
+        preemption={"min_runtime": "5m"},
+        limits={"max_duration": "2h", "max_failures": 4},
+        kubernetes={"pending_timeout": "7m"},
     )
     assert workload(request(), policy=policy).min_runtime_s == 300
     assert run_limits(request(), policy) == RunLimits(
-        max_duration_s=7_200, max_failures=4, max_interruptions=None
+        max_duration_s=7_200, max_failures=4, max_interruptions=None, start_timeout_s=420
     )
     own = request(max_duration="1h", max_failures=1, max_interruptions=2)
     assert run_limits(own, policy) == RunLimits(
-        max_duration_s=3_600, max_failures=1, max_interruptions=2
+        max_duration_s=3_600, max_failures=1, max_interruptions=2, start_timeout_s=420
     )
 
 
