@@ -3,8 +3,10 @@
 _MIB = 1024 * 1024
 # States grow a little while they are trained, and a file system takes some for itself.
 _MARGIN_PERCENT = 5
+# For the manifest, and for what other runs write meanwhile.
+_LEAST_BYTES = _MIB
 # Where no save is known: less would not take the state of any training that needs a GPU.
-_LEAST_BYTES = 64 * _MIB
+_UNKNOWN_BYTES = 64 * _MIB
 
 
 def needed_bytes(last_save_bytes: int | None) -> int:
@@ -13,11 +15,11 @@ def needed_bytes(last_save_bytes: int | None) -> int:
     Args:
         last_save_bytes: What the last save took; None: unknown.
 
-    >>> needed_bytes(None) // 2**20, needed_bytes(2_000_000_000) // 10**6
-    (64, 2100)
+    >>> [needed_bytes(last) // 10**6 for last in (None, 100, 2_000_000_000)]
+    [67, 1, 2100]
     """
     if last_save_bytes is None:
-        return _LEAST_BYTES
+        return _UNKNOWN_BYTES
     return max(_LEAST_BYTES, last_save_bytes * (100 + _MARGIN_PERCENT) // 100)
 
 

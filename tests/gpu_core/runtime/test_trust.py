@@ -369,7 +369,8 @@ class Disk(LocalStore):
             "of finished runs, or set checkpoint_uri",
             id="not enough for another",
         ),
-        pytest.param(10, 63, "needs 64.0 MiB after a save of 0.0 MiB", id="the least holds too"),
+        pytest.param(10, 1, None, id="enough for a small one"),
+        pytest.param(10, 0, "needs 1.0 MiB after a save of 0.0 MiB", id="nothing"),
     ],
 )
 def test_a_run_does_not_begin_where_the_disk_cannot_take_one_save(
