@@ -195,6 +195,7 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         description=(
             "Replay a job with a deadline on recorded spot availability, from random moments on, "
             "and print what each strategy for spot and on-demand costs beside the best possible. "
+            "The worker's own rules decide, every minute, with its back-offs and limits. "
             "Or, with a ledger and no task, what the best possible would have cost its finished "
             "spot runs."
         ),
@@ -213,7 +214,8 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "--changeover-hours",
         type=float,
         default=0.2,
-        help="what each start on other capacity loses (default: 0.2)",
+        help="what each start on other capacity loses; as the worker does, it is taken from the "
+        "policy until three starts are measured (default: 0.2)",
     )
     command.add_argument(
         "--price-ratio",

@@ -61,7 +61,13 @@ def run_spot_replay(options: SpotReplayOptions) -> int:
             raise InvalidInput(field, "is too small", got=number, allowed="1 or more")
     traces = [_cut(trace, options.ticks) for trace in _traces(options)]
     comparison = compare(
-        traces, task, names, starts=options.starts, seed=options.seed, nodes=options.nodes
+        traces,
+        task,
+        names,
+        starts=options.starts,
+        seed=options.seed,
+        nodes=options.nodes,
+        as_worker=True,
     )
     if options.as_json:
         print(json.dumps(asdict(comparison), indent=2))

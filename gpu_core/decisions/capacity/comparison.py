@@ -10,6 +10,7 @@ from gpu_core.decisions.capacity.optimum_errors import OptimumErrors, optimum_er
 from gpu_core.decisions.capacity.policy import CapacityPolicy, StrategyName
 from gpu_core.decisions.capacity.replay import Replay, Task, replay, watched
 from gpu_core.decisions.capacity.trace import SpotTrace, window_starts
+from gpu_core.decisions.capacity.worker_replay import replay_worker
 from gpu_core.decisions.units import SECONDS_PER_HOUR
 
 
@@ -61,6 +62,7 @@ def compare(
     starts: int,
     seed: int,
     nodes: int = 1,
+    as_worker: bool = False,
 ) -> Comparison:
     """What does each strategy cost on these traces?
 
@@ -71,6 +73,7 @@ def compare(
         starts: Replays of each trace.
         seed: Of the moments at which the replays begin.
         nodes: Spot is up where so many nodes are up at once.
+        as_worker: Replay what a worker does, with its limits; else the model of the papers.
 
     Raises:
         InvalidInput: The task cannot be replayed on one of the traces.
@@ -81,7 +84,7 @@ def compare(
     results = []
     for strategy in strategies:
         policy = CapacityPolicy(strategy=strategy)
-        replays = [replay(window.records, window.tick_s, task, policy) for window in windows]
+        replays = [_replayed(window, task, policy, as_worker=as_worker) for window in windows]
         results.append(_result(strategy, replays, optimum_cost))
     spot_up = [fmean(record.is_up for record in window.records) for window in windows]
     by_trace = [spot_up[first : first + starts] for first in range(0, len(spot_up), starts)]
@@ -91,6 +94,13 @@ def compare(
         optimum_errors=optimum_errors(optima, by_trace),
         spot_up=fmean(spot_up),
     )
+
+
+def _replayed(window: _Window, task: Task, policy: CapacityPolicy, *, as_worker: bool) -> Replay:
+    if not as_worker:
+        return replay(window.records, window.tick_s, task, policy)
+    is_up = [record.is_up for record in window.records]
+    return replay_worker(is_up, window.tick_s, task, policy)
 
 
 def _optima(

@@ -40,8 +40,8 @@ class CapacityPolicy(Section):
     target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """The part of work without a deadline that should run on spot; None: all that can."""
     changeover_s: PositiveDuration = Field(default=12 * 60, alias="changeover")
-    """What a start on other capacity loses, for workloads where it was not measured. Wu et al.
-    (NSDI'24) have 12 minutes."""
+    """What a start on other capacity loses, until three starts of the deployment are measured.
+    Wu et al. (NSDI'24) have 12 minutes."""
     at_budget: Literal["stop", "continue"] = "stop"
     """What happens to a run whose budget is used up: it saves and stops, or it goes on."""
     budget_warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8

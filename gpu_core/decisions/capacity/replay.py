@@ -117,7 +117,7 @@ def replay(
         losses_s: What its starts lose, one after the other; None: the task's changeover each.
         keep_decisions: Return them all.
     """
-    run = _Run(task, tick_s, knowledge, losses_s or repeat(task.changeover_s))
+    run = ReplayedRun(task, tick_s, knowledge, losses_s)
     decisions = []
     for tick, spot in enumerate(records[: task.ticks(tick_s)]):
         if run.capacity is Capacity.SPOT and not spot.is_up:
@@ -133,8 +133,15 @@ def replay(
     return run.result(tuple(decisions))
 
 
-class _Run:
-    """The task as it goes on."""
+class ReplayedRun:
+    """The task as it goes on, one look after the other.
+
+    Args:
+        task: What there is to do.
+        tick_s: How long a look is.
+        knowledge: What is known of the changeover; None: the task's, for certain.
+        losses_s: What its starts lose, one after the other; None: the task's changeover each.
+    """
 
     __slots__ = (
         "capacity", "changeover", "changeover_left_s", "cost", "deadline_s", "done_s", "knowledge",
@@ -142,11 +149,15 @@ class _Run:
     )  # fmt: skip
 
     def __init__(
-        self, task: Task, tick_s: int, knowledge: Knowledge | None, losses_s: Iterator[float]
+        self,
+        task: Task,
+        tick_s: int,
+        knowledge: Knowledge | None,
+        losses_s: Iterator[float] | None = None,
     ) -> None:
         self.task = task
         self.knowledge = knowledge
-        self.losses_s = losses_s
+        self.losses_s = losses_s or repeat(task.changeover_s)
         self.loss_s = 0.0
         """Of the start that is under way."""
         self.measured_s = list(knowledge.losses_s) if knowledge is not None else []
@@ -162,6 +173,7 @@ class _Run:
         self.done_s = {Capacity.SPOT: 0.0, Capacity.ON_DEMAND: 0.0}
 
     def state(self, tick: int, spot: SpotRecord) -> CapacityState:
+        """What the choice of capacity looks at in this tick."""
         elapsed_s = float(tick * self.tick_s)
         return CapacityState(
             work_s=self.task.work_s,
@@ -176,14 +188,17 @@ class _Run:
             on_demand_micro_usd_per_hour=self.task.on_demand_micro_usd_per_hour,
         )
 
+    def begin(self, capacity: Capacity) -> None:
+        """Change to it; a start loses the changeover from now on."""
+        self.capacity = capacity
+        if capacity is not Capacity.IDLE:
+            self.loss_s = self.changeover_left_s = next(self.losses_s)
+            self.switches += 1
+
     def go(self, capacity: Capacity) -> None:
         """Use it for one tick."""
         if capacity is not self.capacity:
-            self.capacity = capacity
-            if capacity is Capacity.IDLE:
-                return
-            self.loss_s = self.changeover_left_s = next(self.losses_s)
-            self.switches += 1
+            self.begin(capacity)
         if capacity is Capacity.IDLE:
             return
         changeover_s = min(self.changeover_left_s, self.tick_s)
@@ -211,6 +226,7 @@ class _Run:
         return changeover(self.measured_s, self.knowledge.policy_s)
 
     def result(self, decisions: tuple[CapacityDecision, ...]) -> Replay:
+        """How it went."""
         return Replay(
             cost_ratio=self.cost / SECONDS_PER_HOUR / self.task.on_demand_micro_usd,
             on_demand_s=self.done_s[Capacity.ON_DEMAND],

@@ -24,6 +24,10 @@ from gpu_core.decisions.capacity.state import Capacity, CapacityState, Rest, Rul
 
 RESERVED_CHANGES = 4
 """Slack for so many changeovers is never waited away. 0, 2, 4 and 6 were tried on us-west-2a."""
+RESERVED_SHORT_CHANGES = 10
+RESERVED_SHORT_S = 48 * 60.0
+"""Of short changeovers it is for so many, up to this: a wait may be a look longer than was meant,
+which they do not cover. 4, 6, 10 and 20 were tried on us-west-2a at 3 and 6 minutes."""
 CHANGES_PER_CYCLE = 0.5
 """What one cycle of spot loses in changeovers: there and back in the worst case, nothing where
 on-demand runs through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
@@ -108,7 +112,8 @@ def gap_patience_s(state: CapacityState) -> float:
         return math.inf
     if time_left_s <= 0:
         return 0.0
-    reserve_s = RESERVED_CHANGES * state.changeover_s
+    short_s = min(RESERVED_SHORT_CHANGES * state.changeover_s, RESERVED_SHORT_S)
+    reserve_s = max(RESERVED_CHANGES * state.changeover_s, short_s)
     slack_per_cycle_s = max(0.0, slack_s - reserve_s) / time_left_s * state.spot.cycle_s
     changes_s = CHANGES_PER_CYCLE * state.changeover_s
     return longest_wait_s(state.spot.away_shape, slack_per_cycle_s - changes_s)
