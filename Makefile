@@ -35,8 +35,8 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench bench-cluster bench-month bench-policies bench-servers \
-	bench-spot month lock system-deps dev clean local-cluster local-cluster-down
+.PHONY: help quickstart test lint chaos bench bench-cluster bench-input bench-month bench-policies \
+	bench-servers bench-spot month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -59,10 +59,12 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
 		$(BIN)/python -m pytest -s tests/end_to_end/test_chaos.py tests/cluster/test_chaos.py \
 		tests/cluster/test_load.py $(ARGS)
+	PREFECT_GPU_GENERATED_S=$${PREFECT_GPU_GENERATED_S:-1800} \
+		$(BIN)/python -m pytest tests/gpu_core/worker/test_generated_runs.py $(ARGS)
 
 # `make bench month` is `make bench-month`.
 BENCHES := $(if $(filter month,$(MAKECMDGOALS)),month,\
-	bench-policies bench-month bench-spot bench-servers bench-cluster)
+	bench-input bench-policies bench-month bench-spot bench-servers bench-cluster)
 
 bench: $(BENCHES) ## Measure everything; results go to bench-results/. "make bench month": only the month
 
@@ -71,6 +73,9 @@ month: bench-month
 bench-month: dev ## A month of real arrivals (DATA=folder) on spot and on-demand, against a fixed cluster
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	$(BIN)/python -m tests.bench.month --data $(DATA) --out bench-results/month.json $(ARGS)
+
+bench-input: dev ## Read 100,000 job variables of all kinds: none may fail, none may take a second
+	$(BIN)/python -m tests.bench.job_variables --out bench-results/job_variables.json $(ARGS)
 
 bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)

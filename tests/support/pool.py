@@ -152,7 +152,9 @@ class OnePool:
         prefect: FakePrefect,
         nodes: Sequence[Node],
         policy: Policy | None = None,
+        name: str = "gpus",
     ) -> None:
+        self.name = name
         self.prefect = prefect
         self.ledger = ledger
         self.policy = policy or Policy(version=1)
@@ -166,7 +168,7 @@ class OnePool:
         async with anyio.create_task_group() as tasks:
             self.scheduler = GpuScheduler(
                 client=self.prefect,  # type: ignore[arg-type] # what is asked of it is above
-                pool="gpus",
+                pool=self.name,
                 queues=set(),
                 settings=GpuWorkerSettings(state_dir=self._state_dir),
                 connections=Connections(ledger_url="", mlflow=None, checkpoint_uri="unused"),
@@ -191,7 +193,7 @@ class OnePool:
 
     def holding(self) -> set[UUID]:
         """Whose attempts are open in the ledger."""
-        attempts = self.ledger.open_attempts("gpus", self.infrastructure.host)
+        attempts = self.ledger.open_attempts(self.name, self.infrastructure.host)
         return {UUID(attempt.flow_run_id) for attempt in attempts}
 
 

@@ -20,6 +20,8 @@ _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
     r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
 )
+# Of a number instead of a text; more digits than the text may have.
+_LARGEST = 10**30
 _HELP = "a Kubernetes quantity such as '4', '500m', '1.5Gi' or '2e3'"
 
 
@@ -36,7 +38,8 @@ def parse_quantity(value: object, field: str) -> Fraction:
     >>> parse_quantity("1500m", "cpu")
     Fraction(3, 2)
     """
-    text = str(value) if isinstance(value, int | float | str) else ""
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    text = str(value) if is_number or isinstance(value, str) else ""
     match = None if isinstance(value, bool) else _QUANTITY.fullmatch(text)
     if match is None:
         raise InvalidInput(field, "is not a quantity", got=value, allowed=_HELP)

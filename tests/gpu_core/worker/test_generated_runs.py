@@ -1,0 +1,84 @@
+"""Runs with variables of all kinds, through the whole path from the queue into the ledger.
+
+Whatever they say, no cycle is lost, none of them meets an error that nobody expected, and the run
+that is first in line starts in the cycle that sees it. `PREFECT_GPU_GENERATED_S` sets for how long.
+"""
+
+import os
+import random
+import time
+
+import anyio
+import pytest
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.tags import FIRST_TAG
+from tests.strategies import make_node
+from tests.support.job_variables import generated
+from tests.support.pool import FakePrefect, OnePool, run_id
+from tests.support.postgresql import new_database
+
+# At least so many rounds of so many runs, however long one takes.
+_ROUNDS = 12
+_RUNS = 30
+_LONGEST_S = float(os.environ.get("PREFECT_GPU_GENERATED_S", "0"))
+
+POLICY = parse_policy(
+    {
+        "version": 1,
+        "prices": {"t4": {"on-demand": 1, "spot": 0.3}, "a10g": {"on-demand": 2}},
+        "ordering": {"keys": ["priority", "fair-share", "deadline-slack"]},
+        "budgets": [{"name": "all", "scope": "pool", "period": "day", "usd": 1_000_000}],
+        "capacity": {"at_budget": "stop"},
+    }
+)
+NODES = (
+    make_node("n1", gpus=8, gpu_type="t4"),
+    make_node("n2", gpus=8, gpu_type="t4", capacity_type="spot"),
+    make_node("n3", gpus=8, gpu_type="a10g"),
+)
+
+
+async def one_round(pool, seed):
+    """What became of the runs of this seed, after two cycles, and of the run that is first."""
+    rng = random.Random(seed)
+    first = _RUNS * seed
+    inputs = {first + number: generated(rng) for number in range(1, _RUNS)}
+    key = pool.prefect.submit(first, {}, tags=[FIRST_TAG])
+    for number, variables in inputs.items():
+        pool.prefect.submit(number, variables)
+    async with pool.scheduling():
+        admitted = await pool.cycle()
+        assert key in admitted, f"seed {seed}"
+        again = await pool.cycle()
+        assert not admitted & again, f"seed {seed}"
+        assert pool.holding() == admitted | again, f"seed {seed}"
+        for number, variables in inputs.items():
+            message = pool.prefect.message(number)
+            assert "InternalError" not in message, f"seed {seed}, run {number}: {message}"
+            is_told = run_id(number) in admitted | again or message
+            assert is_told, f"seed {seed}, run {number}: {variables!r:.500}"
+    return len(admitted | again)
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+)
+def test_no_input_costs_another_run_its_turn(request, tmp_path, database):
+    url = (
+        f"sqlite:///{tmp_path / 'ledger.db'}"
+        if database == "sqlite"
+        else new_database(request.getfixturevalue("postgresql"))
+    )
+    until_s, seed, started = time.monotonic() + _LONGEST_S, 0, 0
+    with (
+        temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}),
+        Ledger.open(url) as ledger,
+    ):
+        while seed < _ROUNDS or time.monotonic() < until_s:
+            seed += 1
+            pool = OnePool(tmp_path, ledger, FakePrefect(), NODES, POLICY, name=f"pool-{seed}")
+            started += anyio.run(one_round, pool, seed)
+    assert started > seed * 3, "hardly any of them ran: nothing was tested"
