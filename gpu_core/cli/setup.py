@@ -23,6 +23,7 @@ from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.project_file import check_project_file
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, listed
 from gpu_core.decisions.mlflow_access import MlflowAccess, split_credentials
+from gpu_core.decisions.redaction import secrets_in
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 
@@ -85,6 +86,13 @@ def setup(options: SetupOptions) -> int:
         InvalidInput: The policy or the prefect.yaml is wrong; nothing was changed.
     """
     policy = load_policy(options.policy_path)
+    if secrets_in(options.checkpoint_uri or ""):
+        raise InvalidInput(
+            "--checkpoint-uri",
+            "has credentials in it",
+            got=options.checkpoint_uri,
+            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+        )
     has_project = options.prefect_file.is_file()
     if has_project:
         check_project_file(options.prefect_file, options.pool, policy)

@@ -4,6 +4,7 @@ The blocks are read as plain documents. The worker therefore needs none of the b
 a change made in the UI reaches the next run without a restart.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.decisions.mlflow_access import MlflowAccess
+from gpu_core.decisions.mlflow_access import MlflowAccess, split_credentials
 from gpu_core.decisions.redaction import secrets_in
 from gpu_core.worker.settings import GpuWorkerSettings
+
+_log = logging.getLogger("prefect.gpu.connections")
 
 _DOCUMENT = "default"
 
@@ -64,6 +67,12 @@ async def _mlflow(client: PrefectClient, settings: GpuWorkerSettings) -> MlflowA
     data = await _block_data(client, "gpu-mlflow-tracking")
     if not data.get("tracking_uri"):
         return None
+    if split_credentials(str(data["tracking_uri"]))[1] is not None:
+        _log.warning(
+            "The block gpu-mlflow-tracking/%s has a user or password in its address, for everybody "
+            "who may read blocks; `prefect-gpu setup` moves them to the fields that hide them",
+            _DOCUMENT,
+        )
     known = {name: _text(data, name) for name in ("username", "password", "token")}
     return MlflowAccess.of(str(data["tracking_uri"]), **known)
 

@@ -26,11 +26,12 @@ class Secrets:
 
 def prefect_keys() -> tuple[str, ...]:
     """By which values does this process log in at Prefect's API?"""
-    api = get_current_settings().api
+    settings = get_current_settings()
+    api, headers = settings.api, settings.client.custom_headers
     known = [key.get_secret_value() for key in (api.key, api.auth_string) if key is not None]
     pairs = [key.partition(":") for key in known if ":" in key]
     basic = [basic_credentials(user, password) for user, _, password in pairs]
-    return (*known, *basic, *(password for _, _, password in pairs))
+    return (*known, *basic, *(password for _, _, password in pairs), *headers.values())
 
 
 @contextmanager

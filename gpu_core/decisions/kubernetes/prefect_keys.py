@@ -20,6 +20,9 @@ PREFECT_KEYS: Mapping[str, str] = {
 }
 """The variable of each key -> how the settings begin that name its Secret."""
 
+# What a proxy in front of Prefect's API asks for. No setting names a Secret for it.
+_HEADERS = "PREFECT_CLIENT_CUSTOM_HEADERS"
+
 _MADE_BY_WORKER = ("create_secret_for_api_key", "store_env_as_secret")
 
 
@@ -78,10 +81,12 @@ def plain_key_warnings(
     Returns:
         A sentence for each key; none: all is well.
     """
+    remedies = {variable: f"in {_setting(variable)}_NAME and _KEY" for variable in PREFECT_KEYS}
+    remedies[_HEADERS] = "in the policy's kubernetes.secrets"
     return tuple(
         f"{variable} stands in plain words in the Job of every flow, for everybody who may read "
-        f"Jobs or pods; name a Secret that has it in {_setting(variable)}_NAME and _KEY"
-        for variable in PREFECT_KEYS
+        f"Jobs or pods; name a Secret that has it {remedy}"
+        for variable, remedy in remedies.items()
         if environment.get(variable) and variable not in in_secrets
     )
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.setup import SetupOptions, _mlflow_fields
+from gpu_core.cli.setup import SetupOptions, _mlflow_fields, setup
+from gpu_core.decisions.errors import InvalidInput
 
 IN_CLEAR = {"tracking_uri": "http://ada:secret@mlflow"}
 HIDDEN = {"tracking_uri": "http://mlflow", "username": "ada", "password": "secret", "token": None}
@@ -34,3 +35,15 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
     )
     assert _mlflow_fields(options, current) == want
     assert "secret" not in repr(options)
+
+
+def test_keys_in_the_address_of_the_checkpoints_are_refused_and_not_shown():
+    options = SetupOptions(
+        pool="gpu",
+        policy_path=Path("deployments/policy.yaml"),
+        prefect_file=Path("prefect.yaml"),
+        checkpoint_uri="s3://KEY:secret@bucket/prefix",
+    )
+    with pytest.raises(InvalidInput, match=r"^--checkpoint-uri has credentials in it ") as caught:
+        setup(options)
+    assert "secret" not in str(caught.value)

@@ -60,6 +60,15 @@ def test_the_worker_knows_the_blocks_user(block):
     assert PASSWORD not in repr(found)
 
 
+def test_the_operator_is_told_of_a_password_in_clear_without_it(caplog):
+    connections(IN_FIELDS)
+    assert not caplog.records
+    connections(IN_CLEAR)
+    (record,) = caplog.records
+    assert "gpu-mlflow-tracking/default has a user or password in its address" in caplog.text
+    assert PASSWORD not in record.getMessage()
+
+
 def test_a_token_comes_from_the_block_and_a_setting_stands_for_all_of_it():
     block = {"tracking_uri": "http://mlflow:5000", "token": PASSWORD}
     assert connections(block).mlflow.token == PASSWORD

@@ -4,7 +4,12 @@ import io
 import logging
 
 import pytest
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_KEY,
+    PREFECT_CLIENT_CUSTOM_HEADERS,
+    temporary_settings,
+)
 
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -59,5 +64,11 @@ def test_messages_and_tracebacks_lose_their_secrets_and_nothing_else(log):
 
 
 def test_the_keys_of_prefects_api_are_known():
-    with temporary_settings({PREFECT_API_KEY: "key-1", PREFECT_API_AUTH_STRING: "ada:secret-1"}):
-        assert {"key-1", "ada:secret-1", "secret-1", "YWRhOnNlY3JldC0x"} <= set(prefect_keys())
+    settings = {
+        PREFECT_API_KEY: "key-1",
+        PREFECT_API_AUTH_STRING: "ada:secret-1",
+        PREFECT_CLIENT_CUSTOM_HEADERS: {"CF-Access-Client-Secret": "header-1"},
+    }
+    with temporary_settings(settings):
+        found = set(prefect_keys())
+    assert {"key-1", "ada:secret-1", "secret-1", "YWRhOnNlY3JldC0x", "header-1"} <= found

@@ -102,6 +102,13 @@ def test_the_operator_is_told_of_keys_in_plain_words(environment, in_secrets, wa
     assert all("_SECRET_NAME and _KEY" in line for line in found)
 
 
+def test_the_operator_is_told_of_headers_in_plain_words():
+    headers = {"PREFECT_CLIENT_CUSTOM_HEADERS": '{"CF-Access-Client-Secret": "s"}'}
+    (found,) = plain_key_warnings(headers, ())
+    assert found.endswith("name a Secret that has it in the policy's kubernetes.secrets")
+    assert plain_key_warnings(headers, headers) == ()
+
+
 @pytest.mark.parametrize(
     ("launch", "version"),
     [
