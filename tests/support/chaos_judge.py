@@ -81,12 +81,14 @@ def violations(
     found = {}
     for run in runs:
         of_run = by_run.pop(run.flow_run_id, [])
+        of_prefect = states.get(run.flow_run_id, ())
+        is_preemptible = run.fate is not Fate.CANCELLED
         wrong = [
             *_of_bodies(of_run),
             *_of_repetitions(of_run, spans),
             *(_of_checkpoints(of_run) if run.saves else ()),
-            *(_of_min_runtime(of_run, min_runtime_s) if run.fate is not Fate.CANCELLED else ()),
-            *_of_end(run, of_run, states.get(run.flow_run_id, ()), spans),
+            *(_of_min_runtime(of_run, of_prefect, min_runtime_s) if is_preemptible else ()),
+            *_of_end(run, of_run, of_prefect, spans),
         ]
         if wrong:
             found[run.flow_run_id] = wrong
@@ -126,16 +128,18 @@ def _of_checkpoints(events: Sequence[Event]) -> Iterator[str]:
             saved = event["step"]
 
 
-def _of_min_runtime(events: Sequence[Event], min_runtime_s: float) -> Iterator[str]:
-    """A body that has just begun is not ended for another run."""
-    begun_s: dict[int, float] = {}
+def _of_min_runtime(
+    events: Sequence[Event], states: Sequence[Mapping[str, Any]], min_runtime_s: float
+) -> Iterator[str]:
+    """A run that has just begun is not ended for another one: it counts from Running in Prefect."""
+    runnings_s = [_epoch_s(s["timestamp"]) for s in states if s["type"] == "RUNNING"]
     for event in events:
-        if event["what"] == "begin":
-            begun_s[event["attempt"]] = event["at"]
-        if event["what"] == "stopped":
-            ran_s = event["at"] - begun_s.get(event["attempt"], event["at"])
-            if ran_s < min_runtime_s:
-                yield f"attempt {event['attempt']} was stopped {ran_s:.1f} s after its body began"
+        since_s = max((at for at in runnings_s if at <= event["at"]), default=None)
+        if event["what"] != "stopped" or since_s is None:
+            continue
+        ran_s = event["at"] - since_s
+        if ran_s < min_runtime_s:
+            yield f"attempt {event['attempt']} was stopped {ran_s:.1f} s after it was Running"
 
 
 def _of_end(

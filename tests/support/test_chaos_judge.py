@@ -74,7 +74,7 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
             [*body(), *body(2, 5)], {"spans": [OUTAGE]}, id="an end that nobody could hear of"
         ),
         pytest.param(
-            [*body(end="stopped"), *body(2, 5)], {"min_runtime_s": 1.0}, id="stopped in time"
+            [*body(at=4, end="stopped"), *body(2, 9)], {"min_runtime_s": 4.0}, id="stopped in time"
         ),
     ],
 )
@@ -113,9 +113,9 @@ def test_all_is_well_with(events, facts):
             id="a lost checkpoint",
         ),
         pytest.param(
-            [*body(end="stopped"), *body(2, 5)],
-            {"min_runtime_s": 4.0},
-            "stopped 1.0 s after",
+            [*body(at=4, end="stopped"), *body(2, 9)],
+            {"min_runtime_s": 4.5},
+            "stopped 4.0 s after it was Running",
             id="stopped too soon",
         ),
         pytest.param(body(end="stopped"), {"states": FAILED}, "after 0 failures", id="a charge"),
