@@ -71,7 +71,7 @@ PARTS = (
     Part(is_flow=False, queue="critical"),
     Part(is_flow=False, queue="medium", fate=Fate.FAILS, failures=9, max_failures=2),
     Part(is_flow=True, queue="high", fate=Fate.CANCELLED),
-    Part(is_flow=True, queue="low", steps=(16, 32)),
+    Part(is_flow=False, queue="low", steps=(16, 32)),
     Part(is_flow=False, queue="medium"),
     Part(is_flow=True, queue="critical", saves=True),
 )
