@@ -1,7 +1,7 @@
 """The policy: priorities, prices, preemption and limits, as one strictly checked value."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from gpu_core.decisions.policy_base import (
     PositiveDuration,
     PriceMicroUsd,
     Section,
+    Version,
 )
 from gpu_core.decisions.quota.policy import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.run_times import RunTimePolicy
@@ -73,7 +74,7 @@ class WaitingPolicy(Section):
 class Policy(Section):
     """The rules of one pool. Made by `parse_policy`; durations are seconds, money micro-USD."""
 
-    version: Literal[1]
+    version: Version
     priorities: Mapping[Name, Points] = Field(
         default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
     )

@@ -33,6 +33,17 @@ def parse_budget(value: object, field: str) -> int:
 
 _BUDGET_HELP = "USD, over 0, such as 12.50"
 
+
+def _version(value: object, field: str) -> int:
+    # `true` equals 1 in Python, and in pydantic's Literal[1] too.
+    if type(value) is not int or value != 1:
+        raise InvalidInput(field, "is not a known version", got=value, allowed="1")
+    return value
+
+
+Version = Annotated[int, parsed_by(_version)]
+"""Of the form of a file."""
+
 Name = Annotated[str, StringConstraints(min_length=1)]
 Points = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Duration = Annotated[int, parsed_by(parse_duration_s)]

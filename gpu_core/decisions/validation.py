@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -30,6 +31,13 @@ _WRONG_TYPES: Mapping[str, tuple[str, str]] = {
     "model_type": ("is not a mapping", "keys with values"),
     "string_unicode": ("is not text", "text without halves of surrogate pairs"),
     "float_type": ("is not a number", "a number"),
+    "list_type": ("is not a list", "a list"),
+    "tuple_type": ("is not a list", "a list"),
+    "int_from_float": ("is not a whole number", "a whole number"),
+    "int_parsing": ("is not a whole number", "a whole number"),
+    "int_parsing_size": ("is too large", "a number with fewer digits"),
+    "float_parsing": ("is not a number", "a number"),
+    "bool_parsing": ("is not true or false", "true or false"),
     "finite_number": ("is not a finite number", "a finite number"),
     "invalid_key": ("is not text", "text as a key"),
 }
@@ -207,8 +215,19 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             return unknown_name(path, str(location[-1]), known)
         case "missing":
             return InvalidInput(path, "is missing")
-        case "literal_error":
+        case "literal_error" | "enum":
             return _not_a_choice(path, got, str(context["expected"]))
+        case "is_instance_of":
+            return _other_type(path, got, model, location)
+        case "less_than":
+            return InvalidInput(path, "is too large", got=got, allowed=f"under {context['lt']:g}")
+        case "too_long":
+            allowed = f"{context['max_length']} at most"
+            return InvalidInput(path, "has too many items", allowed=allowed)
+        case "too_short":
+            return InvalidInput(
+                path, "has too few items", allowed=f"{context['min_length']} or more"
+            )
         case "greater_than_equal":
             return InvalidInput(path, "is too small", got=got, allowed=f"{context['ge']} or more")
         case "greater_than":
@@ -233,6 +252,15 @@ def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:
         allowed=", ".join(choices) or expected,
         nearest=nearest_name(got, choices) if isinstance(got, str) else None,
     )
+
+
+def _other_type(
+    path: str, got: object, model: type[BaseModel], location: Sequence[Any]
+) -> InvalidInput:
+    wanted: Any = _model_at(model, location)
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return _not_a_choice(path, got, ", ".join(repr(str(member.value)) for member in wanted))
+    return InvalidInput(path, "is not a list", got=got, allowed="a list")
 
 
 def _at(path: str, got: object, error: InvalidInput) -> InvalidInput:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ from gpu_core.decisions.catalog.offerings import (
     is_zone_name,
 )
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy_base import CapacityType, Name, Section
+from gpu_core.decisions.policy_base import CapacityType, Name, Section, Version
 from gpu_core.decisions.units import MICRO_USD_PER_USD, micro_usd, require_aware
 from gpu_core.decisions.validation import parsed_by, validated
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI
@@ -104,7 +104,7 @@ class SheetTransfer(Section):
 class PriceSheet(Section):
     """What one provider offers."""
 
-    version: Literal[1]
+    version: Version
     provider: Name
     source: Name
     as_of: Moment
