@@ -71,7 +71,9 @@ def test_priority_of_queue(queue, want_points):
         pytest.param(None, "policy is not a mapping", id="an empty file"),
         pytest.param([1], "policy is not a mapping (got [1])", id="a list"),
         pytest.param({}, "policy: version is missing", id="no version"),
-        pytest.param({"version": 2}, "policy: version is not a known version (got 2); allowed: 1", id="v2"),
+        pytest.param(
+            {"version": 2}, "policy: version is not a known version (got 2); allowed: 1", id="v2"
+        ),
         pytest.param(
             {"version": 1, "preemptoin": {}},
             "policy: preemptoin is not a known name; did you mean 'preemption'?",

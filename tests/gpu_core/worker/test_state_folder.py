@@ -57,6 +57,13 @@ def test_a_folder_for_all_stays(tmp_path):
     assert (mode(path), mode(path / "runs")) == (0o1777, 0o700)
 
 
+def test_without_room_for_it_the_worker_is_told_and_goes_on(tmp_path, caplog):
+    (tmp_path / "gpu").touch()
+    open_state_folder(tmp_path / "gpu")
+    assert "The state folder cannot be made" in caplog.text
+    assert (tmp_path / "gpu").is_file()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give folders away")
 def test_another_users_folder_stays(tmp_path):
     path = earlier(tmp_path / "gpu")
