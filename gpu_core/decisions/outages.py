@@ -35,7 +35,6 @@ _NO_API = re.compile(
 )
 # `checkpointing()` refuses to begin on a full disk, before the work of the flow writes anything.
 _NO_ROOM_TO_SAVE = re.compile(r"\bNotEnoughSpace\b")
-_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|disk is full")
 
 # In these states Prefect was not told how the attempt ended.
 _UNTOLD = frozenset({"PENDING", "RUNNING"})
@@ -95,8 +94,9 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
     if not signs.has_begun and signs.is_folder_gone:
         return "its run folder was deleted before its flow began"
-    no_space = _NO_ROOM_TO_SAVE if signs.has_begun else _NO_SPACE
-    if no_space.search(told) and (outage := _during(outages, "disk", signs, _ECHO)):
+    # On a full disk the output of an engine does not say so: it cannot be written either.
+    lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(told) is not None
+    if lacks_space and (outage := _during(outages, "disk", signs, _ECHO)):
         return _clause(outage)
     # An engine that has not begun its flow needs the API for each step, and its errors have many
     # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.

@@ -100,11 +100,9 @@ def test_who_only_claims_an_outage_is_charged(state):
 @pytest.mark.parametrize(
     ("changes", "disk", "want"),
     [
-        pytest.param(
-            {"output": (NO_SPACE,)}, (30, 35), "the disk was full from 12:00:30", id="yes"
-        ),
+        pytest.param({}, (30, 35), "the disk was full from 12:00:30", id="no output is written"),
         pytest.param({"output": (NO_SPACE,)}, None, None, id="the worker saw room"),
-        pytest.param({"output": ()}, (30, 35), None, id="it says nothing of it"),
+        pytest.param({}, (-500, -400), None, id="the disk was full long before"),
         pytest.param(
             {"output": (NO_SPACE,), "has_begun": True}, (30, 35), None, id="the flow filled it"
         ),
