@@ -276,7 +276,7 @@ def _at(path: str, got: object, error: InvalidInput) -> InvalidInput:
 
 def _unquote(kind: str, got: object) -> str | None:
     # The commonest mistake in job variables: a number that arrived as text.
-    if kind == "int_type" and isinstance(got, str) and re.fullmatch(r"\s*\d+\s*", got):
+    if kind == "int_type" and isinstance(got, str) and re.fullmatch(r"\s*\d{1,18}\s*", got):
         return f"write {got.strip()} without quotes"
     return None
 

@@ -406,7 +406,10 @@ class GpuScheduler:
             holding, by_run, self._infrastructure.refresh, "asked for its checkpoints"
         )
         allocations = tuple(running.allocation() for running in holding)
-        self._nodes = await self._infrastructure.observe(policy, allocations)
+        nodes = await self._infrastructure.observe(policy, allocations)
+        # Of an attempt whose record was damaged nobody may know which of the GPUs it holds.
+        unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}
+        self._nodes = tuple(node for node in nodes if node.name not in unknown)
         self._forecasts.look(self._nodes)
         return allocations
 

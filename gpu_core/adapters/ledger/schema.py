@@ -74,7 +74,11 @@ class TextTuple(sa.types.TypeDecorator[tuple[str, ...]]):
         return None if value is None else list(value)
 
     def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[str, ...] | None:
-        return None if value is None else tuple(value)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise TypeError("it is not a list of texts")
+        return tuple(value)
 
 
 class NodeShares(sa.types.TypeDecorator[tuple[NodeShare, ...]]):

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, UnknownAttempt
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
+from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, Provenance, RunRecord
@@ -30,6 +31,7 @@ class Ledger:
     def __init__(self, engine: sa.Engine) -> None:
         self._reader = engine
         self._writer = writing(engine)
+        self._damaged: set[str] = set()
 
     @classmethod
     def open(cls, url: str) -> "Ledger":
@@ -84,10 +86,10 @@ class Ledger:
 
     def run(self, flow_run_id: str) -> RunRecord | None:
         """Whose run is this? None if the ledger has never seen it."""
+        statement = sa.select(runs).where(runs.c.flow_run_id == flow_run_id)
         with self._reader.begin() as connection:
-            row = connection.execute(sa.select(runs).where(runs.c.flow_run_id == flow_run_id))
-            found = row.mappings().one_or_none()
-        return None if found is None else RunRecord(**found)
+            found = read_rows(connection, statement, (runs,), self._damaged)
+        return run_of(found[0]) if found else None
 
     # Attempts
 
@@ -337,7 +339,8 @@ class Ledger:
             .order_by(attempts.c.admitted_at, attempts.c.attempt_id)
         )
         with self._reader.begin() as connection:
-            return tuple(Attempt(**row) for row in connection.execute(statement).mappings())
+            rows = read_rows(connection, statement, (attempts,), self._damaged)
+        return tuple(attempt_of(row) for row in rows)
 
     def attempts_of(self, flow_run_ids: Iterable[str]) -> dict[str, tuple[Attempt, ...]]:
         """Which attempts did each of these runs have, in their order? Empty for a run with none."""
@@ -350,8 +353,8 @@ class Ledger:
                     .where(attempts.c.flow_run_id.in_(asked[start : start + _IDS_PER_QUERY]))
                     .order_by(attempts.c.flow_run_id, attempts.c.number)
                 )
-                rows = connection.execute(statement).mappings()
-                found.extend(Attempt(**row) for row in rows)
+                rows = read_rows(connection, statement, (attempts,), self._damaged)
+                found.extend(attempt_of(row) for row in rows)
         none: tuple[Attempt, ...] = ()
         by_run = groupby(found, key=lambda attempt: attempt.flow_run_id)
         return dict.fromkeys(asked, none) | {run: tuple(group) for run, group in by_run}
@@ -390,7 +393,7 @@ class Ledger:
         if pool is not None:
             statement = statement.where(runs.c.pool == pool)
         with self._reader.begin() as connection:
-            return _records(connection, statement)
+            return self._records(connection, statement)
 
     def records_of(
         self, flow_run_ids: Iterable[str]
@@ -401,7 +404,7 @@ class Ledger:
         with self._reader.begin() as connection:
             for start in range(0, len(asked), _IDS_PER_QUERY):
                 ids = asked[start : start + _IDS_PER_QUERY]
-                found += _records(
+                found += self._records(
                     connection,
                     sa.select(runs, attempts)
                     .join(attempts, attempts.c.flow_run_id == runs.c.flow_run_id)
@@ -410,22 +413,20 @@ class Ledger:
                 )
         return tuple(found)
 
+    def _records(
+        self, connection: sa.Connection, statement: sa.Select[Any]
+    ) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
+        """The runs of a statement over both tables, so that both are seen at the same moment."""
+        rows = read_rows(connection, statement, (runs, attempts), self._damaged)
+        pairs = [(run_of(row), attempt_of(row)) for row in rows]
+        by_run = groupby(pairs, key=lambda pair: pair[0].flow_run_id)
+        groups = [list(group) for _, group in by_run]
+        return tuple((group[0][0], tuple(attempt for _, attempt in group)) for group in groups)
+
     def _update(self, table: sa.Table, where: sa.ColumnElement[bool], **values: Any) -> bool:
         with self._writer.begin() as connection:
             statement = sa.update(table).where(where).values(_values(values))
             return connection.execute(statement).rowcount == 1
-
-
-def _records(
-    connection: sa.Connection, statement: sa.Select[Any]
-) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
-    """The runs of a statement over both tables, so that both are seen at the same moment."""
-    rows = [row._mapping for row in connection.execute(statement)]
-    pairs = [(RunRecord(**_of(runs, row)), Attempt(**_of(attempts, row))) for row in rows]
-    return tuple(
-        (run, tuple(attempt for _, attempt in group))
-        for run, group in groupby(pairs, key=lambda pair: pair[0])
-    )
 
 
 def _upsert(dialect: str) -> Any:
@@ -438,10 +439,6 @@ def _values(record: Mapping[str, Any]) -> dict[str, Any]:
         name: require_aware(value, name) if isinstance(value, datetime) else value
         for name, value in record.items()
     }
-
-
-def _of(table: sa.Table, row: sa.RowMapping) -> dict[str, Any]:
-    return {column.name: row[column] for column in table.c}
 
 
 def _draining(attempt_id: str, reason: EndReason) -> sa.Update:

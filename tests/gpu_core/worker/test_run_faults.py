@@ -225,6 +225,32 @@ def test_a_run_that_cannot_be_taken_over_keeps_its_gpus(tmp_path, monkeypatch, o
     assert holding == {GOOD, BAD, LATER}
 
 
+def test_nobody_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_path):
+    """Nothing says any more which of them it holds."""
+    prefect = FakePrefect()
+    prefect.submit(1, {})
+    nodes = [make_node("n1", gpus=2), make_node("n2", gpus=1)]
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, nodes[:1])
+        async with pool.scheduling():
+            assert await pool.cycle() == {GOOD}
+        engine = sa.create_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE attempts SET gpu_ids = '[', shares = '['"))
+        engine.dispose()
+        prefect.submit(2, {})
+        prefect.submit(3, {})
+        next_worker = OnePool(tmp_path, ledger, prefect, nodes)
+        async with next_worker.scheduling():
+            return await next_worker.cycle(), next_worker.scheduler._nodes
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        admitted, seen = anyio.run(story, ledger)
+    assert len(admitted) == 1
+    assert [node.name for node in seen] == ["n2"]
+
+
 @pytest.mark.parametrize(
     ("error", "want"),
     [
