@@ -221,7 +221,8 @@ class OpenAttempts:
             submitting: Runs that are being started at this moment.
         """
         for running in [r for r in self._open.values() if r.has_unwritten_start]:
-            await self._write_start(running, infrastructure)
+            with self.faults.of_run(running, "noted as started"):
+                await self._write_start(running, infrastructure)
         unnoted = [
             running
             for running in self._open.values()

@@ -398,6 +398,7 @@ class GpuWorker(_Mixin):
                 infrastructure=await self._new_infrastructure(policies, scheduling),
                 tasks=scheduling,
                 wake=self._wake,
+                hidden=self._secrets.hidden,
             )
             await scheduler.recover(self._template)
         except BaseException:

@@ -172,8 +172,9 @@ class History:
     def learn_changeovers(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
         """Let running attempts have what their deployments' starts lose, as it is known now."""
         for running in attempts:
-            deployment = running.record.deployment
-            running.workload = self._with_changeover(running.workload, deployment, policy)
+            with self._faults.of_run(running, "given its changeover"):
+                deployment = running.record.deployment
+                running.workload = self._with_changeover(running.workload, deployment, policy)
 
     async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
@@ -182,14 +183,15 @@ class History:
             self._ledger.attempts_of, [taken.attempt.flow_run_id for taken in running]
         )
         for taken in running:
-            taken.workload = with_history(
-                taken.workload,
-                earlier[taken.attempt.flow_run_id],
-                deployment=taken.record.deployment,
-                limit_s=taken.limits.max_duration_s,
-                history=self._run_times,
-                policy=policy.run_times,
-            )
+            with self._faults.of_run(taken, "taken over"):
+                taken.workload = with_history(
+                    taken.workload,
+                    earlier[taken.attempt.flow_run_id],
+                    deployment=taken.record.deployment,
+                    limit_s=taken.limits.max_duration_s,
+                    history=self._run_times,
+                    policy=policy.run_times,
+                )
 
     def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
         return self._faults.contained(run.flow_run_id, run.name, "counted for shares and budgets")

@@ -88,9 +88,13 @@ class RunFaults:
 
     A run in line is held with the error as its reason, longer each time; of an attempt that holds
     GPUs the error is logged as rarely, and the attempt keeps them. Nothing is charged to the run.
+
+    Args:
+        hidden: A text without secrets: errors are shown on pages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Callable[[str], str] = str) -> None:
+        self._hidden = hidden
         self._faults: dict[str, _Fault] = {}
 
     @contextmanager
@@ -130,7 +134,7 @@ class RunFaults:
         if last is not None and now < last.until:
             return
         held_s = _FIRST_HOLD_S if last is None else min(2 * last.held_s, _LONGEST_HOLD_S)
-        text = one_line(f"{type(error).__name__}: {error}", _SHOWN)
+        text = one_line(self._hidden(f"{type(error).__name__}: {error}"), _SHOWN)
         what = f"it could not be {doing}: {text}"
         self._faults[flow_run_id] = _Fault(what, held_s, now + timedelta(seconds=held_s))
         _log.error("Run %r is left out for %d s: %s", name, held_s, what, exc_info=error)

@@ -64,6 +64,7 @@ class GpuScheduler:
         infrastructure: Where attempts run.
         tasks: Where settling and draining run beside the cycle.
         wake: Called when something changed that the next cycle should see.
+        hidden: A text without secrets, for the pages of runs.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class GpuScheduler:
         infrastructure: Infrastructure,
         tasks: TaskGroup,
         wake: Callable[[], None],
+        hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
         self._pool = pool
@@ -88,7 +90,7 @@ class GpuScheduler:
         self._nodes: tuple[Node, ...] = ()
         # Held while runs in line are written to.
         self._turn = anyio.Lock()
-        self._faults = RunFaults()
+        self._faults = RunFaults(hidden)
         self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
         self._history = History(ledger, pool, self._faults)
         self._forecasts = Forecasts(

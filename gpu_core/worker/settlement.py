@@ -6,6 +6,7 @@ first half of the work has already changed.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -108,7 +109,9 @@ def decide(
     decided = running.attempt.settlement
     # A person's cancellation that came after the decision overrides it.
     if decided is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
-        return _remembered(decided, run, has_begun=has_begun)
+        # A judgement that was damaged in the ledger is made anew.
+        with suppress(KeyError, TypeError, ValueError):
+            return _remembered(decided, run, has_begun=has_begun)
     attempt = running.attempt
     settlement = settle(
         EndFacts(

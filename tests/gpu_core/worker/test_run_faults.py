@@ -309,3 +309,12 @@ def test_a_run_that_fails_again_and_again_is_tried_less_and_less_often(caplog):
     assert len(hold.summary) < 400
     faults.keep((), NOON)
     assert faults.hold("run", NOON) is None
+
+
+def test_an_error_is_shown_without_secrets():
+    """It stands on the page of a run, which everybody reads."""
+    faults = RunFaults(lambda text: text.replace("pa55word", "***"))
+    with faults.contained("run", "run", "read", NOON):
+        raise ValueError("postgresql://worker:pa55word@host/ledger")
+    assert "pa55word" not in faults.hold("run", NOON).summary
+    assert "worker:***@host" in faults.hold("run", NOON).summary

@@ -93,6 +93,16 @@ def test_a_remembered_decision_stands_unless_a_person_cancelled_the_run(
     assert again.settlement.next_state == want_next_state
 
 
+@pytest.mark.parametrize("damage", [{}, {"end_reason": "Abducted"}, {"released_at": "noon"}])
+def test_a_remembered_decision_that_is_damaged_is_made_anew(tmp_path, damage):
+    """Otherwise the attempt would never be closed, nor its run go on."""
+    running = preempted(tmp_path)
+    first = decide(running, flow_run(Running()), None, (), NOW)
+    record = {**to_record(first, NOW), **damage} if damage else {"message": "half of it"}
+    running.attempt = replace(running.attempt, settlement=record)
+    assert decide(running, flow_run(Running()), None, (), NOW) == first
+
+
 def undisturbed(run_dir):
     """An attempt that nobody told to end."""
     running = preempted(run_dir)
