@@ -20,8 +20,7 @@ def storage_configuration(folder: Path) -> dict:
     Both steps run in this interpreter: `uv run` would look for packages on an index.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    launcher = ["env", f"PYTHONPATH={Path.cwd()}", sys.executable]
-    step = {_STEP: {"launcher": launcher, "folder": str(folder)}}
+    step = {_STEP: {"launcher": [sys.executable], "folder": str(folder)}}
     return {"bundle_upload_step": step, "bundle_execution_step": step}
 
 
