@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import FLOWS, POLICY
 from tests.support.prefect_stack import wait_for
 
 GPUS = 8
@@ -132,6 +132,26 @@ def test_a_run_in_an_unknown_queue_is_held_and_says_so(pool, journal):
 
     assert pool.message(held).startswith("UnknownQueue: ")
     assert "'high'" in pool.message(held)
+
+
+def test_a_run_beyond_its_teams_permission_waits_until_the_policy_permits_it(new_pool, journal):
+    """Its page says what is too much and where the limit stands; others go on."""
+    limits = "{queues: [medium], max_gpus_per_run: 2}"
+    pool = new_pool(f"{POLICY}permissions: {{default: {limits}}}\n")
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=0))
+    greedy = pool.submit(deployment, "greedy", gpu_count=4, gpu_priority="critical", team="vision")
+    modest = pool.submit(deployment, "modest", gpu_count=2, team="vision")
+    pool.start_worker()
+
+    pool.wait_until(modest, "Completed")
+    pool.wait_until(greedy, "AwaitingConcurrencySlot")
+    assert pool.message(greedy).startswith(
+        "NotPermitted: Held: a run of team 'vision' may not have the priority of the queue "
+        "'critical' (allowed: medium), nor use 4 GPUs (at most 2)."
+    )
+    assert "permissions.default" in pool.message(greedy)
+    pool.policy_path.write_text(POLICY)
+    pool.wait_until(greedy, "Completed")
 
 
 def test_a_run_without_gpus_starts_while_all_gpus_are_taken(pool, journal):

@@ -1,5 +1,6 @@
 """How attempts end: preempted, failed, killed, cancelled, overdue; and what follows."""
 
+import json
 import signal
 import sys
 from pathlib import Path
@@ -8,20 +9,27 @@ import psutil
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
-from tests.end_to_end.conftest import FLOWS, closed, processes_of
-from tests.support.prefect_stack import Pool, wait_for
+from tests.end_to_end.conftest import FLOWS, POLICY, closed, processes_of
+from tests.support.prefect_stack import wait_for
+
+SIGNED = POLICY.replace(
+    "{interval: 1s}", "{interval: 1s, require_signatures: true, refuse_pickles: true}"
+)
+KEY = "a-key-of-this-pool-0123456789"
 
 
 @pytest.fixture
-def counting(pool: Pool, tmp_path: Path) -> Path:
+def counting(tmp_path: Path) -> Path:
     """The folder of the counting flow."""
     folder = tmp_path / "counting"
     folder.mkdir()
     return folder
 
 
-def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(pool, journal, counting):
-    """The same flow run goes on from its checkpoint; nothing counts as a failure."""
+def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, journal, counting):
+    """The same flow run goes on from its checkpoint, which is signed; nothing is a failure."""
+    pool = new_pool(SIGNED)
+    pool.environment["PREFECT_INTEGRATIONS_GPU_CHECKPOINT_SIGNING_KEY"] = KEY
     low = pool.submit(
         pool.deploy(f"{FLOWS}:count_until_released", "low", max_failures=1),
         "patient",
@@ -49,6 +57,9 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(pool, journal,
     assert not first.is_charged_failure
     assert second.end_reason is EndReason.COMPLETED
     assert second.restored_from == first.checkpoint is not None
+    manifests = [json.loads(path.read_bytes()) for path in pool.folder.rglob(f"{low}/*.json")]
+    assert {manifest["flow_run_id"] for manifest in manifests if manifest["signature"]} == {low}
+    assert {manifest["format"] for manifest in manifests} == {"plain"}
     # The interval never came: it saved because of the notice, and lost at most a few steps.
     assert int((counting / "began-2").read_text()) > 0
     # The urgent run began only when the last process of the preempted one was gone.
