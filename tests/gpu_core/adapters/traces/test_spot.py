@@ -31,7 +31,7 @@ def test_one_means_up(tmp_path: Path) -> None:
             id="ticks without length",
         ),
         pytest.param(
-            '{"metadata": {"gap_seconds": 60}, "data": []}', "data cannot be used", id="no ticks"
+            '{"metadata": {"gap_seconds": 60}, "data": []}', "data has too few items", id="no ticks"
         ),
         pytest.param(
             '{"metadata": {"gap_seconds": 60}, "data": [1, -1]}',
