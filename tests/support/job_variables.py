@@ -65,6 +65,15 @@ VALID: Mapping[str, tuple[Any, ...]] = {
     "framework": ("none", "torchrun", "spark"),
 }
 
+# Beyond the edges: each has once gone through the checks, and failed behind them.
+BEYOND: Mapping[str, tuple[Any, ...]] = {
+    "team": ("a\0b",),
+    "work": (f"fine-tune a {'9' * 400}B model", f"fine-tune a 7B model on {'9' * 400} tokens"),
+    "deadline": ("9999-12-31T23:59-14:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59Z"),
+    "budget_usd": (1e308, 10**400, 1e13),
+    "gpu_type": ([[]] * 1000,),
+}
+
 _INTEGERS = (0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**400, -(10**4000), 10**5000)
 
 
@@ -102,6 +111,8 @@ def read(variables: Mapping[str, Any], policy: Policy) -> str | None:
 def _value(rng: random.Random, name: str, valid_part: float) -> Any:
     if rng.random() < valid_part:
         return rng.choice(VALID[name]) if name in VALID else "x"
+    if name in BEYOND and rng.random() < 0.5:
+        return rng.choice(BEYOND[name])
     return _mutated(rng, name) if rng.random() < 0.4 else garbage(rng)
 
 
