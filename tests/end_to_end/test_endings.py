@@ -60,6 +60,9 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
     manifests = [json.loads(path.read_bytes()) for path in pool.folder.rglob(f"{low}/*.json")]
     assert {manifest["flow_run_id"] for manifest in manifests if manifest["signature"]} == {low}
     assert {manifest["format"] for manifest in manifests} == {"plain"}
+    # What its starts lose is measured from here.
+    assert first.started_at < first.first_step_at < first.checkpointed_at
+    assert second.started_at < second.first_step_at < second.released_at
     # The interval never came: it saved because of the notice, and lost at most a few steps.
     assert int((counting / "began-2").read_text()) > 0
     # The urgent run began only when the last process of the preempted one was gone.
