@@ -102,7 +102,7 @@ def _shown(value: object) -> str:
     if isinstance(value, str | bytes):
         value = value[:_LONGEST_ADDRESS]  # only the beginning is shown
     try:
-        return _shorten(redact(repr(value)), _LONGEST_VALUE)
+        return _shorten(redact(repr(value)[:_LONGEST_ADDRESS]), _LONGEST_VALUE)
     except (ValueError, RecursionError):
         # Python writes no integer of more than 4,300 digits, and nothing of 1,000 levels.
         return f"{type(value).__name__} that is too large to show"

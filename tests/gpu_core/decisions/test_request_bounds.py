@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpu_core.decisions import errors
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import parse_policy
 from gpu_core.decisions.request import GpuRequest, parse_request
@@ -171,3 +172,23 @@ def test_bounds_are_no_narrower_than_they_say():
     )
     assert isinstance(request, GpuRequest)
     assert request.budget_micro_usd == 10**15
+
+
+def test_only_the_beginning_of_a_value_is_looked_at_for_secrets():
+    """A list of a million characters took half a second, in each of many mistakes."""
+    longest = max(len(text) for text in _redacted(["token=" * 200_000]))
+    assert longest < 5_000
+
+
+def _redacted(value):
+    """What is searched for secrets while the refusal of this team is written."""
+    searched = []
+
+    def redact(text):
+        searched.append(text)
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(errors, "redact", redact)
+        refused(team=value)
+    return searched
