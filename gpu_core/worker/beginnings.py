@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -41,16 +42,16 @@ class Beginnings:
 
         A worker that was restarted learns it from Prefect, too.
         """
-        by_run = {r.attempt.flow_run_id: r for r in attempts if _is_starting(r)}
+        by_run = {id_: r for r in attempts if _is_starting(r) and (id_ := _id_of(r)) is not None}
         if not by_run or anyio.current_time() - self._polled_at_s < _POLL_S:
             return
         self._polled_at_s = anyio.current_time()
         begun = FlowRunFilter(
-            id=FlowRunFilterId(any_=[running.flow_run_id for running in by_run.values()]),
+            id=FlowRunFilterId(any_=list(by_run)),
             state=FlowRunFilterState(type=FlowRunFilterStateType(not_any_=_NOT_BEGUN)),
         )
         for run in await self._client.read_flow_runs(flow_run_filter=begun, limit=_PAGE):
-            running = by_run[str(run.id)]
+            running = by_run[run.id]
             running.began_at = _began_at(run, running.attempt.admitted_at, now)
 
     def next_poll_at(
@@ -71,6 +72,14 @@ class Beginnings:
             for running in attempts
         )
         return now + timedelta(seconds=_POLL_S) if is_awaited else None
+
+
+def _id_of(running: RunningAttempt) -> UUID | None:
+    """None: its row in the ledger is damaged, and Prefect knows no such run."""
+    try:
+        return running.flow_run_id
+    except ValueError:
+        return None
 
 
 def _is_starting(running: RunningAttempt) -> bool:

@@ -129,3 +129,10 @@ def test_the_next_cycle_comes_soon_where_somebody_waits_for_the_start(running, p
     waiting = [make_workload(f"p{number}", priority=p) for number, p in enumerate(pending)]
     found = Beginnings(Server({})).next_poll_at([running], waiting, NOW)
     assert found == (NOW + timedelta(seconds=1) if is_soon else None)
+
+
+def test_a_damaged_id_keeps_nobody_else_from_having_begun():
+    """No flow run has the id that the ledger says."""
+    damaged, sound = starting(flow_run_id="no-uuid"), starting()
+    polled([damaged, sound], {sound.flow_run_id: state(Running, 40)})
+    assert (damaged.began_at, sound.began_at) == (None, NOW - timedelta(seconds=40))
