@@ -1,15 +1,19 @@
-"""Whether a run is a flow or a container, on a real cluster."""
+"""Prefect's own ways of running a flow, and who means a container, on a real cluster."""
 
 import pytest
 
 from tests.cluster.pools import FLOWS
+from tests.support.bundle_storage import storage_configuration
 from tests.support.prefect_stack import Pool, wait_for
+from tests.support.submitting import start, submitted
 
 
 @pytest.fixture
 def pool(new_pool) -> Pool:
-    """A pool with a worker."""
+    """A pool with a worker, and with storage for bundles that its pods see."""
     pool = new_pool()
+    storage = storage_configuration(pool.folder / "shared" / "bundles")
+    pool.call("PATCH", f"/work_pools/{pool.name}", {"storage_configuration": storage})
     pool.start_worker()
     return pool
 
@@ -19,6 +23,30 @@ def ended(pool: Pool, run: str) -> str:
     wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "its attempt is settled")
     (attempt,) = pool.attempts(run)
     return attempt.end_reason
+
+
+def test_the_command_is_how_the_flow_is_started(pool: Pool) -> None:
+    """Flows of both kinds run Prefect inside: what they did is not judged by an exit code alone."""
+    engine = "python -m prefect flow-run execute"
+    done = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "done", command=engine)
+    failed = pool.submit(
+        pool.deploy(f"{FLOWS}:fail"), "failed", command=engine.split(), max_failures=1
+    )
+    pool.wait_until(done, "Completed", timeout_s=120)
+    pool.wait_until(failed, "Failed", timeout_s=120)
+    assert "the data set is empty" in pool.message(failed)
+    assert (ended(pool, done), ended(pool, failed)) == ("Completed", "Failed")
+
+
+def test_bundles_run_as_flows_and_a_called_one_goes_through_the_queue(pool: Pool) -> None:
+    folder = pool.folder / "shared" / "run"
+    with start("call", pool, folder, "gpu-kubernetes") as caller:
+        wait_for((folder / "began-1").exists, "the flow begins", 120)
+        (folder / "release").touch()
+        assert caller.wait() == 0
+    run = submitted("submit_to_work_pool", pool, folder, "gpu-kubernetes")
+    pool.wait_until(run, "Completed", timeout_s=120)
+    assert ended(pool, run) == "Completed"
 
 
 def test_who_means_a_container_is_known_or_held(pool: Pool) -> None:
