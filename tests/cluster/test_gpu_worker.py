@@ -176,7 +176,7 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     """While no worker is there Kubernetes before 1.26 makes another pod for one that still ends."""
     folder = pool.folder / "shared"
     journal = folder / "journal"
-    command = f"/bin/sh {JOURNALED_RUN} {folder} 10 keeps 3"
+    command = f"/bin/sh {JOURNALED_RUN} {folder} 60 keeps 3"
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", container_command=command)
     wait_for(journal.exists, "it works", 90)
     pool.kill_worker()
