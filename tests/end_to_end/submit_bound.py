@@ -22,7 +22,8 @@ def main(how: str, pool: str, worker_type: str, folder: str) -> None:
     Prints the id of what was submitted; the other ways return when the run has ended.
     """
     warnings.simplefilter("ignore")  # Prefect calls parts of this experimental
-    mine = bind_flow_to_infrastructure(bound, pool, WORKERS[worker_type])
+    # With a launcher of its own Prefect leaves the packages alone; it installs them with uv else.
+    mine = bind_flow_to_infrastructure(bound, pool, WORKERS[worker_type], launcher=[sys.executable])
     if how == "submit_to_work_pool":
         print(mine.submit_to_work_pool(folder).flow_run_id)
         return
