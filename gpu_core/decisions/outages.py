@@ -22,6 +22,9 @@ _UNNOTICED = timedelta(seconds=10)
 # after the outage began, and telling Prefect of that takes as long once more.
 _ECHO = timedelta(seconds=120)
 
+# An engine that begins its flow at all has begun it by then, also on a busy machine.
+_STARTS = timedelta(minutes=15)
+
 # What is older explains no end that is still to be judged.
 _KEPT = timedelta(days=1)
 
@@ -92,7 +95,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     if signs.prefect_state_type not in _UNTOLD | _TOLD or _was_killed(signs.exit_code):
         return None
     told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
-    if not signs.has_begun and signs.is_folder_gone:
+    if not signs.has_begun and signs.is_folder_gone and signs.ended_at - signs.began_at <= _STARTS:
         return "its run folder was deleted before its flow began"
     # On a full disk the output of an engine does not say so: it cannot be written either.
     lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(told) is not None

@@ -205,12 +205,16 @@ class OpenAttempts:
         found = await infrastructure.find(attempts)
         for attempt in attempts:
             self._open[attempt.attempt_id] = self._stand_in(attempt)
-            with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
-                known = await self._with_found(attempt, found.get(attempt.attempt_id))
-                self._open[attempt.attempt_id] = self._stand_in(known)
-                self._open[attempt.attempt_id] = await self._recovered(
-                    known, client, reader, policy, template
-                )
+            try:
+                with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
+                    known = await self._with_found(attempt, found.get(attempt.attempt_id))
+                    self._open[attempt.attempt_id] = self._stand_in(known)
+                    self._open[attempt.attempt_id] = await self._recovered(
+                        known, client, reader, policy, template
+                    )
+            finally:
+                # Where its run could not be read, the attempt is settled with what is known.
+                self._open[attempt.attempt_id].is_stand_in = False
 
     async def find_unnoted(
         self, infrastructure: Infrastructure, submitting: Collection[UUID]
@@ -223,12 +227,13 @@ class OpenAttempts:
         for running in [r for r in self._open.values() if r.has_unwritten_start]:
             with self.faults.of_run(running, "noted as started"):
                 await self._write_start(running, infrastructure)
+        being_started = {str(flow_run_id) for flow_run_id in submitting}
         unnoted = [
             running
             for running in self._open.values()
             if running.attempt.started_at is None
             and not running.is_ending
-            and running.flow_run_id not in submitting
+            and running.attempt.flow_run_id not in being_started
         ]
         if not unnoted:
             return
@@ -290,9 +295,11 @@ class OpenAttempts:
             submitted_at=attempt.admitted_at,
         )
         limits = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
-        return self._taken_over(
+        stand_in = self._taken_over(
             attempt, record, _untouchable(attempt, record), GpuRequest(), limits, {}
         )
+        stand_in.is_stand_in = True
+        return stand_in
 
     def _new(
         self,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -42,7 +41,7 @@ class Beginnings:
 
         A worker that was restarted learns it from Prefect, too.
         """
-        by_run = {id_: r for r in attempts if _is_starting(r) and (id_ := _id_of(r)) is not None}
+        by_run = {r.flow_run_id: r for r in attempts if _is_starting(r) and r.has_valid_id}
         if not by_run or anyio.current_time() - self._polled_at_s < _POLL_S:
             return
         self._polled_at_s = anyio.current_time()
@@ -72,14 +71,6 @@ class Beginnings:
             for running in attempts
         )
         return now + timedelta(seconds=_POLL_S) if is_awaited else None
-
-
-def _id_of(running: RunningAttempt) -> UUID | None:
-    """None: its row in the ledger is damaged, and Prefect knows no such run."""
-    try:
-        return running.flow_run_id
-    except ValueError:
-        return None
 
 
 def _is_starting(running: RunningAttempt) -> bool:

@@ -147,7 +147,11 @@ class Endings:
 
     async def end_decided(self, now: datetime) -> None:
         """End what people cancelled, or what has long been over, and does not end by itself."""
-        started = {r.attempt.flow_run_id: r for r in self._attempts if r.attempt.started_at}
+        started = {
+            r.attempt.flow_run_id: r
+            for r in self._attempts
+            if r.attempt.started_at and r.has_valid_id
+        }
         if not started or anyio.current_time() - self._looked_for_cancels_at < _CANCEL_LOOK_S:
             return
         self._looked_for_cancels_at = anyio.current_time()
@@ -295,6 +299,8 @@ class Endings:
                 if running.is_ending or running.flow_run_id in submitting:
                     continue
                 if is_beside_cycle and running.attempt.started_at is None:
+                    continue
+                if running.is_stand_in:
                     continue
                 if self._infrastructure.lives(running):
                     continue

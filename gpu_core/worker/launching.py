@@ -8,9 +8,8 @@ import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.attempts import OpenAttempts, with_start, write_start
@@ -80,14 +79,14 @@ class Launching:
         running.attempt = with_start(running.attempt, started)
         try:
             await in_thread(write_start, self._ledger, running.attempt)
-        except (OperationalError, InterfaceError) as error:
+        except BaseException as error:
+            if not is_ledger_outage(error):
+                # Prefect will mark the run as crashed: then nothing of it may live.
+                await self._infrastructure.kill(running)
+                raise
             # What was started goes on; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
             _log.warning("The ledger hears later that %r started: %s", running.record.name, error)
-        except BaseException:
-            # Prefect will mark the run as crashed: then nothing of it may live.
-            await self._infrastructure.kill(running)
-            raise
         run_log(running.record).info(
             "Attempt %d %s", running.attempt.number, told(running, "began")
         )

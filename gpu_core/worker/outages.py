@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import httpx
 from prefect.client.orchestration import PrefectClient
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from gpu_core.adapters.atomic_file import make_folder, replace_file
+from gpu_core.adapters.ledger import is_ledger_outage
 from gpu_core.decisions.outages import Outage, Part, seen_away
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.threads import in_thread
@@ -142,7 +142,7 @@ def platform_failure(error: BaseException) -> str | None:
     """
     if isinstance(error, Unavailable):
         return str(error)
-    if isinstance(error, OperationalError | InterfaceError):
+    if is_ledger_outage(error):
         return f"the ledger did not answer the worker: {type(error).__name__}"
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
@@ -160,7 +160,9 @@ def _is_full(folder: Path) -> bool:
     except OSError:
         return False
     has_inodes = found.f_favail > 0 or found.f_files == 0
-    return found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES or not has_inodes
+    # The rest is kept for root, who still writes there.
+    blocks = found.f_bfree if os.geteuid() == 0 else found.f_bavail
+    return blocks * found.f_frsize < _LEAST_FREE_BYTES or not has_inodes
 
 
 def _read(path: Path) -> tuple[Outage, ...]:

@@ -10,10 +10,10 @@ from typing import TypeVar
 from uuid import UUID
 
 import httpx
-from sqlalchemy.exc import DataError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from gpu_core.adapters.kubernetes.api import KubernetesError
-from gpu_core.adapters.ledger import LedgerError, UnknownAttempt
+from gpu_core.adapters.ledger import LedgerError, is_ledger_outage
 from gpu_core.decisions.errors import one_line
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.units import format_duration
@@ -31,8 +31,8 @@ _LONGEST_HOLD_S = 600
 # Characters of an error's text on the page of its run.
 _SHOWN = 300
 
-# Answers of a server that every request may get: who asks, how often, and what is behind it.
-_OUTAGE_STATUSES = frozenset({401, 403, 408, 429, 502, 503, 504})
+# Answers of a server that every request may get: how often it is asked, and what is behind it.
+_OUTAGE_STATUSES = frozenset({408, 429, 502, 503, 504})
 
 # What the machine lacks for every run.
 _OUTAGE_ERRNOS = frozenset(
@@ -52,20 +52,22 @@ def is_outage(error: BaseException) -> bool:
     """Is something away that all runs need, so that no run can be blamed for this error?
 
     The ledger, Prefect's API, the cluster or the machine. A server that answers with an error of
-    its own (500) to what concerns one run may not be able to handle this one; where its database is
-    away, the question for all runs that begins each cycle fails too.
+    its own (500) to what concerns one run may not be able to handle this one, and one that refuses
+    it (401, 403) may refuse this one alone: an account without a right, a proxy's filter. Where the
+    database or the worker's key is at fault, the question for all runs that begins each cycle
+    fails too.
     """
     match error:
         case httpx.HTTPStatusError():
             return error.response.status_code in _OUTAGE_STATUSES
         case KubernetesError():
-            return error.is_retryable or error.status in _OUTAGE_STATUSES
-        case SQLAlchemyError():
-            # Both are about the values of one statement.
-            return not isinstance(error, DataError) and type(error) is not StatementError
-        case UnknownAttempt():
-            return False
-        case httpx.TransportError() | LedgerError() | ConnectionError() | TimeoutError():
+            is_unknown = error.status == httpx.codes.UNAUTHORIZED  # of the worker itself
+            return is_unknown or error.is_retryable or error.status in _OUTAGE_STATUSES
+        case IntegrityError():
+            return True  # a damaged database: what is written down is new each time
+        case SQLAlchemyError() | LedgerError():
+            return is_ledger_outage(error)
+        case httpx.TransportError() | ConnectionError() | TimeoutError():
             return True
         case OSError():
             return error.errno in _OUTAGE_ERRNOS

@@ -43,6 +43,8 @@ class RunningAttempt:
     """What runs it was created, and the ledger was away before it could be written down."""
     began_at: datetime | None = None
     """When its flow or container began, by Prefect's state of the run; None: not seen yet."""
+    is_stand_in: bool = False
+    """Its run is still to be read: what is known is enough to keep its GPUs, not to settle it."""
     is_ending: bool = False
     """Its launcher ended; what it left behind is being killed, and then it is settled."""
     gone_at: datetime | None = None
@@ -52,6 +54,15 @@ class RunningAttempt:
     def flow_run_id(self) -> UUID:
         """The flow run's id, as Prefect's client wants it."""
         return UUID(self.attempt.flow_run_id)
+
+    @property
+    def has_valid_id(self) -> bool:
+        """Can Prefect know its run? Not where its row in the ledger is damaged."""
+        try:
+            UUID(self.attempt.flow_run_id)
+        except ValueError:
+            return False
+        return True
 
     def allocation(self) -> Allocation:
         """The attempt as the scheduler sees it."""

@@ -1,6 +1,11 @@
 """The usage ledger: who held which GPUs, when, at what price, and why it ended. SQL."""
 
-from gpu_core.adapters.ledger.errors import LedgerError, LedgerTooNew, UnknownAttempt
+from gpu_core.adapters.ledger.errors import (
+    LedgerError,
+    LedgerTooNew,
+    UnknownAttempt,
+    is_ledger_outage,
+)
 from gpu_core.adapters.ledger.store import Ledger
 
-__all__ = ["Ledger", "LedgerError", "LedgerTooNew", "UnknownAttempt"]
+__all__ = ["Ledger", "LedgerError", "LedgerTooNew", "UnknownAttempt", "is_ledger_outage"]

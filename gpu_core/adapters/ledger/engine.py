@@ -11,6 +11,9 @@ from sqlalchemy.exc import ArgumentError
 
 from gpu_core.decisions.errors import InvalidInput
 
+# Without it a connection to a host that is silent waits for minutes.
+_CONNECT_S = 10
+
 _FIELD = "ledger url"
 _ALLOWED = "sqlite:////absolute/path/ledger.db or postgresql+psycopg://user:password@host:5432/name"
 _SWITCH_RETRY_S = 0.02
@@ -77,7 +80,12 @@ def writing(engine: sa.Engine) -> sa.Engine:
 
 def _postgresql_engine(url: URL) -> sa.Engine:
     try:
-        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        return sa.create_engine(
+            url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S},
+        )
     except ModuleNotFoundError:
         raise InvalidInput(
             _FIELD,

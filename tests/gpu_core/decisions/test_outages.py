@@ -114,6 +114,12 @@ def test_who_only_claims_an_outage_is_charged(state):
         ),
         pytest.param({"is_folder_gone": True}, None, "its run folder was deleted", id="deleted"),
         pytest.param({"is_folder_gone": True, "has_begun": True}, None, None, id="by the flow"),
+        pytest.param(
+            {"is_folder_gone": True, "ended_at": second(-600) + timedelta(minutes=16)},
+            None,
+            None,
+            id="by a command that never began the flow, after long work",
+        ),
     ],
 )
 def test_a_machine_that_cannot_be_written_to_excuses_who_did_not_begin(changes, disk, want):

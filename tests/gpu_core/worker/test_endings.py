@@ -191,6 +191,17 @@ def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, runnin
     while_the_api_is_away(tmp_path, ledger, running, act)
 
 
+def test_an_attempt_whose_run_is_being_read_is_not_settled_yet(tmp_path, ledger, running):
+    """It is settled once, with what its run says, and not with what stands in for it."""
+    running.is_stand_in = True
+
+    async def act(endings, _woken):
+        endings.find_ended(set(), is_beside_cycle=True)
+        assert not running.is_ending
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
 def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running, monkeypatch):
     """However long the next try would have been put off."""
     monkeypatch.setattr("gpu_core.worker.endings._RETRY_S", 600.0)

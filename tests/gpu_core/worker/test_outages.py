@@ -9,7 +9,8 @@ import httpx
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import PrefectHTTPStatusError
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as SqlTimeout
 
 from gpu_core.cli.services import free_port
 from gpu_core.worker.infrastructure import Unavailable
@@ -126,6 +127,10 @@ def status_error(status):
         pytest.param(
             OperationalError("", {}, Exception()), "the ledger did not answer", id="ledger"
         ),
+        pytest.param(
+            InternalError("", {}, Exception()), "the ledger did not answer", id="a failover"
+        ),
+        pytest.param(SqlTimeout(""), "the ledger did not answer", id="no connection left"),
         pytest.param(IntegrityError("", {}, Exception()), None, id="the ledger refuses it"),
         pytest.param(Unavailable("no space left"), "no space left", id="the machine"),
         pytest.param(FileNotFoundError("working_dir"), None, id="the run's working directory"),

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -225,6 +226,28 @@ def test_a_run_that_cannot_be_taken_over_keeps_its_gpus(tmp_path, monkeypatch, o
     assert holding == {GOOD, BAD, LATER}
 
 
+@pytest.mark.parametrize("is_started", [False, True])
+def test_an_id_that_is_none_stops_no_cycle(tmp_path, is_started):
+    """A row of the ledger is damaged: Prefect knows no such run, and the others are scheduled."""
+    prefect = FakePrefect()
+    prefect.submit(1, {})
+    prefect.submit(2, {})
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, [make_node("n1", gpus=4)])
+        async with pool.scheduling():
+            assert await pool.cycle() == {GOOD, BAD}
+            running = pool.scheduler._attempts.of_run(str(BAD))
+            changes = {"flow_run_id": "no uuid"} | ({} if is_started else {"started_at": None})
+            running.attempt = replace(running.attempt, **changes)
+            pool.scheduler.endings._looked_for_cancels_at = float("-inf")
+            prefect.submit(3, {})
+            return await pool.cycle()
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        assert anyio.run(story, ledger) == {LATER}
+
+
 def test_nobody_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_path):
     """Nothing says any more which of them it holds."""
     prefect = FakePrefect()
@@ -257,15 +280,20 @@ def test_nobody_gets_gpus_of_a_node_on_which_a_damaged_record_holds_some(tmp_pat
         pytest.param(httpx.ConnectError("refused"), True, id="nobody answers"),
         pytest.param(httpx.ReadTimeout("late"), True, id="nobody answers in time"),
         pytest.param(refused_request(503), True, id="the server is busy"),
-        pytest.param(refused_request(401), True, id="the worker's key is not taken"),
+        pytest.param(refused_request(401), False, id="an account that may not read one run"),
+        pytest.param(refused_request(403), False, id="a proxy that refuses one run's text"),
         pytest.param(refused_request(500), False, id="the server fails on one run"),
         pytest.param(refused_request(422), False, id="a value that the server refuses"),
         pytest.param(sa.exc.OperationalError("x", {}, Exception()), True, id="no database"),
+        pytest.param(sa.exc.TimeoutError("no connection left"), True, id="no connection left"),
+        pytest.param(sa.exc.InternalError("x", {}, Exception()), True, id="read-only"),
         pytest.param(sa.exc.IntegrityError("x", {}, Exception()), True, id="a damaged database"),
         pytest.param(sa.exc.DataError("x", {}, Exception()), False, id="a value it refuses"),
         pytest.param(LedgerError("closed"), True, id="no ledger"),
         pytest.param(UnknownAttempt("x"), False, id="one attempt is not in it"),
         pytest.param(KubernetesError(0, "", "no answer"), True, id="no cluster"),
+        pytest.param(KubernetesError(401, "", "who"), True, id="the worker's token is old"),
+        pytest.param(KubernetesError(403, "", "no"), False, id="a right that one object needs"),
         pytest.param(KubernetesError(422, "Invalid", "no"), False, id="an object it refuses"),
         pytest.param(OSError(errno.ENOSPC, "full"), True, id="the disk is full"),
         pytest.param(PermissionError(errno.EACCES, "no"), False, id="the folder of one run"),
