@@ -267,12 +267,16 @@ class RunCheckpoints:
             raise NotEnoughSpace(uri, free_bytes, needed_bytes(last_bytes), last_bytes)
 
     def _last_size_bytes(self, names: Collection[str]) -> int | None:
-        """How large the newest checkpoint is; None: there is none, or nobody knows."""
+        """How large the newest checkpoint is; None: there is none, or its manifest is not trusted.
+
+        Without that check a person who can write to the store could claim any size.
+        """
         for newest in committed(names)[:1]:
             try:
-                return decode(self._encoded(newest.manifest_name), newest).size_bytes
-            except DamagedCheckpoint:
+                size = self._trusted(self._encoded(newest.manifest_name), newest, None).size_bytes
+            except (DamagedCheckpoint, UntrustedCheckpoint):
                 return None
+            return size if isinstance(size, int) and size >= 0 else None
         return None
 
     def _encode(self, manifest: Manifest, rank: int | None) -> bytes:

@@ -155,7 +155,7 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
             part_sha256=tuple(fields.get("part_sha256", ())),
             shard_sha256=tuple(fields.get("shard_sha256", ())),
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedCheckpoint(f"its manifest is unreadable: {error!r}") from None
     is_intact = hashlib.sha256(_json(fields)).hexdigest() == own_checksum
     # A changed byte may leave the values as they were (white space, a repeated key).

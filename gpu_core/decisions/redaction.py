@@ -10,11 +10,13 @@ HIDDEN = "***"
 # A shorter value, such as the password `gpu`, also stands in words that are no secret.
 _SHORTEST_SECRET_CHARS = 6
 
-# All repetitions in front of what a pattern looks for are bounded: texts may be long.
+# All repetitions in front of what a pattern looks for are bounded: texts may be long, and a worker
+# looks through each line that its runs write.
 # `scheme://user:password@`. A password may hold `/` and `@` where somebody did not escape them, as
 # SQLAlchemy allows; `host:5000/path` is a port.
 _PASSWORD = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/?#@]*):(?!\d{1,5}[/?#])(?P<password>\S*)@", re.IGNORECASE
+    r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/?#@]*):(?!\d{1,5}[/?#])(?P<password>\S{0,500})@",
+    re.IGNORECASE,
 )
 # `https://token@`: in addresses of databases a lone user is no secret.
 _LONE_TOKEN = re.compile(r"\b((?:https?|s3)://)[^\s:/?#@]+@", re.IGNORECASE)

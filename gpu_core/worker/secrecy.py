@@ -62,7 +62,10 @@ class _Hiding(logging.Filter):
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
+        try:
+            message = record.getMessage()
+        except Exception:  # a library's own mistake: the handler reports it, as without this filter
+            return True
         hidden = self._secrets.hidden(message)
         if hidden != message:
             record.msg, record.args = hidden, None

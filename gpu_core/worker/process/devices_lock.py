@@ -52,7 +52,8 @@ class DevicesLock:
         Raises:
             OSError: There is no folder in which it can have a file.
         """
-        if self._own is not None and self._own.is_held and self._own.acquire():
+        # One whose file was deleted is taken anew: another user may have got the GPUs meanwhile.
+        if self._own is not None and self._own.is_at_path:
             return True
         self.release()
         self._holder = self._other_holder()

@@ -26,6 +26,11 @@ class FileLock:
         return self._descriptor is not None
 
     @property
+    def is_at_path(self) -> bool:
+        """Is the lock held, and its file still the one at its path?"""
+        return self._descriptor is not None and self._is_at_path(self._descriptor)
+
+    @property
     def path(self) -> Path:
         """The lock file."""
         return self._path
@@ -36,7 +41,7 @@ class FileLock:
         A lock whose file was deleted protects nothing: the next process locks a file of its own.
         It is taken again, and lost if another process was faster.
         """
-        if self._descriptor is not None and self._is_at_path(self._descriptor):
+        if self.is_at_path:
             return True
         self.release()
         make_private_folder(self._path.parent)

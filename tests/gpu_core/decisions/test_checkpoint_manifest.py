@@ -56,6 +56,7 @@ def test_every_changed_byte_of_a_manifest_is_noticed() -> None:
         pytest.param(b"[1]", "unreadable", id="not an object"),
         pytest.param(b"{}", "unreadable", id="without fields"),
         pytest.param(b"\xff\xfe", "unreadable", id="not text"),
+        pytest.param(b"[" * 100_000, "unreadable", id="nested without end"),
         pytest.param(encode(make_manifest())[:-1], "unreadable", id="cut short"),
         pytest.param(encode(make_manifest()) + b"\n", "checksum differs", id="longer"),
     ],

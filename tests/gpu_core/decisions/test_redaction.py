@@ -76,9 +76,12 @@ def test_the_header_of_rfc_7617():
     assert basic_credentials("Aladdin", "open sesame") == "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
 
 
-@pytest.mark.parametrize("part", ["a", "a.", "a-", "a://", "a://b:", "https://", "token", "=", "@"])
+@pytest.mark.parametrize(
+    "part",
+    ["a", "a.", "a-", "a://", "a://b:", "https://", "token", "=", "@", "http://10.0.0.1:2380,"],
+)
 def test_long_texts_take_no_longer_than_their_length_asks_for(part):
-    text = part * (60_000 // len(part))
+    text = part * (200_000 // len(part))
     began_s = time.process_time()
     redact(text)
     assert time.process_time() - began_s < 5.0  # milliseconds; minutes if it were quadratic

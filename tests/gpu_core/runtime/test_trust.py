@@ -404,3 +404,19 @@ def test_a_folder_knows_its_disk_before_it_exists(tmp_path: Path) -> None:
     assert free is not None
     assert abs(free - shutil.disk_usage(tmp_path).free) < 2**30
     assert not (tmp_path / "not").exists()
+
+
+def test_a_size_that_nobody_signed_keeps_no_run_from_beginning(
+    start_signed: StartAttempt, tmp_path: Path
+) -> None:
+    """Who can write to the store claims that the last save had 200 MiB; the disk has 100."""
+    disk = Disk(tmp_path / "store")
+    disk.free = 2**40
+    start_signed(1)
+    with checkpointing(store=disk) as ckpt:
+        ckpt.save({"step": 1})
+    plant(tmp_path / "store", bytes(200 * 2**20))
+    disk.free = 100 * 2**20
+    start_signed(2)
+    with checkpointing(store=disk) as ckpt:
+        assert ckpt.restore("the beginning") == {"step": 1}

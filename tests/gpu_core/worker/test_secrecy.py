@@ -11,7 +11,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
+from gpu_core.worker.secrecy import Secrets, _Hiding, hidden_in_logs, prefect_keys
 from gpu_core.worker.settings import GpuWorkerSettings
 
 
@@ -72,3 +72,9 @@ def test_the_keys_of_prefects_api_are_known():
     with temporary_settings(settings):
         found = set(prefect_keys())
     assert {"key-1", "ada:secret-1", "secret-1", "YWRhOnNlY3JldC0x", "header-1"} <= found
+
+
+def test_a_log_call_of_a_library_that_is_wrong_raises_nothing():
+    """Its handler reports it on standard error, as without the filter."""
+    record = logging.LogRecord("lib", logging.INFO, "lib.py", 1, "%d runs", ("no number",), None)
+    assert _Hiding(Secrets()).filter(record)

@@ -75,6 +75,19 @@ def test_a_deleted_file_is_made_again(folder):
     lock.release()
 
 
+def test_who_was_faster_when_the_file_was_deleted_has_it(folder):
+    """Another user, who saw no lock any more."""
+    lock = DevicesLock([folder])
+    assert lock.acquire()
+    (folder / OWN).unlink()
+    descriptor = held(folder / f"prefect-gpu-devices-{NOBODY}.lock")
+    assert not lock.acquire()
+    assert not lock.is_held
+    os.close(descriptor)
+    assert lock.acquire()
+    lock.release()
+
+
 def test_it_is_readable_for_all_whatever_the_umask(folder):
     before = os.umask(0o077)
     try:
