@@ -1,6 +1,7 @@
 """What the worker types share: becoming the acting worker, and the loop around the cycle."""
 
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed
 from gpu_core.worker.outages import platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
-from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys
+from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.state_folder import open_state_folder
 from gpu_core.worker.stopping import stop_on_sigterm
@@ -150,7 +151,8 @@ class GpuWorker(_Mixin):
 
     async def setup(self) -> None:
         """Connect; a worker that was started also listens for what should start a cycle at once."""
-        self._secrets.add((*prefect_keys(), *self._gpu_settings.secrets()))
+        known = (*prefect_keys(), *self._gpu_settings.secrets(), *secrets_of(os.environ))
+        self._secrets.add(known)
         self._log_stack.enter_context(hidden_in_logs(self._secrets))
         await super().setup()
         if not self._is_started:

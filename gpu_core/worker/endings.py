@@ -73,6 +73,7 @@ class Endings:
         cost_log: Where costs are logged.
         strays: Looks after runs whose last process may live on.
         outages: What the worker saw of the platform.
+        hidden: A text without secrets: why an attempt ended is on the page of its run.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Endings:
         cost_log: CostLog,
         strays: Strays,
         outages: OutageWatch,
+        hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -99,6 +101,7 @@ class Endings:
         self._cost_log = cost_log
         self._strays = strays
         self._outages = outages
+        self._hidden = hidden
         self._looked_for_cancels_at = 0.0
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
@@ -377,6 +380,8 @@ class Endings:
             has_begun=begun,
             excuse=excuse,
         )
+        message = self._hidden(ending.settlement.message)
+        ending = replace(ending, settlement=replace(ending.settlement, message=message))
         await self._remember(running, ending)
         reason = ending.settlement.end_reason
         may_start_again = reason not in (None, EndReason.POSTPONED) and (

@@ -126,6 +126,7 @@ class GpuScheduler:
             cost_log=CostLog(connections.mlflow, ledger),
             strays=self._strays,
             outages=self._outages,
+            hidden=hidden,
         )
         self._scale_hints = ScaleHints(pool)
         # Whom others were preempted for and who has not started since. A worker that starts anew

@@ -1,7 +1,7 @@
 """What the worker knows to be secret stays out of its logs and of the pages of runs."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from prefect.settings.context import get_current_settings
@@ -32,6 +32,20 @@ def prefect_keys() -> tuple[str, ...]:
     pairs = [key.partition(":") for key in known if ":" in key]
     basic = [basic_credentials(user, password) for user, _, password in pairs]
     return (*known, *basic, *(password for _, _, password in pairs), *headers.values())
+
+
+# Of the worker's own environment, which its runs get too.
+_SECRET_VARIABLES = (
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of the variables that stores and MLflow take keys from."""
+    return tuple(environment[name] for name in _SECRET_VARIABLES if environment.get(name))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ The real reading path, planning, ledger, budgets and endings; Prefect and the in
 values in memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from uuid import UUID
 import anyio
 import httpx
 from prefect.client.schemas.objects import Flow, FlowRun
+from prefect.client.schemas.responses import SetStateStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Running, Scheduled
 
@@ -92,9 +93,10 @@ class FakePrefect:
     async def read_flow_run_states(self, _flow_run_id: UUID) -> list[Any]:
         return []
 
-    async def set_flow_run_state(self, flow_run_id: UUID, state: Any, **_options: Any) -> None:
+    async def set_flow_run_state(self, flow_run_id: UUID, state: Any, **_options: Any) -> Any:
         update = {"state": state, "state_type": state.type}
         self.runs[flow_run_id] = self.runs[flow_run_id].model_copy(update=update)
+        return SimpleNamespace(status=SetStateStatus.ACCEPT, details=None, state=state)
 
     async def update_flow_run(self, *_arguments: Any, **_options: Any) -> None:
         pass
@@ -153,7 +155,9 @@ class OnePool:
         nodes: Sequence[Node],
         policy: Policy | None = None,
         name: str = "gpus",
+        hidden: Callable[[str], str] = str,
     ) -> None:
+        self.hidden = hidden
         self.name = name
         self.prefect = prefect
         self.ledger = ledger
@@ -177,6 +181,7 @@ class OnePool:
                 infrastructure=self.infrastructure,
                 tasks=tasks,
                 wake=lambda: None,
+                hidden=self.hidden,
             )
             await self.scheduler.recover(TEMPLATE)
             yield self

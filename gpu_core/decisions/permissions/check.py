@@ -24,10 +24,8 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
     """
     permission = policy.permissions.of(workload.team)
     excess = [*_excess(workload, priority_queue, permission, policy.preemption.min_runtime_s)]
-    if excess:
-        return replace(workload, hold=_hold(workload.team, excess, policy))
     open_types = tuple(permission.gpu_types or ()) if workload.gpu_count else ()
-    return replace(
+    within = replace(
         workload,
         gpu_types=workload.gpu_types or open_types,
         budget_micro_usd=(
@@ -36,6 +34,8 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
             else workload.budget_micro_usd
         ),
     )
+    # One that is held may run already, and keeps its budget.
+    return replace(within, hold=_hold(workload.team, excess, policy)) if excess else within
 
 
 def _excess(

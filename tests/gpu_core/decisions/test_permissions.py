@@ -178,6 +178,13 @@ def test_what_a_run_leaves_open_is_what_it_may_have() -> None:
     assert (own.gpu_types, own.budget_micro_usd) == (("t4",), 5_000_000)
 
 
+def test_a_run_beyond_its_permission_keeps_the_budget_of_its_team() -> None:
+    """It may run already, when the policy is made stricter and a worker reads it anew."""
+    held = workload_of(policy_with(), gpu_count=8)
+    assert held.hold is not None
+    assert held.budget_micro_usd == 100_000_000
+
+
 def test_without_the_section_a_run_may_ask_for_anything() -> None:
     """As before."""
     asked = workload_of(

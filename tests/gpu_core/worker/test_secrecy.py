@@ -3,6 +3,7 @@
 import io
 import logging
 
+import anyio
 import pytest
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
@@ -11,8 +12,18 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from gpu_core.worker.secrecy import Secrets, _Hiding, hidden_in_logs, prefect_keys
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.redaction import redact
+from gpu_core.worker.secrecy import (
+    Secrets,
+    _Hiding,
+    hidden_in_logs,
+    prefect_keys,
+    secrets_of,
+)
 from gpu_core.worker.settings import GpuWorkerSettings
+from tests.strategies import make_node
+from tests.support.pool import FakePrefect, OnePool
 
 
 @pytest.fixture
@@ -78,3 +89,31 @@ def test_a_log_call_of_a_library_that_is_wrong_raises_nothing():
     """Its handler reports it on standard error, as without the filter."""
     record = logging.LogRecord("lib", logging.INFO, "lib.py", 1, "%d runs", ("no number",), None)
     assert _Hiding(Secrets()).filter(record)
+
+
+def test_why_an_attempt_ended_is_said_without_passwords(tmp_path):
+    """On the page of its run, and in the ledger."""
+    prefect = FakePrefect()
+    prefect.submit(1, {})
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, [make_node("n1", gpus=1)], hidden=redact)
+        async with pool.scheduling():
+            (run,) = await pool.cycle()
+            running = pool.scheduler._attempts.of_run(str(run))
+            pool.scheduler.endings.refuse(running, "no connection to postgresql://u:pa55@db/x")
+            with anyio.fail_after(60):
+                while pool.holding():
+                    await anyio.wait_all_tasks_blocked()
+            return ledger.attempts_of([str(run)])[str(run)]
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        (attempt,) = anyio.run(story, ledger)
+    assert "no connection to postgresql://u:***@db/x" in attempt.end_message
+    assert "pa55" not in prefect.message(1)
+    assert "u:***@db" in prefect.message(1)
+
+
+def test_keys_of_stores_in_the_environment_are_known():
+    environment = {"AWS_SECRET_ACCESS_KEY": "a-key", "MLFLOW_TRACKING_TOKEN": "", "PATH": "/bin"}
+    assert secrets_of(environment) == ("a-key",)
