@@ -269,14 +269,14 @@ class RunCheckpoints:
     def _last_size_bytes(self, names: Collection[str]) -> int | None:
         """How large the newest checkpoint is; None: there is none, or its manifest is not trusted.
 
-        Without that check a person who can write to the store could claim any size.
+        Where signatures are required a person who can write to the store cannot claim any size.
         """
         for newest in committed(names)[:1]:
             try:
                 size = self._trusted(self._encoded(newest.manifest_name), newest, None).size_bytes
             except (DamagedCheckpoint, UntrustedCheckpoint):
                 return None
-            return size if isinstance(size, int) and size >= 0 else None
+            return size if type(size) is int and size >= 0 else None
         return None
 
     def _encode(self, manifest: Manifest, rank: int | None) -> bytes:

@@ -10,12 +10,12 @@ HIDDEN = "***"
 # A shorter value, such as the password `gpu`, also stands in words that are no secret.
 _SHORTEST_SECRET_CHARS = 6
 
-# All repetitions in front of what a pattern looks for are bounded: texts may be long, and a worker
-# looks through each line that its runs write.
-# `scheme://user:password@`. A password may hold `/` and `@` where somebody did not escape them, as
-# SQLAlchemy allows; `host:5000/path` is a port.
+# Texts may be long, and a worker looks through each line that its runs write: what a pattern has
+# looked at it takes, and all repetitions in front of what it looks for are bounded.
+# `scheme://user:password@`, with all up to a blank: the last `@` ends the password. It may hold `/`
+# and `@` where somebody did not escape them, as SQLAlchemy allows; `host:5000/path` is a port.
 _PASSWORD = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/?#@]*):(?!\d{1,5}[/?#])(?P<password>\S{0,500})@",
+    r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/?#@]*):(?!\d{1,5}[/?#])(?P<rest>\S*)",
     re.IGNORECASE,
 )
 # `https://token@`: in addresses of databases a lone user is no secret.
@@ -41,15 +41,20 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     """
     for value in sorted(_spellings(secrets), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    text = _PASSWORD.sub(rf"\1:{HIDDEN}@", text)
+    text = _PASSWORD.sub(_without_password, text)
     text = _LONE_TOKEN.sub(rf"\1{HIDDEN}@", text)
     text = _NAMED.sub(rf"\1{HIDDEN}", text)
     return _HEADER.sub(rf"\1\2{HIDDEN}", text)
 
 
+def _without_password(found: re.Match[str]) -> str:
+    _, at, host = found["rest"].rpartition("@")
+    return f"{found[1]}:{HIDDEN}@{host}" if at else found[0]
+
+
 def secrets_in(address: str) -> tuple[str, ...]:
     """The values in an address that are secret, as they are written and decoded."""
-    in_front = (found["password"] for found in _PASSWORD.finditer(address))
+    in_front = (found["rest"].rpartition("@")[0] for found in _PASSWORD.finditer(address))
     named = (found["value"].strip("'\"") for found in _NAMED.finditer(address))
     found = (form for value in (*in_front, *named) for form in (value, unquote(value)))
     return tuple(dict.fromkeys(value for value in found if value))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from prefect.settings.context import get_current_settings
 
@@ -84,7 +84,8 @@ class _Hiding(logging.Filter):
         if hidden != message:
             record.msg, record.args = hidden, None
         if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            with suppress(Exception):  # it cannot be shown: the handler reports that
+                record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             hidden = self._secrets.hidden(record.exc_text)
             if hidden != record.exc_text:

@@ -85,3 +85,11 @@ def test_long_texts_take_no_longer_than_their_length_asks_for(part):
     began_s = time.process_time()
     redact(text)
     assert time.process_time() - began_s < 5.0  # milliseconds; minutes if it were quadratic
+
+
+@pytest.mark.parametrize("length", [499, 501, 5_000])
+def test_a_password_of_any_length_is_hidden(length):
+    password = "p" * length
+    address = f"postgresql://u:{password}@h/db"
+    assert redact(address) == "postgresql://u:***@h/db"
+    assert secrets_in(address) == (password,)
