@@ -151,16 +151,16 @@ class ProcessInfrastructure:
         context: RunContext,
         environment: Mapping[str, str],
     ) -> dict[str, str]:
-        unset = {name for name, value in configuration.env.items() if value is None}
-        merged = {
-            **inherited_environment(os.environ, self._settings.pass_environment),
+        inherited = inherited_environment(os.environ, self._settings.pass_environment)
+        # What the worker itself sets stays: a run without its mark would never be found.
+        return {
+            **{name: v for name, v in inherited.items() if name not in configuration.unset},
             **environment,
             **{name: value for name, value in configuration.env.items() if value is not None},
             **self._signing_key(context),
             **context.to_environment(),
             "CUDA_VISIBLE_DEVICES": visible_devices(context.devices),
         }
-        return {name: value for name, value in merged.items() if name not in unset}
 
     def _signing_key(self, context: RunContext) -> dict[str, str]:
         """The variable with the key for checkpoints; empty: the worker has none.

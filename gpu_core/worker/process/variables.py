@@ -1,9 +1,10 @@
 """The work pool's form: the job variables of the public contract beside Prefect's own."""
 
 from pathlib import Path
+from typing import Any
 
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from gpu_core.decisions.request import GpuRequest
 from gpu_core.worker.configuration import KnownEnvironment
@@ -15,6 +16,17 @@ class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):
     working_dir: Path | None = Field(
         default=None, description="The folder in which the process runs."
     )
+    _unset: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @property
+    def unset(self) -> frozenset[str]:
+        """The variables that the job variable `env` sets to null: the run does not inherit them."""
+        return self._unset
+
+    def prepare_for_flow_run(self, *arguments: Any, **options: Any) -> None:
+        """As Prefect's, which drops the names that are set to null."""
+        self._unset = frozenset(name for name, value in self.env.items() if value is None)
+        super().prepare_for_flow_run(*arguments, **options)
 
 
 class GpuProcessVariables(GpuRequest, BaseVariables):

@@ -6,9 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import anyio
 import pytest
+from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.errors import InvalidInput
@@ -130,7 +132,10 @@ def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_PASS_ENVIRONMENT", "WANDB_*")
     infrastructure = machine()
-    configuration = GpuProcessJobConfiguration(env={"LC_ALL": None, "DATA": "/data"})
+    configuration = GpuProcessJobConfiguration(
+        env={"LC_ALL": None, "CUDA_VISIBLE_DEVICES": None, "DATA": "/data"}
+    )
+    configuration.prepare_for_flow_run(FlowRun(id=uuid4(), flow_id=uuid4()))
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     found = infrastructure._run_environment(configuration, context, {"MLFLOW_EXPERIMENT_NAME": "x"})
     assert found["PATH"] == os.environ["PATH"]
@@ -138,6 +143,7 @@ def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch)
         "WANDB_API_KEY": "key", "DATA": "/data", "LC_ALL": None,
     }  # fmt: skip
     assert found["MLFLOW_EXPERIMENT_NAME"] == "x"
+    assert "CUDA_VISIBLE_DEVICES" in found, "the worker sets it, and a run cannot unset it"
     assert "secret" not in str(found)
 
 
