@@ -21,6 +21,7 @@ from gpu_core.decisions.placement.mig import MIG_PROFILES, mig_profile, mig_shar
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.policy_base import parse_budget
+from gpu_core.decisions.requirements.reading.found import NoEstimate
 from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.tags import FIRST_TAG, held_by_tag
 from gpu_core.decisions.units import format_duration, parse_duration_s, require_plausible
@@ -106,6 +107,8 @@ def _work(value: object, field: str) -> str:
         raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=_WORK_HELP)
     try:
         job_of(value, Stated())
+    except NoEstimate:
+        return value  # it ranks no GPU types, and the log of the run says why
     except InvalidInput as error:
         raise InvalidInput(field, error.problem, got=value, allowed=_WORK_HELP) from None
     return value

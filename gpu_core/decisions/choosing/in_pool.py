@@ -27,6 +27,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requirements.reading.found import NoEstimate
 from gpu_core.decisions.requirements.stated import Stated, job_of
 from gpu_core.decisions.units import format_duration, format_usd
 from gpu_core.decisions.workload import Hold, Workload
@@ -82,7 +83,10 @@ def with_gpu_types(
     )
     due = workload.deadline_at
     left = None if due is None else max(due - workload.submitted_at, timedelta(seconds=1))
-    ranking = rank_gpu_types(work, workload.gpu_count, offers, left, workload.budget_micro_usd)
+    try:
+        ranking = rank_gpu_types(work, workload.gpu_count, offers, left, workload.budget_micro_usd)
+    except NoEstimate as error:
+        return replace(workload, gpu_type_reason=f"any, as its work cannot be estimated: {error}")
     if ranking is None:
         return workload
     if ranking.gpu_types:
@@ -119,19 +123,16 @@ def rank_gpu_types(
         None: the work needs no GPU, or nothing is offered.
 
     Raises:
+        NoEstimate: Nothing is known of the work.
         InvalidInput: The words cannot be understood.
     """
-    reading = job_of(work, Stated())
-    job = reading.job
+    job = job_of(work, Stated()).job
     if job is None or not offers:
         return None
-    limits = reading.limits
     priced = [offer for offer in offers if offer.micro_usd_per_gpu_hour is not None]
-    # The run's own variables say how many GPUs, by when and for how much; the text says which type.
+    # What the text says of GPUs, time and money is not asked: the run has variables for them.
     wishes = Wishes(
-        deadline_at=None if left is None else _START + left,
-        budget_micro_usd=budget_micro_usd,
-        gpu_types=limits.gpu_types,
+        deadline_at=None if left is None else _START + left, budget_micro_usd=budget_micro_usd
     )
     options = _options(job, gpu_count, priced, wishes)
     types = list(dict.fromkeys(option.gpu_type for option in options))
@@ -150,7 +151,7 @@ def _types(offers: Collection[PoolOffer]) -> list[str]:
 
 def _options(job: Job, gpu_count: int, priced: list[PoolOffer], wishes: Wishes) -> list[Option]:
     """What can run it, best first; where nothing does what is wished, whatever can."""
-    for wanted in (wishes, Wishes(gpu_types=wishes.gpu_types)):
+    for wanted in (wishes, Wishes()):
         choice = _choice(job, gpu_count, priced, wanted)
         if choice is not None and choice.candidates:
             return [candidate.option for candidate in choice.candidates]

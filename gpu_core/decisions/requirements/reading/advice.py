@@ -43,6 +43,10 @@ _TREES = (
 )
 _RECOMMENDER = r"recommend\w*|dlrm|two[- ]tower|collaborative filtering|click[- ]through|ctr"
 _PREFERENCES = r"rlhf|ppo|dpo|grpo|reinforcement learning|reward models?|rl"
+_SEVERAL = (
+    r"distil(?:l|ling|lation|led)|hyper-?parameter\w*|sweeps?|trials?|ablations?|ensembles?"
+    r"|\d+ (?:fine-?tun\w+|trainings?|experiments?)"
+)
 _OTHER_TASKS = (
     r"caption\w*|ocr|depth estimation|pose estimation|super-?resolution|upscal\w*|inpaint\w*"
     r"|(?:text|image)[- ]to[- ]video|video generation|generat\w+ (?:[a-z0-9,-]+ ){0,3}?videos?"
@@ -79,6 +83,12 @@ def advice_before_model(line: Line) -> Advice | None:
             why="CPUs train trees on up to some million rows in minutes; beyond that a GPU with"
             " memory for the data is faster, and there is no estimate of it",
             ask="measure one run on both",
+        )
+    if line.has(_SEVERAL):
+        return Advice(
+            need=GpuNeed.LIKELY,
+            why="this is several trainings or several models; there is no estimate of all of them",
+            ask="plan one of them, and multiply",
         )
     if line.has(_OTHER_TASKS):
         return Advice(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.requirements.counts import NUMBER, number_of
 from gpu_core.decisions.requirements.reading.datasets import DATA_SETS, DataSet
-from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
 
 _SAMPLES = (
     r"samples?|examples?|sentences?|documents?|docs?|rows?|records?|prompts?|requests?|questions?"
@@ -65,11 +65,50 @@ class Amounts:
     """Numbers with a noun that is not understood, such as `500 widgets`."""
 
 
+# Ways to say an amount that the readers below would cut or drop. Each is refused with an example.
+_NOT_READ = (
+    (r"\d,\d{1,2}(?!\d)", "a point for decimals, such as 1.5 million"),
+    (r"\d+(?:[_^]\d+|\.\d{3}\.\d{3}|(?:\.\d+)?e\d+)", "such as 1,000,000 or 1 million"),
+    (r"\d[\d,.]*[a-z]{0,2} ?(?:-|to) ?\d[\d,.]*[a-z]{0,2} [a-z]", "one number, not a range"),
+    (r"\d+(?:\.\d+)? ?%|(?:half|quarter|third|subset|part) of", "a number, not a part of a whole"),
+    (r"\d[\d,.]* ?(?:[kmgt]i?b|lakh|crore|mio|mrd)(?!\w) ?(?:of|to|[a-z])", "a count, not a size"),
+    (r"\d[\d,.]*[a-z]?\+", "one number, not a bound"),
+    (r"(?:dozens|hundreds|thousands|millions|billions|trillions) of", "a number"),
+    (r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)", "digits"),
+    (r"per (?:second|minute|hour|day|week|month)|daily|hourly", "a number, not a rate"),
+)
+
+
+def refuse_unread_forms(line: Line) -> None:
+    """Refuse amounts in a form that is not read, so that none is cut to another one.
+
+    Raises:
+        NoEstimate: There is one.
+    """
+    for pattern, allowed in _NOT_READ:
+        found = re.search(rf"(?<![\w.$])(?:{pattern})", line.text)
+        if found is not None:
+            raise NoEstimate(
+                "text", "has an amount in a form that is not read", got=found[0], allowed=allowed
+            )
+
+
 def take_amounts(line: Line) -> Amounts:
-    """How much of what does the line count? What is read is taken from the line."""
+    """How much of what does the line count? What is read is taken from the line.
+
+    Raises:
+        NoEstimate: An amount stands there that cannot be told from the length of a sample.
+    """
     sizes = _take_sizes(line)
     per_sample = _take_tokens_per_sample(line)
     counts = _take_audio(line) | _take_counts(line)
+    lengths = counts.keys() & {"tokens", "words"}
+    if "samples" in counts and lengths:
+        raise NoEstimate(
+            "text",
+            f"counts samples and {' and '.join(sorted(lengths))}",
+            allowed="such as '20k samples of 800 tokens', or the tokens alone",
+        )
     data_set = next((d for d in DATA_SETS if line.take(f"(?:{d.pattern})") is not None), None)
     return Amounts(
         counts=counts,
@@ -152,7 +191,7 @@ def _noun_after(text: str, match: re.Match[str]) -> tuple[str | None, int]:
     # `7B chat model on documents`: after an attached B only a noun that follows at once counts.
     is_attached = match[0][-1:] in "bm" and match[0][-2:-1].isdigit()
     for name, nouns in _NOUNS:
-        between = "" if is_attached and name != "parameters" else _BETWEEN
+        between = "" if is_attached and name not in ("parameters", "tokens") else _BETWEEN
         found = re.compile(rf"[\s-]*{between}(?:{nouns})(?!\w)").match(text, match.end())
         if found is not None:
             return name, found.end()
@@ -175,4 +214,4 @@ _NO_NOUNS = frozenset(("on", "with", "and", "for", "in", "to", "at", "by", "of",
 
 def _is_amount(match: re.Match[str]) -> bool:
     noun = match["noun"]
-    return noun is not None and noun not in _NO_NOUNS and noun not in ("gb", "gib", "bit")
+    return noun is not None and noun not in _NO_NOUNS and noun != "bit"

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gpu_core.decisions.errors import InvalidInput
+
 T = TypeVar("T")
+
+
+class NoEstimate(InvalidInput):
+    """A text names what nothing is known of, or cannot be estimated; GPUs may be chosen without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +73,7 @@ _WORDS = (
 
 def line_of(text: str) -> Line:
     """A text in the form that all readers expect: lower case, one space, numbers as digits."""
-    plain = " ".join(text.lower().replace("×", "x").split())
+    plain = " ".join(text.lower().replace("×", "x").replace("q&a", "qa").split())
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
     return Line(plain)

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.errors import InvalidInput, listed
-from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.errors import listed
+from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
 from gpu_core.decisions.units import SECONDS_PER_HOUR, format_duration, format_usd, micro_usd
 
 MOST_GPUS = 4096
@@ -34,6 +34,8 @@ _PRODUCTS = (
 _GPU = rf"(?:nvidia[ -])?(?:tesla[ -])?(?P<name>{_PRODUCTS})s?"
 _MEMORY = r"(?:[ -]*\(?(?P<gb>\d+) ?gi?b?\b\)?)?(?:[ -](?:sxm\d?|pcie|nvl))?"
 _COUNT = r"(?:(?P<count>\d[\d,]*|single|a|an) ?x? ?)?"
+_GPU_MENTION = rf"{_COUNT}{_GPU}{_MEMORY}(?: gpus?| graphics cards?)?(?: ?x ?(?P<after>\d+))?"
+_NOT = r"(?:not|no|without|except|excluding|avoid|never)"
 _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -41,30 +43,41 @@ def take_limits(line: Line) -> Limits:
     """Which GPUs, time and money does the line state? What is read is taken from the line.
 
     Raises:
-        InvalidInput: It names a GPU that is not known, or a number of GPUs that cannot be.
+        NoEstimate: It names a GPU that is not known, or a number of GPUs that cannot be.
     """
     types, gpus = _take_gpus(line)
     nodes = _take_nodes(line)
     if gpus is not None and nodes is not None and _says_each(line):
         gpus *= nodes
+    elif gpus is not None and nodes is not None and nodes > 1:
+        raise NoEstimate(
+            "text",
+            "says neither GPUs of each node nor of all",
+            got=f"{gpus} GPUs, {nodes} nodes",
+            allowed="such as '2 nodes with 8 GPUs each', or the number of GPUs alone",
+        )
     within_s, budget = _take_time(line), _take_budget(line)
+    _refuse_rest(line)
     return Limits(
         gpu_types=types, gpus=gpus, nodes=nodes, within_s=within_s, budget_micro_usd=budget
     )
 
 
 def _take_gpus(line: Line) -> tuple[tuple[str, ...], int | None]:
-    match = line.take(
-        rf"{_COUNT}{_GPU}{_MEMORY}(?: gpus?| graphics cards?)?(?: ?x ?(?P<after>\d+))?"
-    )
+    if line.has(rf"{_NOT} (?:(?:a|an|any|on|with|using|the) )*(?:{_PRODUCTS})s?"):
+        raise NoEstimate("text", "excludes a GPU", remedy="name the GPUs that may be used instead")
+    match = line.take(_GPU_MENTION)
     if match is None:
-        counted = line.take(r"(?P<count>\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?")
+        counted = line.take(r"(?<![-/])(?P<count>\d[\d,]*|single|a|an) ?x? ?(?:nvidia )?gpus?")
         count = None if counted is None else _gpu_count(counted)
         if count is not None:
             line.understand(f"{count} GPU{'s' if count != 1 else ''}")
         return (), count
-    types = _types_of(match["name"], match["gb"])
-    count = _gpu_count(match)
+    types, count = _types_of(match["name"], match["gb"]), _gpu_count(match)
+    while (other := line.take(_GPU_MENTION)) is not None:
+        if _gpu_count(other) not in (None, 1):
+            raise NoEstimate("text", "names several numbers of GPUs", got=other[0], allowed="one")
+        types = tuple(dict.fromkeys((*types, *_types_of(other["name"], other["gb"]))))
     line.understand(f"{'' if count is None else f'{count} × '}{' or '.join(types)}")
     return types, count
 
@@ -77,7 +90,7 @@ def _gpu_count(match: re.Match[str]) -> int | None:
         return 1
     count = int(text.replace(",", "").split()[0])
     if not 1 <= count <= MOST_GPUS:
-        raise InvalidInput(
+        raise NoEstimate(
             "text",
             "asks for a number of GPUs that cannot be",
             got=count,
@@ -93,7 +106,7 @@ def _types_of(name: str, gb: str | None) -> tuple[str, ...]:
     if sized:
         return tuple(sized)
     got = name if gb is None else f"{name} {gb}gb"
-    raise InvalidInput(
+    raise NoEstimate(
         "text",
         "names a GPU without known figures",
         got=got,
@@ -111,7 +124,24 @@ def _take_nodes(line: Line) -> int | None:
 
 
 def _says_each(line: Line) -> bool:
-    return line.take(r"(?:each|per node|on each|of)") is not None
+    # `2 nodes of 8 H100`: what was taken has left its marks on both sides of `of`.
+    is_each = line.take(r"(?:each|per node|on each)") is not None
+    return is_each or re.search(r"; +of +;", line.text) is not None
+
+
+_REST = r"[$€£] ?[\d.,]*\w*|[\d.,]+ ?(?:usd|dollars?|euros?|eur)\b|[\d.,]*\d[\d./-]* ?x? ?gpus?\b"
+
+
+def _refuse_rest(line: Line) -> None:
+    """What still speaks of money or of a number of GPUs was not understood."""
+    rest = re.search(_REST, line.text)
+    if rest is not None:
+        raise NoEstimate(
+            "text",
+            "has a budget or a number of GPUs that is not understood",
+            got=rest[0].strip(),
+            allowed="such as 'under $50' or 'on 4 GPUs'",
+        )
 
 
 def _take_time(line: Line) -> int | None:
@@ -130,7 +160,8 @@ def _take_time(line: Line) -> int | None:
 def _take_budget(line: Line) -> int | None:
     match = line.take(
         r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
-        r"(?:usd ?|\$ ?)(?P<number>\d[\d,]{0,11}(?:\.\d+)?)(?: budget)?"
+        r"(?:usd ?|\$ ?)(?P<number>\d[\d,]{0,11}(?:\.\d+)?)(?![\d.,]*\w)"
+        r"(?! ?(?:k|m|thousand|million|billion|per|an?)(?!\w))(?! ?/)(?: budget)?"
     )
     if match is None:
         return None

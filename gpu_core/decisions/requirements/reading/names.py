@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gpu_core.decisions.errors import InvalidInput, nearest_name
+from gpu_core.decisions.errors import listed, nearest_name
 from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
 
 # Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.
 _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -148,7 +148,11 @@ def _known(named: str, line: Line) -> tuple[Model | None, str | None]:
 
 def _of_family(named: str, usual: str, line: Line) -> tuple[Model | None, str | None]:
     """A family alone: a size elsewhere in the text says which member, else the usual one."""
-    size = re.search(r"(?<![\w.])(\d+(?:\.\d+)?b)(?!\w)(?! (?:tokens?|words?))", line.text)
+    size = re.search(
+        r"(?<![\w.])(\d+(?:\.\d+)?b)(?!\w)"
+        r"(?! (?:[a-z-]+ ){0,2}(?:tokens?|words?|sentences?|samples?))",
+        line.text,
+    )
     if size is not None:
         line.text = f"{line.text[: size.start()]} ; {line.text[size.end() :]}"
         return _known(f"{named} {size[1]}", line)
@@ -156,14 +160,14 @@ def _of_family(named: str, usual: str, line: Line) -> tuple[Model | None, str | 
     return KNOWN_MODELS[usual], None
 
 
-def unknown_model(named: str) -> InvalidInput:
+def unknown_model(named: str) -> NoEstimate:
     """The error for a model that is named and not known."""
     nearest = nearest_name(named.replace(" ", "-"), KNOWN_MODELS)
-    return InvalidInput(
+    return NoEstimate(
         "text",
         "names a model without known figures",
         got=named,
-        allowed="the models of `prefect-gpu plan --help`, or a size such as 7B parameters",
+        allowed=f"{listed(KNOWN_MODELS, limit=99)}; or a size such as 7B parameters",
         nearest=nearest,
         remedy="name its size in the text, or give --parameters",
     )

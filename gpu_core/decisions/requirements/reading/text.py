@@ -14,8 +14,12 @@ from gpu_core.decisions.requirements.reading.advice import (
     advice_on_size,
     advice_without_model,
 )
-from gpu_core.decisions.requirements.reading.amounts import Amounts, take_amounts
-from gpu_core.decisions.requirements.reading.found import Found, Line, first, line_of
+from gpu_core.decisions.requirements.reading.amounts import (
+    Amounts,
+    refuse_unread_forms,
+    take_amounts,
+)
+from gpu_core.decisions.requirements.reading.found import Found, Line, NoEstimate, first, line_of
 from gpu_core.decisions.requirements.reading.limits import Limits, take_limits
 from gpu_core.decisions.requirements.reading.names import take_model, unknown_model
 from gpu_core.decisions.requirements.reading.tasks import (
@@ -61,8 +65,8 @@ def read_text(
         is_amount_known: The amount of work is known from elsewhere, too.
 
     Raises:
-        InvalidInput: It names a model, GPU or quantity that is not known, no model or task at all,
-            or asks for what cannot be.
+        NoEstimate: It names a model, GPU, precision or amount that is not known, or a service.
+        InvalidInput: It names no model or task at all, or asks for what cannot be.
         InvalidInputs: Several things that it says cannot be.
     """
     if len(text) > MOST_CHARACTERS:
@@ -70,11 +74,13 @@ def read_text(
             "text", "is too long", got=f"{len(text):,} characters", allowed=f"{MOST_CHARACTERS:,}"
         )
     whole, line = line_of(text), line_of(text)
+    _refuse_negation(whole)
     limits = take_limits(line)
     advice = None if known_model is not None else advice_before_model(whole)
     if advice is not None:
         return _advised(advice, line, limits)
     model, unknown = (known_model, None) if known_model is not None else take_model(line)
+    refuse_unread_forms(line)
     amounts = take_amounts(line)
     if model is None and "parameters" in amounts.counts:
         advice = advice_on_size(whole)
@@ -165,11 +171,21 @@ def _says_nothing(text: str) -> InvalidInput:
     )
 
 
+def _refuse_negation(whole: Line) -> None:
+    """What is not to be done is not read as what is."""
+    if whole.has(rf"(?:not|no|without|don't|never) (?:[a-z-]+ ){{0,2}}(?:{TRAINING}|q?lora|peft)"):
+        raise NoEstimate(
+            "text",
+            "says what is not to be done",
+            remedy="say what is: full fine-tuning, LoRA, QLoRA or inference",
+        )
+
+
 def _refuse_service(whole: Line, amounts: Amounts) -> None:
     """A service has no end, so it has no time and no cost; a number of requests has."""
     is_service = whole.has(SERVING) and not whole.has(TRAINING)
     if is_service and not amounts.counts.keys() - {"parameters"}:
-        raise InvalidInput(
+        raise NoEstimate(
             "text",
             "asks for a service, which has no end",
             remedy="say how much it answers, such as '1 million requests'; for the memory alone "
@@ -255,7 +271,7 @@ def _method(whole: Line, line: Line) -> Method:
 
 def _precision(whole: Line, line: Line, method: Method) -> Precision:
     if whole.has(UNKNOWN_PRECISION):
-        raise InvalidInput(
+        raise NoEstimate(
             "text",
             "names a precision without known figures",
             allowed=", ".join(Precision),

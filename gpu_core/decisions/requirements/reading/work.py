@@ -1,11 +1,10 @@
 """How much work is a job, in its own unit, by what a text counts?"""
 
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method
 from gpu_core.decisions.requirements.models import AUDIO
 from gpu_core.decisions.requirements.reading.amounts import Amounts
-from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
 
 TOKENS_PER_PARAMETER = 20
 """Of pre-training, where the text says nothing (Hoffmann et al. 2022, table 3)."""
@@ -37,7 +36,7 @@ def amount_of(
         is_from_scratch: A training starts without trained weights.
 
     Raises:
-        InvalidInput: The text counts only what such a job has no use for.
+        NoEstimate: The text counts only what such a job has no use for.
     """
     if is_amount_known:
         return 1.0
@@ -137,7 +136,7 @@ def _refuse_unread(job: Job, amounts: Amounts) -> None:
     data = () if amounts.data_set is None else (amounts.data_set.name,)
     got = (*amounts.unread, *(f"{amounts.counts[n]:,.0f} {n}" for n in other), *data)
     if got:
-        raise InvalidInput(
+        raise NoEstimate(
             "text",
             f"gives an amount that is not one of {job.unit}",
             got=got[0],

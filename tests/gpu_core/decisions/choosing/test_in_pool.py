@@ -7,6 +7,7 @@ import pytest
 from gpu_core.decisions.choosing.in_pool import with_gpu_types
 from gpu_core.decisions.cluster import Flavor
 from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.request import parse_request
 from gpu_core.decisions.workload import Hold
 from tests.strategies import NOW, ago, make_policy, make_workload
 
@@ -94,3 +95,27 @@ def test_equal_runs_are_ranked_alike_whenever_they_were_submitted():
         for moment in (NOW, ago(10**6))
     }
     assert found == {("l40s",)}
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "fine-tune a 7B model for 24 hours",
+        "fine-tune a 7B model in fp8",
+        "fine-tune a 7B on an RTX 4090",
+        "train resnet-50 on 500 widgets",
+        "serve a llama 3 70b",
+        "fine-tune a 7B, not on a100, 10M tokens",
+    ],
+)
+def test_work_without_an_estimate_keeps_no_run_from_its_gpus(work):
+    """The version before took it: a run may wait or be half done with it."""
+    assert parse_request({"work": work}, ()).work == work
+    found = with_gpu_types(make_workload(), work, [L40S, A100], POLICY)
+    assert (found.gpu_types, found.hold) == ((), None)
+    assert found.gpu_type_reason.startswith("any, as its work cannot be estimated: text ")
+
+
+def test_a_gpu_in_the_words_does_not_restrict_the_run():
+    """The job variable gpu_type does."""
+    assert types("fine-tune a 7B on h100, 10M tokens", [A100]) == ("a100-80gb",)

@@ -84,6 +84,9 @@ JOBS = (
     ("answer 20,000 questions with gemma 2 9b", "gemma-2-9b", "inference", 20_000, "prompts"),
     ("LoRA of a 7B with a context of 4k tokens, batch size 8 and rank 64",
      "transformer with 7B parameters", "lora", 10 * M, "tokens"),
+    ("fine-tune a 7B on 50K Q&A pairs", "transformer with 7B parameters", "lora",
+     50_000 * 512, "tokens"),
+    ("on 2B training tokens fine-tune mistral", "mistral-7b", "lora", 2e9, "tokens"),
     ("flux 5000 images", "flux-1-dev", "inference", 5_000, "images"),
 )  # fmt: skip
 
@@ -96,6 +99,7 @@ ADVICE = (
     ("train a recommender on 1B clicks", GpuNeed.LIKELY),
     ("train a 100M parameter speech model", GpuNeed.LIKELY),
     ("caption 200k images", GpuNeed.LIKELY),
+    ("hyperparameter search with 20 trials of resnet-50", GpuNeed.LIKELY),
     ("deep learning", GpuNeed.LIKELY),
     ("pytorch", GpuNeed.LIKELY),
     ("computer vision", GpuNeed.LIKELY),
@@ -115,6 +119,20 @@ REFUSED = (
     ("train resnet-50 on 2 RTX 4090", "'rtx 4090'"),
     ("fine-tune an 8B model in fp8", "precision"),
     ("make coffee", "names no model"),
+    ("fine-tune a 7B on 20k examples, 800 tokens each", "counts samples and tokens"),
+    ("summarize 50k articles into 100 words with llama 3 8b", "counts samples and words"),
+    ("fine-tune a 7B on 1e9 tokens", "'1e9'"),
+    ("fine-tune a 7B on 1_000_000 tokens", "'1_000'"),
+    ("fine-tune a 7B on 10^9 tokens", "'10^9'"),
+    ("fine-tune a 7B on 1,5 million tokens", "'1,5'"),
+    ("fine-tune a 7B on 10-20k samples", "not a range"),
+    ("fine-tune a 7B on 1M+ tokens", "'1m+'"),
+    ("fine-tune a 7B on twenty million tokens", "'twenty'"),
+    ("fine-tune a 7B on 100 GB of text", "'100 gb of'"),
+    ("pretrain gpt-2 on 10% of openwebtext", "'10%'"),
+    ("10 requests per second with a 7B", "not a rate"),
+    ("fine-tune a 7B without lora", "not to be done"),
+    ("don't train, just run a 7B", "not to be done"),
 )
 
 
