@@ -110,7 +110,10 @@ def hindsight(
         work_s=work_s,
         took_s=took_s,
         paid_micro_usd=paid,
-        best_micro_usd=min(paid, round(ratio * task.on_demand_micro_usd)),
+        # Where rounding to ticks leaves no schedule in time, what was paid is the best known.
+        best_micro_usd=(
+            min(paid, round(ratio * task.on_demand_micro_usd)) if math.isfinite(ratio) else paid
+        ),
     )
 
 

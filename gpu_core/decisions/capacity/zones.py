@@ -91,7 +91,10 @@ def choose_zone(
         now: Aware.
     """
     since = now - timedelta(seconds=policy.window_s)
-    recent = sorted((s for s in stays if s.ended_at >= since), key=lambda s: s.ended_at)
+    recent = sorted(
+        (stay for stay in stays if stay.ended_at >= since),
+        key=lambda stay: (stay.ended_at, stay.useful_s(changeover_s)),
+    )
     scores = [_score(zone, recent, policy, changeover_s, now) for zone in zones]
     scores.sort(key=lambda score: -score.useful_s)
     free = [score.zone for score in scores if score.blocked_until is None]
@@ -128,7 +131,8 @@ def _score(
 
 
 def _useful_s(stays: Sequence[Stay], changeover_s: float) -> float:
-    return sum(stay.useful_s(changeover_s) for stay in stays)
+    # Exact, so that equal zones stay equal in whatever order their stays come.
+    return math.fsum(stay.useful_s(changeover_s) for stay in stays)
 
 
 def blocked_until(
