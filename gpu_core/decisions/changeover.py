@@ -6,6 +6,7 @@ after the checkpoint that it continues from.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.samples import RecentSample
@@ -86,26 +87,28 @@ def changeover(losses_s: Iterable[float], default_s: float) -> Changeover:
 def start_losses_s(attempts: Sequence[Attempt]) -> dict[str, float]:
     """What did each start of this run lose, by attempt id? Those that cannot be measured are out.
 
-    Work that the attempt before lost counts if that one was interrupted. Else nothing was lost yet,
-    and an interruption may lose twice the mean: all of the time between two saves.
+    Work that an interruption lost counts in the next start that does a new step: attempts in
+    between that do none repeat none of it. Where no interruption lost work, the next one may lose
+    twice the mean: all of the time between two saves.
 
     Args:
         attempts: All of the run, by number.
     """
     found: dict[str, float] = {}
-    before: Attempt | None = None
+    lost_s: float | None = None
     for attempt in attempts:
         if attempt.first_step_at is not None:
-            start_s = (attempt.first_step_at - attempt.admitted_at).total_seconds()
-            found[attempt.attempt_id] = max(0.0, start_s) + _lost_s(attempt, before)
-        before = attempt
+            start_s = max(0.0, (attempt.first_step_at - attempt.admitted_at).total_seconds())
+            redone_s = 2 * (attempt.expected_loss_s or 0.0) if lost_s is None else lost_s
+            found[attempt.attempt_id] = start_s + redone_s
+        safe_at = attempt.checkpointed_at or attempt.first_step_at
+        if safe_at is not None:
+            lost_s = _lost_s(attempt, safe_at)
     return found
 
 
-def _lost_s(attempt: Attempt, before: Attempt | None) -> float:
-    if before is None or before.end_reason is not EndReason.INTERRUPTED:
-        return 2 * (attempt.expected_loss_s or 0.0)
-    if before.released_at is None:
-        return 0.0
-    safe_at = before.checkpointed_at or before.first_step_at
-    return 0.0 if safe_at is None else max(0.0, (before.released_at - safe_at).total_seconds())
+def _lost_s(attempt: Attempt, safe_at: datetime) -> float | None:
+    """The work that an interruption of this attempt lost; None: it was not interrupted."""
+    if attempt.end_reason is not EndReason.INTERRUPTED or attempt.released_at is None:
+        return None
+    return max(0.0, (attempt.released_at - safe_at).total_seconds())

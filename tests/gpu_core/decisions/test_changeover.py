@@ -60,12 +60,80 @@ def attempt(number, admitted, first_step, ended=None, saved=None, **fields):
             [4, 5],
             id="who gives way by itself saves",
         ),
+        pytest.param(
+            [
+                attempt(1, 0, 4, 54),
+                attempt(2, 60, None, 70, end_reason=EndReason.PREEMPTED),
+                attempt(3, 80, 85),
+            ],
+            [4, 55],
+            id="preempted before its first step: 50 min are still lost",
+        ),
+        pytest.param(
+            [
+                attempt(1, 0, 4, 54),
+                attempt(2, 60, None, 70),
+                attempt(3, 80, None, 81, end_reason=EndReason.FAILED),
+                attempt(4, 90, 95, 97),
+                attempt(5, 100, 105),
+            ],
+            [4, 55, 7],
+            id="what was lost counts once, in the first start that does a step",
+        ),
+        pytest.param(
+            [
+                attempt(1, 0, 4, 54),
+                attempt(2, 60, None, 70, saved=69, end_reason=EndReason.PREEMPTED),
+                attempt(3, 80, 85, expected_loss_s=60),
+            ],
+            [4, 7],
+            id="one that saved did steps, whatever it reported",
+        ),
+        pytest.param(
+            [attempt(1, 0, None, 3), attempt(2, 40, 45, expected_loss_s=150)],
+            [10],
+            id="no interruption lost work: the next one may",
+        ),
     ],
 )
 def test_a_start_loses_time_until_its_first_step_and_unsaved_work(attempts, want_min):
     """For each attempt whose first step is known."""
     found = start_losses_s(attempts)
     assert list(found.values()) == pytest.approx([minutes * MINUTE_S for minutes in want_min])
+
+
+_ENDS = st.sampled_from([end for end in EndReason if end is not EndReason.COMPLETED])
+_WORKED = st.tuples(  # until its first step, between that and its save, until its interruption
+    st.integers(0, 30), st.none() | st.integers(0, 60), st.integers(0, 60), st.none()
+)
+_WITHOUT_A_STEP = st.tuples(st.none(), st.none(), st.integers(0, 30), _ENDS)
+
+
+@given(st.lists(_WORKED | _WITHOUT_A_STEP, max_size=12))
+def test_what_is_measured_is_never_less_than_what_was_lost(runs):
+    """The progress is followed minute by minute; attempts without a step lie anywhere."""
+    attempts, true_min = [], []
+    now = progress = saved_progress = before = 0
+    for number, (first, until_save, until_end, end) in enumerate(runs, start=1):
+        admitted, now = now, now + (first or 0)
+        step = saved = None
+        if first is not None:
+            step = now
+            true_min.append(first + before - progress)
+            if until_save is not None:
+                saved = now = now + until_save
+                saved_progress = progress + until_save
+            before = progress + (until_save or 0) + until_end
+            progress = saved_progress
+        now += until_end
+        attempts.append(
+            attempt(number, admitted, step, now, saved, end_reason=end or EndReason.INTERRUPTED)
+        )
+        now += 7
+    found = list(start_losses_s(attempts).values())
+    assert len(found) == len(true_min)
+    for measured_s, true in zip(found, true_min, strict=True):
+        assert measured_s >= true * MINUTE_S - 1e-3
 
 
 @pytest.mark.parametrize(
