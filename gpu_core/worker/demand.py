@@ -208,7 +208,13 @@ class DemandReader:
             queue=queue,
             request=request,
             limits=run_limits(request, policy),
-            workload=self._infrastructure.fitted(workload, variables, policy, flow_name),
+            workload=self._infrastructure.fitted(
+                workload,
+                variables,
+                policy,
+                flow_name,
+                has_deployment=flow_run.deployment_id is not None,
+            ),
             source=deployment,
             variables=variables,
         )

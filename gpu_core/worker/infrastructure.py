@@ -118,13 +118,20 @@ class Infrastructure(Protocol):
         ...
 
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
+        self,
+        workload: Workload,
+        variables: Mapping[str, object],
+        policy: Policy,
+        flow_name: str,
+        *,
+        has_deployment: bool,
     ) -> Workload:
         """The workload with what it needs of a node beside GPUs.
 
         Args:
             variables: The run's job variables.
             flow_name: The name of the run's flow.
+            has_deployment: Whether the run is of a deployment.
 
         Raises:
             InvalidInput: A variable that only this infrastructure reads cannot be used.

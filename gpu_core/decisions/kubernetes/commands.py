@@ -1,10 +1,9 @@
 """What `command` and `container_command` mean for a run: its flow's engine, or a container."""
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.engine_commands import is_bundle, starts_engine
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.workload import Hold, Workload
@@ -14,35 +13,11 @@ CONTAINER_FLOW = "run-container"
 
 _OPERATED = frozenset({"ray", "kubeflow", "spark"})
 
-# How Prefect 3.8 starts a flow: `prefect.workers.base`, `prefect.workers.process`, and the commands
-# of `prefect.bundles.convert_step_to_command`, which end with the key of the bundle.
-_BUNDLE = re.compile(
-    r"\bprefect\s+bundle\s+execute\b"
-    r"|\bbundles\.execute\b"
-    r"|\s-m\s.*\s--key\s+[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-)
-_ENGINE = re.compile(r"\bprefect\s+flow-run\s+execute\b|\bprefect\.(flow_)?engine\b")
-
 _LONGEST_SHOWN = 60
 
 
-def starts_engine(command: Sequence[str]) -> bool:
-    """Does this command start the engine of a flow, as far as its text shows?
-
-    Args:
-        command: Its words. A script that starts the engine shows it where it gets the engine's
-            command as arguments: `/opt/start.sh prefect flow-run execute`.
-    """
-    return _ENGINE.search(" ".join(command)) is not None or is_bundle(command)
-
-
-def is_bundle(command: Sequence[str]) -> bool:
-    """Does this command run a flow that was uploaded as a bundle, as `submit_to_work_pool` does?"""
-    return _BUNDLE.search(" ".join(command)) is not None
-
-
 def with_container_command(
-    request: PodRequest, flow_name: str, *, has_begun: bool = False
+    request: PodRequest, flow_name: str, *, has_deployment: bool, has_begun: bool = False
 ) -> PodRequest:
     """The request with `container_command` where an older one says the same with `command`.
 
@@ -53,10 +28,13 @@ def with_container_command(
     Args:
         request: Of the run.
         flow_name: Its flow's name.
+        has_deployment: Whether the run is of a deployment.
         has_begun: An attempt of the run is open.
     """
     command = request.command
-    if command is None or request.container_command is not None or starts_engine(command):
+    if command is None or request.container_command is not None:
+        return request
+    if starts_engine(command, has_deployment=has_deployment):
         return request
     if has_begun or flow_name == CONTAINER_FLOW or request.framework != "none":
         return request.model_copy(update={"command": None, "container_command": command})
@@ -83,18 +61,21 @@ def is_container_job(request: PodRequest, flow_name: str, nodes: int) -> bool:
     return nodes == 1 or request.framework == "torchrun" or flow_name == CONTAINER_FLOW
 
 
-def require_a_use(request: PodRequest, flow_name: str, nodes: int) -> None:
+def require_a_use(request: PodRequest, flow_name: str, nodes: int, *, has_deployment: bool) -> None:
     """Refuse a bundle of a flow that would not run, because the run is a container job.
 
     Args:
         request: As `with_container_command` returns it.
         flow_name: The name of the run's flow.
         nodes: How many nodes the run has, 1 or more.
+        has_deployment: Whether the run is of a deployment.
 
     Raises:
         InvalidInput: It is both.
     """
-    if request.command is None or not is_bundle(request.command):
+    if request.command is None:
+        return
+    if not is_bundle(request.command, has_deployment=has_deployment):
         return
     if is_container_job(request, flow_name, nodes):
         raise InvalidInput(
@@ -106,15 +87,18 @@ def require_a_use(request: PodRequest, flow_name: str, nodes: int) -> None:
         )
 
 
-def held_if_ambiguous(workload: Workload, request: PodRequest) -> Workload:
+def held_if_ambiguous(workload: Workload, request: PodRequest, *, has_deployment: bool) -> Workload:
     """The workload, held if its `command` may start a flow or may be meant for a container.
 
     Args:
         workload: The run.
         request: Its pods, as `with_container_command` returns it.
+        has_deployment: Whether the run is of a deployment.
     """
     command = request.command
-    if command is None or request.container_command is not None or starts_engine(command):
+    if command is None or request.container_command is not None:
+        return workload
+    if starts_engine(command, has_deployment=has_deployment):
         return workload
     return replace(workload, hold=_hold(request))
 

@@ -168,16 +168,24 @@ class KubernetesInfrastructure:
         return frozenset(known_names(PodRequest))
 
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
+        self,
+        workload: Workload,
+        variables: Mapping[str, object],
+        policy: Policy,
+        flow_name: str,
+        *,
+        has_deployment: bool,
     ) -> Workload:
         """With the part of a GPU, the CPU and the memory that its pods ask for.
 
         It is held where nobody can tell whether `command` is the flow's or a container's.
         """
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
-        request = commands.with_container_command(parse_pod_request(variables), flow_name)
-        commands.require_a_use(request, flow_name, workload.nodes)
-        workload = commands.held_if_ambiguous(workload, request)
+        request = commands.with_container_command(
+            parse_pod_request(variables), flow_name, has_deployment=has_deployment
+        )
+        commands.require_a_use(request, flow_name, workload.nodes, has_deployment=has_deployment)
+        workload = commands.held_if_ambiguous(workload, request, has_deployment=has_deployment)
         self._view.custom_jobs.check(request)
         if request.framework == "spark":
             require_whole_gpus(workload.shape)
@@ -551,7 +559,10 @@ def is_container_job(running: RunningAttempt) -> bool:
 def _pod_request(running: RunningAttempt) -> PodRequest:
     """What the attempt asks of its pods; a version before may have begun it."""
     request = parse_pod_request(running.variables)
-    return commands.with_container_command(request, running.record.flow_name, has_begun=True)
+    record = running.record
+    return commands.with_container_command(
+        request, record.flow_name, has_deployment=record.deployment is not None, has_begun=True
+    )
 
 
 def _may_be_partial(attempt: Attempt) -> bool:

@@ -81,7 +81,13 @@ class ProcessInfrastructure:
         return frozenset()
 
     def fitted(
-        self, workload: Workload, variables: Mapping[str, object], policy: Policy, flow_name: str
+        self,
+        workload: Workload,
+        variables: Mapping[str, object],
+        policy: Policy,
+        flow_name: str,
+        *,
+        has_deployment: bool,
     ) -> Workload:
         """The same: CPU and memory of this machine are not counted.
 

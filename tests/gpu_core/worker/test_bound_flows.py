@@ -14,7 +14,7 @@ from prefect.states import Completed
 from prefect.workers.base import BaseWorker
 
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.commands import is_bundle
+from gpu_core.decisions.kubernetes.engine_commands import is_bundle
 from gpu_core.worker import WORKERS, bound_flows
 from gpu_core.worker.bound_flows import enqueue_again
 from tests.end_to_end.bound_flow import bound
@@ -149,7 +149,8 @@ def test_prefects_server_has_what_is_submitted_in_the_queue(prefect_server, work
             run = await submit(client)
             assert (run.state.type, run.work_pool_name) == (StateType.SCHEDULED, pool)
             assert run.job_variables["gpu_count"] == 2
-            assert is_bundle(shlex.split(run.job_variables["command"]))
+            command = shlex.split(run.job_variables["command"])
+            assert is_bundle(command, has_deployment=run.deployment_id is not None)
             (bundle,) = tmp_path.iterdir()
             bundle.unlink()
             await client.set_flow_run_state(run.id, Completed(), force=True)

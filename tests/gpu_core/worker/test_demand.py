@@ -39,7 +39,7 @@ class Server:
 def reader_of(server, turn=None):
     turn = turn or anyio.Lock()
     anything = SimpleNamespace(
-        variable_names=frozenset({"container_command"}), fitted=lambda workload, *_: workload
+        variable_names=frozenset({"container_command"}), fitted=lambda workload, *_, **__: workload
     )
     return DemandReader(server, "gpus", (), anything, turn)
 

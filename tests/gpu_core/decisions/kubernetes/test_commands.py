@@ -1,74 +1,34 @@
 """Whose command it is: the flow's engine, a container, or nobody can tell."""
 
-import shlex
 from uuid import uuid4
 
 import pytest
-from prefect.bundles import convert_step_to_command
 
 from flows.run_container import run_container
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.commands import (
     CONTAINER_FLOW,
     held_if_ambiguous,
-    is_bundle,
     is_container_job,
     require_a_use,
-    starts_engine,
     with_container_command,
 )
 from gpu_core.decisions.kubernetes.variables import parse_pod_request
 from gpu_core.decisions.plan import Reason
 from tests.strategies import make_workload
 
-KEY = str(uuid4())
 ENGINE = "uv run prefect flow-run execute"
-# What `prefect work-pool storage configure s3` sets, and a step of somebody's own.
-S3_STEP = {
-    "prefect_aws.experimental.bundles.execute": {
-        "requires": "prefect-aws>=0.5.5",
-        "bucket": "bundles",
-        "aws_credentials_block_name": "aws",
-    }
-}
-OWN_STEP = {"team.fetch_and_run": {"launcher": ["python"], "folder": "/bundles"}}
-BUNDLE = shlex.join(convert_step_to_command(S3_STEP, KEY))
+BUNDLE = f"python -m prefect.bundles.execute --key {uuid4()}"
 
 
 def request_of(flow_name="train", has_begun=False, **variables):
-    return with_container_command(parse_pod_request(variables), flow_name, has_begun=has_begun)
+    return with_container_command(
+        parse_pod_request(variables), flow_name, has_deployment=True, has_begun=has_begun
+    )
 
 
-@pytest.mark.parametrize(
-    ("command", "want"),
-    [
-        pytest.param("prefect flow-run execute", True, id="Prefect's default"),
-        pytest.param(ENGINE, True, id="uv"),
-        pytest.param("/opt/venv/bin/prefect flow-run execute", True, id="of an environment"),
-        pytest.param("python3.12 -m prefect flow-run execute", True, id="as a module"),
-        pytest.param("python -m prefect.engine", True, id="the engine of process pools"),
-        pytest.param("python -m prefect.flow_engine", True, id="the engine of one flow"),
-        pytest.param("sh -c 'cd /app && exec prefect flow-run execute'", True, id="in a shell"),
-        pytest.param("/opt/start.sh prefect flow-run execute", True, id="a script with arguments"),
-        pytest.param("prefect bundle execute", True, id="a bundle"),
-        pytest.param(BUNDLE, True, id="a bundle in S3"),
-        pytest.param(shlex.join(convert_step_to_command(OWN_STEP, KEY)), True, id="an own step"),
-        pytest.param("python -m prefect.bundles.execute --key /b/1", True, id="a bundle's file"),
-        pytest.param("/opt/start.sh", False, id="a script"),
-        pytest.param("nvidia-smi", False, id="a program"),
-        pytest.param("torchrun train.py", False, id="torchrun"),
-        pytest.param("python -m train --key 17", False, id="a module with a key"),
-        pytest.param("python -m prefect version", False, id="something else of Prefect"),
-        pytest.param("python flow.py", False, id="a file"),
-    ],
-)
-def test_what_starts_an_engine_is_recognized(command, want):
-    assert starts_engine(shlex.split(command)) is want
-
-
-def test_a_bundle_is_told_from_an_engine():
-    assert is_bundle(shlex.split(BUNDLE))
-    assert not is_bundle(shlex.split(ENGINE))
+def held(workload, request):
+    return held_if_ambiguous(workload, request, has_deployment=True)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +63,7 @@ def test_a_container_job_is_what_container_command_makes_one(variables, nodes, w
     ],
 )
 def test_a_command_that_fits_both_meanings_is_held_with_both_names(variables):
-    workload = held_if_ambiguous(make_workload(), request_of(**variables))
+    workload = held(make_workload(), request_of(**variables))
     assert workload.hold is not None
     assert workload.hold.reason == Reason.AMBIGUOUS_COMMAND
     text = f"{workload.hold.summary} {workload.hold.resolution}"
@@ -124,11 +84,11 @@ def test_a_command_that_fits_both_meanings_is_held_with_both_names(variables):
 )
 def test_what_has_one_meaning_is_not_held(variables):
     workload = make_workload()
-    assert held_if_ambiguous(workload, request_of(**variables)) is workload
+    assert held(workload, request_of(**variables)) is workload
 
 
 def test_a_long_command_is_shown_in_part():
-    workload = held_if_ambiguous(make_workload(), request_of(command="x" * 10_000))
+    workload = held(make_workload(), request_of(command="x" * 10_000))
     assert workload.hold is not None
     assert len(workload.hold.summary) < 150
 
@@ -146,7 +106,7 @@ def test_a_run_of_version_0_1_keeps_its_container_where_no_flow_can_be_meant(old
     request = request_of(command="train.py --fast", **older)
     assert (request.command, request.container_command) == (None, ("train.py", "--fast"))
     workload = make_workload()
-    assert held_if_ambiguous(workload, request) is workload
+    assert held(workload, request) is workload
     assert is_container_job(request, older.get("flow_name", "train"), nodes=1)
 
 
@@ -164,6 +124,8 @@ def test_the_flow_that_stands_for_a_container_is_the_shipped_one():
 def test_a_submitted_flow_that_no_node_would_run_is_refused(variables, want):
     request = request_of(command=BUNDLE, **variables)
     with pytest.raises(InvalidInput, match=want):
-        require_a_use(request, "train", nodes=1)
-    require_a_use(request_of(command=BUNDLE), "train", nodes=1)
-    require_a_use(request_of(command=BUNDLE, container_command="x"), "train", nodes=2)
+        require_a_use(request, "train", nodes=1, has_deployment=True)
+    require_a_use(request_of(command=BUNDLE), "train", nodes=1, has_deployment=True)
+    require_a_use(
+        request_of(command=BUNDLE, container_command="x"), "train", nodes=2, has_deployment=True
+    )

@@ -490,7 +490,9 @@ def fitted(variables, **parts):
     """The run as it is planned with where each shared GPU has five places."""
     policy = make_policy(kubernetes={"shares_per_gpu": 5})
     workload = replace(running().workload, **parts)
-    return of_cluster(SimpleNamespace()).fitted(workload, variables, policy, "train")
+    return of_cluster(SimpleNamespace()).fitted(
+        workload, variables, policy, "train", has_deployment=True
+    )
 
 
 @pytest.mark.parametrize(

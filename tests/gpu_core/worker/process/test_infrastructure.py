@@ -122,7 +122,9 @@ def test_virtual_gpus_may_play_spot():
 def test_parts_of_gpus_are_refused(parts, want):
     """They would wait for ever: nothing of this machine is shared or partitioned."""
     with pytest.raises(InvalidInput, match=want + ".*gpu-kubernetes"):
-        machine().fitted(replace(make_workload(), **parts), {}, VIRTUAL, "train")
+        machine().fitted(
+            replace(make_workload(), **parts), {}, VIRTUAL, "train", has_deployment=True
+        )
 
 
 def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch):
