@@ -4,12 +4,14 @@ Whatever the strategy, no deadline is missed that could be met: with `slack = ti
 left`, on-demand started now finishes in time if slack is one changeover. A change to spot is
 allowed with two, because it may be lost at once; waiting until the next look with one more than
 that look. Slack never grows, so on-demand that runs with less than two is kept to the end.
+
+That holds while on-demand can be had. While it cannot, spot that makes progress beats waiting.
 """
 
 from gpu_core.decisions.capacity.policy import CapacityPolicy
 from gpu_core.decisions.capacity.spending import needs_spot, next_look_micro_usd
 from gpu_core.decisions.capacity.state import Capacity, CapacityDecision, CapacityState, Rule
-from gpu_core.decisions.capacity.strategies import STRATEGIES, Advice
+from gpu_core.decisions.capacity.strategies import STRATEGIES, Advice, stay_work_s
 
 
 def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
@@ -30,6 +32,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         or _safety_net(state)
         or STRATEGIES[policy.strategy](state)
     )
+    advice = _while_on_demand_is_full(state, advice) or advice
     if not _can_pay(state, advice.capacity, policy):
         advice = Advice(Capacity.IDLE, Rule.BUDGET_SPENT)
     return CapacityDecision(
@@ -43,6 +46,7 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
         price_ratio=state.price_ratio,
         rest=advice.rest,
         changeover=state.changeover,
+        stay_work_s=advice.stay_work_s,
     )
 
 
@@ -71,6 +75,25 @@ def _within_budget(state: CapacityState, policy: CapacityPolicy) -> Advice | Non
         return None
     capacity = Capacity.SPOT if state.spot.is_up else Capacity.IDLE
     return Advice(capacity, Rule.BUDGET_NEEDS_SPOT, rest=rest)
+
+
+def _while_on_demand_is_full(state: CapacityState, advice: Advice) -> Advice | None:
+    """Spot instead of waiting for on-demand; None: the advice holds.
+
+    Critical work waits, as the policy keeps it off spot. Spot that is not cheaper is taken only
+    where more waiting could miss the deadline.
+    """
+    waits = advice.capacity is Capacity.ON_DEMAND and state.current is Capacity.IDLE
+    if state.can_have_on_demand or not waits or not state.spot.is_up or state.slack_s is None:
+        return None
+    if advice.rule is Rule.CRITICAL:
+        return None
+    if advice.rule is Rule.SPOT_NOT_CHEAPER and _safety_net(state) is None:
+        return None
+    work_s = stay_work_s(state)
+    if work_s <= 0:
+        return None
+    return Advice(Capacity.SPOT, Rule.ON_DEMAND_FULL, stay_work_s=work_s)
 
 
 def _can_pay(state: CapacityState, capacity: Capacity, policy: CapacityPolicy) -> bool:

@@ -108,6 +108,8 @@ class NextAttempts:
         decision = self._decision(workload, attempts)
         if decision is not None and decision.rule is Rule.BUDGET_NEEDS_SPOT:
             return _Choice(decision.capacity, decision.reason, _WHEN_IT_CAN_PAY)
+        if decision is not None and decision.rule is Rule.ON_DEMAND_FULL:
+            return _Choice(decision.capacity, decision.reason)
         changeover_s = self._view.changeover(workload).loss_s
         until = spot_left_alone_until(attempts, self._policy, self._view.now, changeover_s)
         if until is not None:
@@ -131,7 +133,16 @@ class NextAttempts:
         if workload.deadline_at is None and left is None:
             return None
         state = self._view.state(workload, budget_left_micro_usd=left)
-        return None if state is None else decide(state, self._policy)
+        if state is None:
+            return None
+        decision = decide(state, self._policy)
+        if decision.capacity is not Capacity.ON_DEMAND:
+            self._view.asks_for_no_on_demand(workload)
+            return decision
+        ended_at = attempts[-1].released_at if attempts else None
+        if self._view.can_have_on_demand(workload, ended_at):
+            return decision
+        return decide(state._replace(can_have_on_demand=False), self._policy)
 
     def _for_mix(self, workload: Workload) -> _Choice | None:
         """Spot where it is free and cheaper, as far as the policy wants so much of it."""

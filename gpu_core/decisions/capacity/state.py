@@ -34,6 +34,8 @@ class Rule(StrEnum):
     """Spot is used until it is taken away (the exploitation rule)."""
     SPOT_TOO_SHORT = "SpotTooShort"
     """Spot is up, but lately it went before a stay had saved what its start costs."""
+    ON_DEMAND_FULL = "OnDemandFull"
+    """The deadline asks for on-demand, none can be had, and a stay on spot makes progress."""
     TAKE_SPOT = "TakeSpot"
     """Spot is there, and nothing else runs."""
     SAFETY_NET = "SafetyNet"
@@ -107,6 +109,8 @@ class CapacityState(NamedTuple):
     """None: it has no budget."""
     changeover: Changeover | None = None
     """How `changeover_s` is known; None: it is certain, as in a replay."""
+    can_have_on_demand: bool = True
+    """False: it has asked for on-demand and got none."""
     usual_remaining_work_s: float | None = None
     """What is usually left of the work: what money is reckoned with. A deadline is to hold even for
     `remaining_work_s`, which is seldom needed; None: the two are the same."""
@@ -144,6 +148,8 @@ class CapacityDecision(NamedTuple):
     """The money that decided; None: it did not."""
     changeover: Changeover | None = None
     """How is known what a start loses; None: it is certain."""
+    stay_work_s: float | None = None
+    """The work that a stay on spot is expected to do; None: it did not decide."""
 
     @property
     def reason(self) -> str:
@@ -151,6 +157,8 @@ class CapacityDecision(NamedTuple):
         parts = [f"{self.capacity}: {SENTENCES[self.rule]}"]
         if self.rest is not None:
             parts.append(self.rest.reason)
+        if self.stay_work_s is not None:
+            parts.append(f"a stay is expected to do {format_duration(self.stay_work_s)} of work")
         if self.patience_s is not None:
             age, patience = format_duration(self.spot_age_s), format_duration(self.patience_s)
             parts.append(f"{age} of {patience}")
@@ -178,6 +186,7 @@ SENTENCES = {
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "it stays on spot until that is taken away",
     Rule.SPOT_TOO_SHORT: "spot lately ended before it had paid for a start",
+    Rule.ON_DEMAND_FULL: "no on-demand GPU can be had, and spot is up",
     Rule.TAKE_SPOT: "spot is up",
     Rule.SAFETY_NET: "more waiting or another change could miss the deadline",
     Rule.TOO_LATE: "the deadline cannot be met any more",

@@ -11,7 +11,7 @@ from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.change import capacity_change
 from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.capacity.sights import SpotSights
-from gpu_core.decisions.capacity.view import LOOK_S, CapacityView
+from gpu_core.decisions.capacity.view import LOOK_S, ON_DEMAND, CapacityView
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.fair_share import UsageMeter
 from gpu_core.decisions.plan import Admit, Plan, Preempt
@@ -349,6 +349,9 @@ class _Replay:
                 hold=None,
             )
             chosen = asking.of(plain, life.recorded)
+            if chosen.capacity_type == ON_DEMAND != life.workload.capacity_type:
+                # If it gets none by then, it may take spot.
+                self._set_timer(now_s + LOOK_S, _WAKE)
             if chosen.shape != life.workload.shape or chosen.hold != life.workload.hold:
                 self._scheduler.withdraw(workload_id)
                 self._scheduler.submit(chosen)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_core.decisions.capacity.view import LOOK_S
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.planned_names import planned_name
 from gpu_core.decisions.policy import parse_policy
@@ -178,6 +179,18 @@ def test_a_job_waits_for_spot_until_its_deadline_asks_for_on_demand() -> None:
     assert held.flavor.capacity_type == "on-demand"
     assert held.start_s > HOUR_S, "spot was worth waiting for"
     assert held.end_s <= 10 * HOUR_S, "it is done in time"
+
+
+def test_a_job_takes_spot_where_its_deadline_asks_for_on_demand_that_is_full() -> None:
+    nodes = (make_node("spot", 2, capacity_type="spot"), make_node("steady", 2))
+    long = replace(job("long", 0, 100 * HOUR_S, gpus=2), capacity_type="on-demand")
+    due = replace(job("due", 10, 2 * HOUR_S), deadline_s=2.3 * HOUR_S)
+    found = replay(long, due, nodes=nodes, run_times=TrueRunTimes(), capacity_policy=PRICED)
+    (held,) = next(o.attempts for o in found.outcomes if o.job is due)
+    assert held.flavor is not None
+    assert held.flavor.capacity_type == "spot"
+    assert held.start_s == 10 + LOOK_S
+    assert held.end_s <= 2.3 * HOUR_S, "it is done in time"
 
 
 @settings(max_examples=50)
