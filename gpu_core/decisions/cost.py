@@ -69,15 +69,19 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time from `start` up to, but without, `end`. Both are aware."""
+    """The time from `start` up to, but without, `end`. Both are aware, and kept in UTC."""
 
     start: datetime
     end: datetime
 
     def __post_init__(self) -> None:
-        require_aware(self.start, "window.start")
-        if require_aware(self.end, "window.end") < self.start:
+        # Python subtracts and compares two moments of one zone by the clock on the wall.
+        start = require_aware(self.start, "window.start").astimezone(UTC)
+        end = require_aware(self.end, "window.end").astimezone(UTC)
+        if end < start:
             raise InvalidInput("window.end", "is before its start", got=self.end.isoformat())
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "end", end)
 
     @classmethod
     def of_day(cls, day: date) -> "Window":
@@ -189,8 +193,12 @@ def usage_until(attempt: Attempt, until: datetime) -> Usage:
     always rounded over the time since admission, and a window's cost is the difference of two
     such values: so windows that follow each other add up exactly.
     """
-    end = until if attempt.released_at is None else min(until, attempt.released_at)
-    held_us = max(0, (end - attempt.admitted_at) // _MICROSECOND)
+    # Python subtracts and compares two moments of one zone by the clock on the wall: an hour too
+    # much or too little across a clock change. In UTC there is none.
+    end = until.astimezone(UTC)
+    if attempt.released_at is not None:
+        end = min(end, attempt.released_at.astimezone(UTC))
+    held_us = max(0, (end - attempt.admitted_at.astimezone(UTC)) // _MICROSECOND)
     gpu_us = held_us * attempt.gpu_count
     price = attempt.price_micro_usd_per_gpu_hour
     if price is None:

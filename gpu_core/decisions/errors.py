@@ -1,7 +1,7 @@
 """The errors of this library; each says what was wrong, with what, and the remedy."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpu_core.decisions.redaction import redact
 
@@ -24,7 +24,7 @@ class InvalidInput(GpuSchedulingError):
         problem: What is wrong, as a clause ("is not a known GPU type").
         got: The value that came, if there was one to show; passwords in addresses are hidden.
         allowed: What would have been accepted, in words.
-        nearest: The nearest known name, where a name was misspelt.
+        nearest: The nearest known name, where one was misspelt; several, where each may be meant.
         remedy: What to do about it, if that is not obvious from the rest.
     """
 
@@ -35,7 +35,7 @@ class InvalidInput(GpuSchedulingError):
         *,
         got: object = None,
         allowed: str | None = None,
-        nearest: str | None = None,
+        nearest: str | Sequence[str] | None = None,
         remedy: str | None = None,
     ) -> None:
         super().__init__(field, problem)
@@ -50,8 +50,9 @@ class InvalidInput(GpuSchedulingError):
         parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
         if self.got is not None:
             parts[0] += f" (got {_shown(self.got)})"
-        if self.nearest is not None:
-            parts.append(f"did you mean {self.nearest!r}?")
+        meant = alternatives(self.nearest)
+        if meant is not None:
+            parts.append(f"did you mean {meant}?")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")
         if self.remedy is not None:
@@ -76,9 +77,17 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return next(k for k in sorted(known) if k.lower() == matches[0])
 
 
+def alternatives(names: str | Sequence[str] | None) -> str | None:
+    """Names as a choice for a message: `'a', 'b' or 'c'`. None: there is no name."""
+    quoted = [repr(name) for name in ([names] if isinstance(names, str) else names or ())]
+    if len(quoted) < 2:
+        return quoted[0] if quoted else None
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
 def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Names as a short, ordered list for a message: `a, b and 7 others`."""
-    ordered = sorted(names)
+    """Names as a short, ordered list for a message, each once: `a, b and 7 others`."""
+    ordered = sorted(set(names))
     if len(ordered) <= limit:
         return ", ".join(ordered) or "none"
     return f"{', '.join(ordered[:limit])} and {len(ordered) - limit} others"

@@ -1,6 +1,7 @@
 """GPU types: the ids that people write, and which of them a product is."""
 
 import re
+from collections.abc import Iterable
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 
@@ -10,6 +11,12 @@ _LEAST_REPORTED_FRACTION = 0.90
 _MOST_REPORTED_FRACTION = 1.05
 
 _BYTES_PER_GIB = 1024**3
+
+# Words that say the socket or the maker, not the product.
+_FORM = re.compile(r"sxm\d|hbm\d[a-z]?|pcie\d?")
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "gpu", "pcie", "sxm"})
+
+_LONGEST_NAME = 120
 
 
 def nominal_memory_gib(gpu_type: str) -> int | None:
@@ -44,6 +51,42 @@ def gpu_type_from_product_name(product_name: str, memory_bytes: int | None) -> s
         if memory_gib is not None and _is_about(memory_gib, known.memory_gib):
             return gpu_type
     return _slug(words, memory_gib)
+
+
+def gpu_types_meant(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Which known GPU types are the product that this misspelt or incomplete name says?
+
+    A name with another model is another product: an A10G does not stand for an A100. So only
+    names with the same model are candidates, and of those the ones with the stated memory, if
+    there are any.
+
+    Returns:
+        In alphabetical order; empty: no known type is that product.
+
+    >>> gpu_types_meant("a100", ["a10g", "a100-40gb", "a100-80gb"])
+    ('a100-40gb', 'a100-80gb')
+    >>> gpu_types_meant("NVIDIA A100 80G", ["a10g", "a100-40gb", "a100-80gb"])
+    ('a100-80gb',)
+    """
+    model, words, sizes = _parts(name)
+    if model is None:
+        return ()
+    same = {}
+    for known_name in sorted(known):
+        known_model, known_words, known_sizes = _parts(known_name)
+        if known_model == model and (words <= known_words or known_words <= words):
+            same[known_name] = known_sizes
+    of_size = tuple(known_name for known_name, known_sizes in same.items() if sizes & known_sizes)
+    return of_size or tuple(same)
+
+
+def _parts(name: str) -> tuple[str | None, frozenset[str], frozenset[int]]:
+    """The model, the other words and the memory in GiB that a name says."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()[:_LONGEST_NAME]) if word]
+    numbered = [w for w in words if any(c.isdigit() for c in w) and not _FORM.fullmatch(w)]
+    others = frozenset(word for word in words if word.isalpha()) - _MAKERS
+    sizes = frozenset(int(m[0]) for word in numbered[1:] if (m := re.match(r"\d{1,4}", word)))
+    return (numbered[0] if numbered else None), others, sizes
 
 
 def _named_gib(words: list[str]) -> float | None:

@@ -1,6 +1,6 @@
 """The policy: priorities, prices, preemption and limits, as one strictly checked value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -141,12 +141,15 @@ def parse_policy(
     return validated(Policy, data, source, lines, _contradictions)
 
 
-def _contradictions(policy: Policy) -> list[InvalidInput]:
+def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInput]:
+    """What contradicts what; nothing about the damaged sections, which stand at their defaults."""
     errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
     errors += budget_contradictions(policy.budgets)
     errors += calendar_contradictions(policy.calendar)
     errors += kubernetes_contradictions(policy.kubernetes)
     errors += scale_contradictions(policy.scale)
+    if "priorities" in damaged:
+        return errors
     errors += permission_contradictions(policy.permissions, policy.priorities)
     if PREFECT_DEFAULT_QUEUE in policy.priorities:
         errors.append(

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar, cast, get_args
 
@@ -23,7 +23,7 @@ _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _OUR_ERROR = "gpu_core_invalid_input"
 
 # pydantic's error type -> what the value is not, and what would be accepted.
-_WRONG_TYPES: Mapping[str, tuple[str, str]] = {
+_WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
     "int_type": ("is not a whole number", "a whole number"),
     "bool_type": ("is not true or false", "true or false"),
     "string_type": ("is not text", "text"),
@@ -95,7 +95,7 @@ def validated(
     data: object,
     source: str,
     lines: Mapping[str, int] | None,
-    contradictions: Callable[[ModelT], Sequence[InvalidInput]],
+    contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
 ) -> ModelT:
     """Which value of this model does a file's data describe?
 
@@ -104,7 +104,8 @@ def validated(
         data: Plain Python data, as a YAML or JSON reader gives it.
         source: Where it comes from, for the errors: a file's path.
         lines: The line of each dotted field path in that file, for the errors.
-        contradictions: What is wrong with fields that are each valid alone.
+        contradictions: What is wrong with fields that are each valid alone, without what the named
+            sections would be needed for: they have mistakes of their own.
 
     Raises:
         InvalidInput: One field cannot be used.
@@ -113,10 +114,32 @@ def validated(
     try:
         value = model.model_validate(data)
     except ValidationError as error:
-        refuse([located(each, source, lines or {}) for each in input_errors(error, model)])
+        errors = input_errors(error, model)
+        errors += _further(model, data, error, contradictions)
+        refuse([located(each, source, lines or {}) for each in errors])
         raise
-    refuse([located(each, source, lines or {}) for each in contradictions(value)])
+    refuse([located(each, source, lines or {}) for each in contradictions(value, ())])
     return value
+
+
+def _further(
+    model: type[ModelT],
+    data: object,
+    error: ValidationError,
+    contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
+) -> Sequence[InvalidInput]:
+    """What is wrong with the sections that have no mistake of the first kind.
+
+    All mistakes are listed at once, so that one correction is enough.
+    """
+    damaged = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
+    if not isinstance(data, Mapping) or not damaged:
+        return ()
+    try:
+        rest = model.model_validate({k: v for k, v in data.items() if k not in damaged})
+    except ValidationError:
+        return ()  # a section that may not be missing is damaged
+    return contradictions(rest, damaged)
 
 
 def input_errors(error: ValidationError, model: type[BaseModel]) -> list[InvalidInput]:
@@ -234,13 +257,17 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             return InvalidInput(path, "is too small", got=got, allowed=f"over {context['gt']:g}")
         case "less_than_equal":
             return InvalidInput(path, "is too large", got=got, allowed=f"at most {context['le']}")
+        case "string_pattern_mismatch":
+            allowed = f"text of the form {context['pattern']}"
+            return InvalidInput(path, "has a form that is not allowed", got=got, allowed=allowed)
         case "string_too_short":
             return InvalidInput(path, "is empty", allowed="text")
         case kind if kind == _OUR_ERROR:
             return _at(path, got, context["error"])
         case kind:
-            problem, allowed = _WRONG_TYPES.get(kind, ("cannot be used", detail["msg"]))
-            return InvalidInput(path, problem, got=got, allowed=allowed, remedy=_unquote(kind, got))
+            problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
+            remedy = _unquote(kind, got)
+            return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
 
 
 def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.validation import refuse
 
 
@@ -53,11 +54,15 @@ def _unknown(field: str, wanted: Iterable[str], known: set[str]) -> list[Invalid
             "is not in the catalog",
             got=name,
             allowed=listed(known, limit=40),
-            nearest=nearest_name(name, known),
+            nearest=_meant(field, name, known),
         )
         for name in wanted
         if name not in known
     ]
+
+
+def _meant(field: str, name: str, known: set[str]) -> str | tuple[str, ...] | None:
+    return gpu_types_meant(name, known) if field == "gpu-type" else nearest_name(name, known)
 
 
 def _order(catalog: Catalog, offering: Offering) -> tuple[str, int, str]:

@@ -4,7 +4,7 @@ The shipped snapshot, a refreshed catalog and somebody's own prices are all of t
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -221,7 +221,7 @@ def _price(row: SheetPrice, as_of: datetime) -> Price:
     )
 
 
-def _contradictions(sheet: PriceSheet) -> list[InvalidInput]:
+def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[InvalidInput]:
     errors = []
     for name, row in sheet.instance_types.items():
         seen: set[tuple[OfferingKey, datetime]] = set()

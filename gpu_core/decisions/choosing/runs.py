@@ -7,7 +7,8 @@ from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType, Precision
 from gpu_core.decisions.catalog.offerings import InstanceType
 from gpu_core.decisions.choosing.options import Reason
 from gpu_core.decisions.choosing.wishes import Wishes
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.errors import InvalidInput, alternatives, listed
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.requirements.duration import (
     PCIE_GB_PER_S,
     Duration,
@@ -84,7 +85,7 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
             "is on no known GPU",
             got=f"{gpus} x {gpu_type}",
             allowed=f"1 or more of {listed(GPU_TYPES)}",
-            nearest=None if gpu else nearest_name(gpu_type, GPU_TYPES),
+            nearest=None if gpu else gpu_types_meant(gpu_type, GPU_TYPES),
         )
     hardware = Hardware(gpu=gpu, gpus=gpus, link_gb_per_s=_inside_gb_per_s(gpu))
     return Observed(hardware=hardware, units_per_s=units_per_s)
@@ -160,8 +161,8 @@ def _inside_gb_per_s(gpu: GpuType) -> float:
 
 
 def _unknown_gpu(kind: InstanceType) -> NoRun:
-    nearest = nearest_name(kind.gpu_type, GPU_TYPES)
-    hint = f"; did you mean {nearest!r}?" if nearest else ""
+    meant = alternatives(gpu_types_meant(kind.gpu_type, GPU_TYPES))
+    hint = f"; did you mean {meant}?" if meant else ""
     return NoRun(
         reason=Reason.UNKNOWN_GPU_TYPE,
         summary=f"nobody knows how fast a {kind.gpu_type} is{hint}",

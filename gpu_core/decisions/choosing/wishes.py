@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.requirements.reading.limits import Limits
 from gpu_core.decisions.units import require_aware
 from gpu_core.decisions.validation import refuse
@@ -116,7 +117,7 @@ def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
             "is not a known GPU type",
             got=name,
             allowed=listed(GPU_TYPES, limit=20),
-            nearest=nearest_name(name, GPU_TYPES),
+            nearest=gpu_types_meant(name, GPU_TYPES),
         )
         for name in wishes.gpu_types
         if name not in GPU_TYPES

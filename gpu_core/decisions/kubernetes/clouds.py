@@ -10,7 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.kubernetes.instance_types import instance_types_with
 from gpu_core.decisions.kubernetes.names import CAPACITY_TYPE_LABEL
 
@@ -145,7 +146,7 @@ def gpu_type_expressions(
             f"cannot be selected on {provisioner.value}",
             got=gpu_type,
             allowed=listed(AWS_GPUS),
-            nearest=nearest_name(gpu_type, AWS_GPUS),
+            nearest=gpu_types_meant(gpu_type, AWS_GPUS),
             remedy="name the labels of its nodes in the policy's kubernetes.gpu_type_labels",
         )
     return found

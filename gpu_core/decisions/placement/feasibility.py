@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import listed, nearest_name
+from gpu_core.decisions.errors import alternatives, listed
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.placement import suitability
 from gpu_core.decisions.placement.groups import grouped
 from gpu_core.decisions.placement.mig import MIG_PROFILES
@@ -52,11 +53,11 @@ def _no_nodes(shape: Shape) -> NeverFits:
 
 def _no_such_type(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
     there = sorted({node.gpu_type for node in nodes})
-    nearest = nearest_name(shape.gpu_types[0], there)
-    remedy = f"Set gpu_type to {nearest!r} or 'auto'" if nearest else "Set gpu_type to 'auto'"
+    meant = [each for name in shape.gpu_types for each in gpu_types_meant(name, there)]
+    choice = alternatives([*dict.fromkeys(meant), "auto"])
     return NeverFits(
         summary=f"No GPU of this pool is {' or '.join(shape.gpu_types)}: it has {listed(there)}.",
-        resolution=f"{remedy}, or add such a node.",
+        resolution=f"Set gpu_type to {choice}, or add such a node.",
         numbers={"wanted_gpu_types": ", ".join(shape.gpu_types), "gpu_types": ", ".join(there)},
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.policy_base import Name, Section, Weight
 from gpu_core.decisions.quota.flavors import ANY, parse_flavor_key, takes_from
 from gpu_core.decisions.validation import parsed_by
@@ -201,7 +202,7 @@ def _gaps(path: str, quota: Quota, buckets: frozenset[str]) -> Iterator[InvalidI
                     f"{path}.{field}.{key}",
                     "is a flavor that no nominal_quota or borrowing_limit names",
                     allowed=listed(buckets),
-                    nearest=nearest_name(key, buckets),
+                    nearest=gpu_types_meant(key, buckets),
                 )
             for part in sorted(buckets - set(keys)):
                 if takes_from(part, key):

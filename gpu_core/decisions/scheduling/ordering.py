@@ -7,11 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.policy_base import PositiveDuration, Section
 from gpu_core.decisions.units import SECONDS_PER_HOUR
+from gpu_core.decisions.validation import parsed_by
 from gpu_core.decisions.workload import Workload
 
 Key = tuple[Any, ...]
@@ -43,10 +44,35 @@ class OrderKey(StrEnum):
     """First come, first served."""
 
 
+def _order_key(value: object, field: str) -> OrderKey:
+    names = [key.value for key in OrderKey]
+    if not isinstance(value, str) or value not in names:
+        raise InvalidInput(
+            field,
+            "is not one of the choices",
+            got=value,
+            allowed=listed(names),
+            nearest=nearest_name(value, names) if isinstance(value, str) else None,
+        )
+    return OrderKey(value)
+
+
+def _keys(value: object, field: str) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(field, "is not a list", got=value, allowed="a list of keys")
+    names = [name for name in value if isinstance(name, str)]
+    if len(set(names)) < len(names):
+        raise InvalidInput(field, "names a key twice", got=", ".join(names))
+    return tuple(value)
+
+
 class OrderingPolicy(Section):
     """In which order workloads are considered."""
 
-    keys: tuple[OrderKey, ...] = (OrderKey.PRIORITY, OrderKey.SUBMITTED)
+    keys: Annotated[tuple[Annotated[OrderKey, parsed_by(_order_key)], ...], parsed_by(_keys)] = (
+        OrderKey.PRIORITY,
+        OrderKey.SUBMITTED,
+    )
     """The most important first. Submission and id come last by themselves."""
     aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """Points of priority that a workload gains for each hour in line. They move it forward and
@@ -58,22 +84,6 @@ class OrderingPolicy(Section):
     service_levels: Annotated[int, Field(ge=1)] | None = None
     """How many such levels there are; the last one has no end, and all long runs are equal there,
     for the next keys to decide (a multilevel feedback queue). None: without bound."""
-
-    @field_validator("keys", mode="before")
-    @classmethod
-    def _from_names(cls, value: object) -> object:
-        return (
-            tuple(OrderKey(v) if v in set(OrderKey) else v for v in value)
-            if (isinstance(value, list | tuple))
-            else value
-        )
-
-    @field_validator("keys")
-    @classmethod
-    def _no_key_twice(cls, value: tuple[OrderKey, ...]) -> tuple[OrderKey, ...]:
-        if len(set(value)) < len(value):
-            raise InvalidInput("keys", "names a key twice", got=", ".join(value))
-        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -163,6 +164,19 @@ def test_a_fraction_of_a_micro_dollar_is_rounded_half_up() -> None:
     attempt = ended(price_micro_usd_per_gpu_hour=1)
     assert usage_until(attempt, at(0.5)).micro_usd == 1
     assert usage_until(attempt, at(0.5) - timedelta(microseconds=1)).micro_usd == 0
+
+
+def test_a_clock_change_costs_no_hour_more_or_less() -> None:
+    """In New York the hour from 01:00 comes twice on 2026-11-01: Python subtracts the clocks."""
+    zone = ZoneInfo("America/New_York")
+    began = datetime(2026, 11, 1, 0, 30, tzinfo=zone)
+    end = datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=zone)
+    attempt = make_attempt(admitted_at=began, price_micro_usd_per_gpu_hour=1_000_000)
+    assert usage_until(attempt, end).gpu_hours == 2.0
+    assert usage_until(replace(attempt, released_at=end), at(10**5)).gpu_hours == 2.0
+    window = Window(began, end)
+    assert window.end - window.start == timedelta(hours=2)
+    assert datetime(2026, 11, 1, 6, 15, tzinfo=UTC) in window
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,12 @@
 
 import pytest
 
-from gpu_core.decisions.gpu_types import gpu_type_from_product_name, nominal_memory_gib
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.gpu_types import (
+    gpu_type_from_product_name,
+    gpu_types_meant,
+    nominal_memory_gib,
+)
 
 MIB = 1024**2
 
@@ -46,3 +51,31 @@ def test_nominal_memory_is_known_for_types_of_the_catalog_only():
     """A type outside the catalog has unknown memory, not zero."""
     assert nominal_memory_gib("a100-80gb") == 80
     assert nominal_memory_gib("geforce-rtx-4090") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        pytest.param("a100", ("a100-40gb", "a100-80gb"), id="both sizes, and no A10G"),
+        pytest.param("A100_80GB", ("a100-80gb",), id="another spelling"),
+        pytest.param("NVIDIA A100-SXM4-40GB", ("a100-40gb",), id="the driver's name"),
+        pytest.param("nvidia-tesla-v100-32", ("v100-32gb",), id="a maker in front"),
+        pytest.param("h100-90gb", ("h100-80gb",), id="a size that there is not"),
+        pytest.param("a10", (), id="an A10 is no A10G"),
+        pytest.param("l40", (), id="an L40 is no L40S"),
+        pytest.param("h20", (), id="an H20 is no H200"),
+        pytest.param("gh200", (), id="a GH200 is no H200"),
+        pytest.param("b100", (), id="a B100 is no A100"),
+        pytest.param("t40", (), id="a T40 is no T4"),
+        pytest.param("gpu", (), id="no model at all"),
+        pytest.param("1" * 10_000, (), id="10,000 digits"),
+    ],
+)
+def test_a_misspelt_type_is_never_another_product(name: str, want: tuple[str, ...]) -> None:
+    assert gpu_types_meant(name, GPU_TYPES) == want
+
+
+def test_products_with_the_same_number_are_different_products() -> None:
+    known = ["quadro-rtx-6000", "rtx-6000-ada", "geforce-rtx-4090"]
+    assert gpu_types_meant("rtx-4090", known) == ("geforce-rtx-4090",)
+    assert gpu_types_meant("quadro-6000", known) == ("quadro-rtx-6000",)

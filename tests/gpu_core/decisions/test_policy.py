@@ -175,6 +175,41 @@ def test_several_mistakes_are_listed_at_once():
     ]
 
 
+def test_mistakes_of_other_sections_hide_no_contradiction():
+    """One correction is enough: what needs no damaged section is checked all the same."""
+    data = {"version": 1, "default_priority": "mediun", "prices": {"t4": {"on-demand": "x"}}}
+    with pytest.raises(InvalidInputs) as raised:
+        parse_policy(data)
+    assert [error.field for error in raised.value.errors] == [
+        "policy: prices.t4.on-demand",
+        "policy: default_priority",
+    ]
+    assert "did you mean 'medium'?" in str(raised.value)
+
+
+def test_what_needs_a_damaged_section_is_not_judged():
+    data = {"version": 1, "default_priority": "night", "priorities": {"night": "x"}}
+    with pytest.raises(InvalidInput) as raised:
+        parse_policy(data)
+    assert "default_priority" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "want"),
+    [
+        pytest.param("priority", "keys is not a list (got 'priority')", id="text"),
+        pytest.param([1], "keys.0 is not one of the choices (got 1)", id="a number"),
+        pytest.param(["fairshare"], "did you mean 'fair-share'?", id="misspelt"),
+        pytest.param(["priority", "priority"], "ordering.keys names a key twice", id="a key twice"),
+    ],
+)
+def test_keys_of_the_order(keys, want):
+    data = {"version": 1, "ordering": {"keys": keys}, "unknown": 1}
+    with pytest.raises(InvalidInputs) as raised:
+        parse_policy(data)
+    assert want in str(raised.value)
+
+
 def test_errors_survive_a_process_boundary():
     """The list of mistakes is the same after pickling."""
     with pytest.raises(InvalidInputs) as error:
