@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,30 +62,32 @@ class GpuUsers:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._is_available: bool | None = None
+        self._is_open = False
 
     def process_ids(self) -> dict[str, tuple[int, ...]]:
-        """The processes with a compute context, by the UUID of the GPU; idle GPUs are left out.
+        """The processes with a compute context, by the UUID of the GPU; of an idle GPU none.
 
         A process of another container or virtual machine has the number that the driver knows. A
-        GPU that cannot be asked is left out; so is every GPU where there is no driver.
+        GPU that does not answer is missing.
 
         Raises:
-            GpuDiscoveryError: The driver is installed and fails.
+            GpuDiscoveryError: The driver fails, or is gone. The next call initialises it anew.
         """
-        if self._is_available is None:
-            self._is_available = self._stack.enter_context(_nvml())
-        if not self._is_available:
-            return {}
         try:
+            if not self._is_open and not self._stack.enter_context(_nvml()):
+                raise GpuDiscoveryError("the NVIDIA driver is not loaded")
+            self._is_open = True
             return dict(_computing())
-        except pynvml.NVMLError as error:
+        except (pynvml.NVMLError, GpuDiscoveryError) as error:
+            self.close()
+            if isinstance(error, GpuDiscoveryError):
+                raise
             raise GpuDiscoveryError(f"the NVIDIA driver does not answer: {error}") from error
 
     def close(self) -> None:
-        """Let the driver go."""
+        """Release the driver; the next question initialises it anew."""
+        self._is_open = False
         self._stack.close()
-        self._is_available = None
 
 
 def _computing() -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -93,12 +95,11 @@ def _computing() -> Iterator[tuple[str, tuple[int, ...]]]:
         try:
             device = pynvml.nvmlDeviceGetHandleByIndex(index)
             uuid = pynvml.nvmlDeviceGetUUID(device)
+            pids = {pid for query in _PROCESS_QUERIES for pid in _pids(query, device)}
         except pynvml.NVMLError as error:
             _logger.debug("Who uses GPU %d is unknown: NVML says %s", index, error)
             continue
-        found = sorted({pid for query in _PROCESS_QUERIES for pid in _pids(query, device)})
-        if found:
-            yield uuid, tuple(found)
+        yield uuid, tuple(sorted(pids))
 
 
 _PROCESS_QUERIES = (
@@ -106,11 +107,24 @@ _PROCESS_QUERIES = (
     pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
 )
 
+# A GPU that answers so works for nobody; other errors say that the question cannot be asked here.
+_LOST = frozenset(
+    {
+        pynvml.NVML_ERROR_TIMEOUT,
+        pynvml.NVML_ERROR_IRQ_ISSUE,
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_UNKNOWN,
+    }
+)
+
 
 def _pids(query: Callable[[object], Sequence[Any]], device: object) -> list[int]:
     try:
         return [process.pid for process in query(device)]
     except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
+        if getattr(error, "value", None) in _LOST:
+            raise
         # Older drivers do not know these forms of the questions.
         _logger.debug("Not all users of a GPU are known: NVML says %s", error)
         return []
@@ -165,7 +179,8 @@ def _nvml() -> Iterator[bool]:
     try:
         yield True
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):  # a driver that fails has nothing to release
+            pynvml.nvmlShutdown()
 
 
 def _readable_gpus() -> Iterator[DiscoveredGpu]:

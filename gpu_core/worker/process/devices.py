@@ -4,13 +4,34 @@ import socket
 from collections import defaultdict
 from dataclasses import replace
 
-from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus
+from gpu_core.adapters.nvml import DiscoveredGpu, GpuDiscoveryError, discover_gpus
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.gpu_types import gpu_type_from_product_name, nominal_memory_gib
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.policy_base import CapacityType
+from gpu_core.worker.bounded_call import BoundedCall
 
 VIRTUAL_PREFIX = "virtual-"
+
+# Without persistence mode the driver initialises each GPU for each program that asks, for seconds.
+_ANSWER_S = 60.0
+
+_discovery: BoundedCall[tuple[DiscoveredGpu, ...]] = BoundedCall()
+
+
+def machine_gpus() -> tuple[DiscoveredGpu, ...]:
+    """The GPUs of this machine that this process may use, as NVML names them.
+
+    Raises:
+        GpuDiscoveryError: The driver is installed, and fails or does not answer.
+    """
+    try:
+        return _discovery.of(discover_gpus, _ANSWER_S)
+    except TimeoutError as error:
+        raise GpuDiscoveryError(
+            f"the NVIDIA driver is installed and has not answered in {_ANSWER_S:.0f} s; see "
+            "whether `nvidia-smi` works"
+        ) from error
 
 
 def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tuple[Node, ...]:
@@ -21,7 +42,7 @@ def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tu
         capacity_type: What the machine is.
     """
     # A GPU that is cut into MIG devices cannot be used whole; its parts are not offered yet.
-    discovered = tuple(gpu for gpu in discover_gpus() if not gpu.is_mig_enabled)
+    discovered = tuple(gpu for gpu in machine_gpus() if not gpu.is_mig_enabled)
     nodes = _real_nodes(discovered) if discovered else _virtual_nodes(policy)
     there = tuple(replace(node, capacity_type=capacity_type) for node in nodes)
     return there if discovered else (*there, *_virtual_spot(policy))

@@ -3,15 +3,17 @@
 import anyio.abc
 from prefect.workers.base import BaseWorker
 
-from gpu_core.adapters.nvml import discover_gpus
+from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.worker.base import GpuWorker, Leadership, Submitted
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.process.devices import machine_gpus
 from gpu_core.worker.process.devices_lock import DevicesLock
 from gpu_core.worker.process.file_lock import FileLock
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
 from gpu_core.worker.settings import file_name
+from gpu_core.worker.threads import in_thread
 
 
 class GpuProcessWorker(
@@ -40,7 +42,9 @@ class GpuProcessWorker(
     async def _new_infrastructure(
         self, policies: PolicySource, _tasks: anyio.abc.TaskGroup
     ) -> Infrastructure:
-        return ProcessInfrastructure(policies.current(), self._wake, self._gpu_settings)
+        return await in_thread(
+            ProcessInfrastructure, policies.current(), self._wake, self._gpu_settings
+        )
 
 
 class MachineLeadership:
@@ -54,14 +58,17 @@ class MachineLeadership:
     def __init__(self, pool: FileLock, devices: DevicesLock) -> None:
         self._pool = pool
         self._devices = devices
+        self._failure: str | None = None
 
     async def acquire(self) -> bool:
         """Is this worker the acting one? Tries to become it; never blocks."""
-        return self._pool.acquire() and self._may_use_devices()
+        return self._pool.acquire() and await self._may_use_devices()
 
     @property
     def why_not(self) -> str:
         """Why this worker does not act, as far as it knows: a clause."""
+        if self._failure is not None:
+            return self._failure
         if self._pool.is_held:
             holder = self._devices.holder
             of_whom = "" if holder is None else f" of the user {holder}"
@@ -73,8 +80,13 @@ class MachineLeadership:
         self._pool.release()
         self._devices.release()
 
-    def _may_use_devices(self) -> bool:
-        return self._devices.acquire() if self._devices.is_held else self._takes_devices()
-
-    def _takes_devices(self) -> bool:
-        return not discover_gpus() or self._devices.acquire()
+    async def _may_use_devices(self) -> bool:
+        if self._devices.is_held:
+            return self._devices.acquire()
+        self._failure = None
+        try:
+            has_gpus = bool(await in_thread(machine_gpus))
+        except GpuDiscoveryError as error:
+            self._failure = str(error)
+            return False
+        return not has_gpus or self._devices.acquire()

@@ -1,5 +1,6 @@
 """Which GPUs this machine has: the real adapter and nvidia-ml-py over a mock driver library."""
 
+import itertools
 import json
 import os
 import shutil
@@ -202,14 +203,95 @@ def test_a_gpu_that_somebody_else_computes_on_is_left_out_until_the_end(discover
     assert json.loads(done.stdout) == [[], ["GPU-aaaa"], []]
 
 
-def test_a_driver_that_fails_leaves_all_gpus_in(discover):
-    program = """
-import json
+# A line for the mock's file, and how long after the look before it the GPUs are looked at.
+SILENT = {
+    "a call that hangs": {
+        "looks": [(0, ""), (1, "hang 1"), (1, "hang 1"), (60, "hang 1"), (1, "")],
+        "want_left_out": ["", "", "", "ac", ""],
+        "want_log": ["unknown: NVML does not answer in", "No run starts", "NVML answers again"],
+    },
+    "a driver that is reset": {
+        # After 5 s it is asked anew, however often the worker looks.
+        "looks": [(0, ""), *[(1, "count 15")] * 4, (1, ""), (1, "")],
+        "want_left_out": [""] * 7,
+        "want_log": ["driver does not answer: GPU is lost", "NVML answers again"],
+    },
+    "a driver that is away for a while": {
+        "looks": [(0, ""), (1, "count 15"), (5, "init 18"), (60, "init 18"), (400, "")],
+        "want_left_out": ["", "", "", "ac", ""],
+        "want_log": ["driver does not answer", "No run starts", "NVML answers again"],
+    },
+    "a GPU that falls off the bus and is back": {
+        "looks": [(0, ""), *[(1, "lost GPU-cccc 15")] * 2, (1, "")],
+        "want_left_out": ["", "c", "c", ""],
+        "want_log": ["GPU-cccc is left out: it does not answer", "GPU-cccc answers NVML again"],
+    },
+    "a GPU of a run falls off the bus": {
+        "looks": [(0, ""), (1, "lost GPU-bbbb 15")],
+        "want_left_out": ["", "b"],
+        "want_log": ["GPU-bbbb is left out"],
+    },
+}
+LOOK = """
+import json, logging, os, sys
+from gpu_core.adapters import nvml
 from gpu_core.decisions.cluster import Node
+from gpu_core.worker.process.gpu_usage import UsageReader
 from gpu_core.worker.process.occupied import OccupiedGpus
-node = Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa",))
-(seen,) = OccupiedGpus().without_occupied([node], ())
-print(json.dumps(sorted(seen.unhealthy_gpu_ids)))
+machine, now, logged = os.environ["NVML_MOCK_FILE"], [0.0], []
+gpus_of_machine = open(machine).read()
+node = Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa", "GPU-bbbb", "GPU-cccc"))
+class Kept(logging.Handler):
+    def emit(self, record):
+        logged.append(record.getMessage())
+logging.getLogger("prefect.gpu.devices").addHandler(Kept())
+def left_out(gpus, reader, after_s, line):
+    with open(machine + ".new", "w") as file:
+        file.write(gpus_of_machine + line + "\\n")
+    os.replace(machine + ".new", machine)
+    now[0] += after_s
+    if line != "hang 1" and reader._call._call:
+        reader._call._call.exception(30)  # a call that hung has returned
+    reader._answer_s = 0.1 if line == "hang 1" else 30
+    (looked,) = gpus.without_occupied([node], held={"GPU-bbbb"})
+    return "".join(sorted(gpu_id[-1] for gpu_id in looked.unhealthy_gpu_ids))
+found = {}
+for name, looks in json.loads(os.environ["LOOKS"]).items():
+    logged.clear()
+    reader = UsageReader(lambda: now[0])
+    gpus = OccupiedGpus(lambda: now[0], reader)
+    seen = [left_out(gpus, reader, *look) for look in looks]
+    found[name] = {"seen": seen, "logged": [*logged]}
+    gpus.close()
+opened_at_s = []
+def refuse():
+    opened_at_s.append(now[0])
+    raise nvml.pynvml.NVMLError(nvml.pynvml.NVML_ERROR_UNKNOWN)
+nvml.pynvml.nvmlInit = refuse
+reader = UsageReader(lambda: now[0], answer_s=30)
+for now[0] in range(1300):
+    try:
+        reader.read(["GPU-aaaa"])
+    except nvml.GpuDiscoveryError:
+        pass
+print(json.dumps({"found": found, "opened_at_s": opened_at_s}))
 """
-    done = discover("init 18", program=program)
-    assert (json.loads(done.stdout), done.returncode) == ([], 0)
+
+
+def test_what_nvml_does_not_say_is_not_taken_for_free(discover):
+    """All cases in one process: to start one takes seconds."""
+    done = discover(
+        *(f"gpu GPU-{letter * 4} {A100_BYTES} 0 NVIDIA A100-SXM4-80GB" for letter in "abc"),
+        program=LOOK,
+        LOOKS=json.dumps({name: case["looks"] for name, case in SILENT.items()}),
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    for name, case in SILENT.items():
+        found = answer["found"][name]
+        assert found["seen"] == case["want_left_out"], name
+        assert len(found["logged"]) == len(case["want_log"]), (name, found["logged"])
+        for line, want in zip(found["logged"], case["want_log"], strict=True):
+            assert want in line, name
+    pauses_s = [after - before for before, after in itertools.pairwise(answer["opened_at_s"])]
+    assert pauses_s == [5, 10, 20, 40, 80, 160, 300, 300, 300]

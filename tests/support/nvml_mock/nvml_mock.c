@@ -7,12 +7,17 @@
  *                                        MIG 0 off, 1 on, "-": not supported
  *     broken CODE                        a GPU whose handle cannot be had: CODE
  *     process UUID PID                   a process that computes on this GPU
+ *     hang 1                             nvmlDeviceGetCount returns when the line is gone
+ *     count CODE                         nvmlDeviceGetCount answers CODE
+ *     lost UUID CODE                     the handle of this GPU cannot be had: CODE
+ * `process`, `hang`, `count` and `lost` count from the moment they are in the file.
  * Without the variable or the file there is no driver: nvmlInit answers 9.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     SUCCESS = 0,
@@ -83,16 +88,33 @@ const char *nvmlErrorString(int code) {
     return text;
 }
 
+static int number_after(const char *beginning) {
+    char line[512];
+    int number = SUCCESS;
+    FILE *file = fopen(getenv("NVML_MOCK_FILE"), "r");
+    if (!file)
+        return SUCCESS;
+    while (fgets(line, sizeof line, file))
+        if (!strncmp(line, beginning, strlen(beginning)))
+            number = atoi(line + strlen(beginning));
+    fclose(file);
+    return number;
+}
+
 int nvmlDeviceGetCount_v2(unsigned int *count) {
+    while (number_after("hang "))
+        usleep(10000);
     *count = gpu_count;
-    return SUCCESS;
+    return number_after("count ");
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, mock_gpu **device) {
     if (index >= gpu_count)
         return INVALID_ARGUMENT;
     *device = &gpus[index];
-    return gpus[index].handle_error;
+    char lost[128];
+    snprintf(lost, sizeof lost, "lost %s ", gpus[index].uuid);
+    return gpus[index].handle_error ? gpus[index].handle_error : number_after(lost);
 }
 
 int nvmlDeviceGetUUID(mock_gpu *device, char *buffer, unsigned int length) {

@@ -1,0 +1,50 @@
+"""Calls that may hang: in a thread of their own, with a bounded wait."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BoundedCall(Generic[T]):
+    """Makes one call at a time and waits for its answer for a bounded time.
+
+    A call that hangs cannot be ended. It keeps its thread, and no second call begins before it
+    returns, so that a driver that does not answer costs one thread at most. An answer that comes
+    too late is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._call: Future[T] | None = None
+
+    def of(self, function: Callable[[], T], wait_s: float) -> T:
+        """The answer of this function.
+
+        Args:
+            function: What to call.
+            wait_s: How long to wait for it, 0 or more; for an earlier call there is no wait.
+
+        Raises:
+            TimeoutError: There is no answer in time, or an earlier call has not returned.
+            Exception: What the call raised.
+        """
+        if self._call is not None and not self._call.done():
+            raise TimeoutError("an earlier call has not returned")
+        self._call = _begun(function)
+        return self._call.result(wait_s)
+
+
+def _begun(function: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    # A program that exits waits for threads that are no daemons, for a hanging one for ever.
+    Thread(target=call, name="bounded call", daemon=True).start()
+    return future
