@@ -143,7 +143,10 @@ class History:
             demand, attempts = demands[key], earlier.get(key, ())
             with self._faults.contained(key, demand.workload.name, "planned", now):
                 workload = self._known(demand, attempts, policy)
-                workload = with_gpu_types(workload, demand.request.work, flavors, policy)
+                request = demand.request
+                workload = with_gpu_types(
+                    workload, request.work, flavors, policy, named=request.gpu_type
+                )
                 workload = asking.of(workload, attempts)
                 known[key] = replace(demand, workload=workload)
         return {

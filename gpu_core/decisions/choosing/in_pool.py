@@ -60,40 +60,50 @@ class Ranking(NamedTuple):
 
 
 def with_gpu_types(
-    workload: Workload, work: str | None, flavors: Collection[Flavor], policy: Policy
+    workload: Workload,
+    work: str | None,
+    flavors: Collection[Flavor],
+    policy: Policy,
+    *,
+    named: Collection[str] = (),
 ) -> Workload:
     """The workload with the GPU types that can hold its work, best first.
 
-    Only for whole GPUs on one node whose owner left the type open. What none of them holds is held
+    Only for whole GPUs on one node whose owner named no type. Work that none of them holds is held
     as `ExceedsCluster`.
 
     Args:
-        workload: As its request made it.
+        workload: As its request made it; the GPU types that it has are all that it is permitted.
         work: What it does, in words; None: nobody said.
         flavors: What the pool has, or may still get.
         policy: Gives the prices.
+        named: The GPU types that its owner named; empty: the owner left them open.
     """
-    is_open = not workload.gpu_types and workload.shape.is_whole
+    is_open = not named and workload.shape.is_whole
     if work is None or not is_open or not workload.gpu_count or workload.nodes > 1 or not flavors:
         return workload
     offers = tuple(
         PoolOffer(*flavor, policy.price_micro_usd_per_gpu_hour(*flavor))
         for flavor in sorted(flavors)
         if workload.capacity_type in (None, flavor.capacity_type)
+        and (not workload.gpu_types or flavor.gpu_type in workload.gpu_types)
     )
     due = workload.deadline_at
     left = None if due is None else max(due - workload.submitted_at, timedelta(seconds=1))
     try:
         ranking = rank_gpu_types(work, workload.gpu_count, offers, left, workload.budget_micro_usd)
     except NoEstimate as error:
-        return replace(workload, gpu_type_reason=f"any, as its work cannot be estimated: {error}")
+        which = "as permitted" if workload.gpu_types else "any"
+        reason = f"{which}, as its work cannot be estimated: {error}"
+        return replace(workload, gpu_type_reason=reason)
     if ranking is None:
         return workload
     if ranking.gpu_types:
         return replace(workload, gpu_types=ranking.gpu_types, gpu_type_reason=ranking.reason)
+    which = "that it is permitted" if workload.gpu_types else "of this pool"
     hold = Hold(
         reason=Reason.EXCEEDS_CLUSTER,
-        summary=f"No GPU of this pool holds its work: {ranking.reason}.",
+        summary=f"No GPU {which} holds its work: {ranking.reason}.",
         resolution="Ask for more GPUs, say less work, or name a gpu_type if you know better.",
     )
     return replace(workload, hold=workload.hold or hold)

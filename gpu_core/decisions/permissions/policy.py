@@ -26,7 +26,8 @@ class Permission(Section):
     )
     """The largest `budget_usd`; a run that states none gets this one."""
     gpu_types: Annotated[Sequence[Name], Field(min_length=1)] | None = None
-    """The GPU types that it may use; with `gpu_type: auto` it gets these, in this order."""
+    """The GPU types that it may use; with `gpu_type: auto` it gets these, in this order, or
+    with `work` those of them that hold it, the cheapest first."""
 
 
 class PermissionPolicy(Section):

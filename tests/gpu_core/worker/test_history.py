@@ -15,7 +15,7 @@ from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import EndReason, Provenance
 from gpu_core.decisions.capacity_life import SPOT_PRIOR
 from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
-from gpu_core.decisions.request import GpuRequest, RunLimits
+from gpu_core.decisions.request import GpuRequest, RunLimits, workload_from_request
 from gpu_core.decisions.workload import RunTimeSource
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.history import History
@@ -200,6 +200,24 @@ def test_a_run_that_says_what_it_does_gets_the_gpu_types_that_hold_it(history):
     workload = found[run_id].workload
     assert workload.gpu_types == ("a100-80gb",)
     assert workload.gpu_type_reason.startswith("a100-80gb ($")
+
+
+def test_work_ranks_what_the_teams_permission_allows(history):
+    """From the request to the placement; a type that the run names itself stays."""
+    policy = make_policy(permissions={"default": {"gpu_types": ["t4", "a100-80gb"]}})
+    nodes = (make_node("n1"), make_node("n2", gpu_type="t4"))
+
+    def types(run_id, **fields):
+        request = GpuRequest(work="fine-tune a 7B model with LoRA", **fields)
+        workload = workload_from_request(
+            request, workload_id=run_id, name="run", queue=None, submitted_at=at(0), policy=policy
+        )
+        asking = replace(demand(run_id), request=request, workload=workload)
+        found = anyio.run(history.of_pending, {run_id: asking}, nodes, (), policy, at(1))
+        return found[run_id].workload.gpu_types
+
+    assert types(str(uuid4())) == ("a100-80gb",)
+    assert types(str(uuid4()), gpu_type="t4") == ("t4",)
 
 
 def test_a_run_that_never_started_is_not_asked_for(ledger, history, monkeypatch):

@@ -26,7 +26,8 @@ L40S, T4, L4 = (Flavor(gpu_type, "on-demand") for gpu_type in ("l40s", "t4", "l4
 
 def types(work, flavors, gpus=1, **fields):
     workload = make_workload(gpus=gpus, **fields)
-    return with_gpu_types(workload, work, flavors, POLICY).gpu_types
+    named = fields.get("gpu_types", ())
+    return with_gpu_types(workload, work, flavors, POLICY, named=named).gpu_types
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,31 @@ def test_work_without_an_estimate_keeps_no_run_from_its_gpus(work):
     found = with_gpu_types(make_workload(), work, [L40S, A100], POLICY)
     assert (found.gpu_types, found.hold) == ((), None)
     assert found.gpu_type_reason.startswith("any, as its work cannot be estimated: text ")
+
+
+@pytest.mark.parametrize(
+    ("permitted", "work", "want"),
+    [
+        pytest.param(("a100-80gb", "l40s"), LORA, ("l40s", "a100-80gb"), id="cheapest for all"),
+        pytest.param(("a100-80gb", "h100"), LORA, ("a100-80gb",), id="not those it may not use"),
+        pytest.param(("t4", "a100-80gb"), LORA, ("a100-80gb",), id="the T4 has no bf16"),
+        pytest.param(("h100",), LORA, ("h100",), id="the pool has none of them: as permitted"),
+        pytest.param(("t4", "l40s"), "train resnet-50 on 500 widgets", ("t4", "l40s"), id="unread"),
+    ],
+)
+def test_the_work_ranks_the_types_that_the_team_is_permitted(permitted, work, want):
+    """Those are the policy's answer to a request that names none."""
+    workload = make_workload(gpu_types=permitted)
+    found = with_gpu_types(workload, work, [T4, A100, L40S], POLICY)
+    assert found.gpu_types == want
+    assert found.hold is None
+
+
+def test_work_that_no_permitted_type_holds_is_held():
+    """Although others of the pool hold it."""
+    found = with_gpu_types(make_workload(gpu_types=("t4",)), LORA, [T4, A100], POLICY)
+    assert found.hold is not None
+    assert found.hold.summary.startswith("No GPU that it is permitted holds its work: t4 ")
 
 
 def test_a_gpu_in_the_words_does_not_restrict_the_run():
