@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.errors import InvalidInput, one_line
 from gpu_core.decisions.plan import Explanation
 from gpu_core.decisions.workload import Workload
 
@@ -26,6 +26,9 @@ _COLUMNS: Mapping[str, str] = {
     "Run id": "run_id",
 }
 """What a column is called in the table, and here."""
+
+# Longer texts say no more to a person, and one run must not fill the artifact of all.
+_LONGEST_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +75,18 @@ def line_entries(
 
 def to_row(entry: LineEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, moments as ISO 8601 text in UTC."""
-    values = ((column, getattr(entry, field)) for column, field in _COLUMNS.items())
+    return {column: _cell(getattr(entry, field)) for column, field in _COLUMNS.items()}
+
+
+def without_texts(row: Mapping[str, object]) -> dict[str, object]:
+    """The row of `to_row` with no text that a person or another system chose."""
     return {
-        column: f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
-        for column, value in values
+        **row,
+        "Run": row["Run id"],
+        "Queue": None,
+        "Team": None,
+        "Why": "The texts of this queue cannot be shown: see the page of the run.",
+        "What would help": "",
     }
 
 
@@ -126,6 +137,12 @@ def _entry(explanation: Explanation, workload: Workload) -> LineEntry:
         expected_start_from=explanation.expected_start_from,
         expected_start_until=explanation.expected_start_until,
     )
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+    return one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
 
 
 def _whole(row: Mapping[str, object], column: str) -> int:

@@ -5,6 +5,7 @@ reason or its place in coarse steps has changed, the head of the line first, and
 one cycle. The whole line is one artifact of the pool.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -23,10 +24,12 @@ from prefect.states import Scheduled
 
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.attempt_report import attempts_markdown
-from gpu_core.decisions.line_table import line_entries, line_key, to_row
+from gpu_core.decisions.line_table import line_entries, line_key, to_row, without_texts
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
-from gpu_core.worker.run_faults import RunFaults
+from gpu_core.worker.run_faults import RunFaults, is_outage
+
+_log = logging.getLogger("prefect.gpu.publisher")
 
 _RUN_KEY = "gpu-attempts"
 
@@ -136,17 +139,30 @@ class Publisher:
         self, explanations: Sequence[Explanation], demands: Mapping[str, Demand], now: datetime
     ) -> None:
         """Show the whole line as one artifact of the pool, if it changed."""
-        workloads = {e.workload_id: demands[e.workload_id].workload for e in explanations}
-        rows = [to_row(entry) for entry in line_entries(explanations, workloads)]
+        rows: list[dict[str, object]] = []
+        for e in explanations:
+            workload = demands[e.workload_id].workload
+            with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
+                rows.extend(map(to_row, line_entries([e], {e.workload_id: workload})))
         essence = [(e.workload_id, e.reason, e.position) for e in explanations]
         written_at = self._line_written_at
         is_stale = written_at is None or now - written_at >= _REFRESH
         if essence == self._line and (rows == self._rows or not is_stale):
             return
-        await self._write_artifact(
-            self._pool_key, None, "table", rows, "Runs that wait for GPUs, the next one first."
-        )
+        await self._write_line(rows)
         self._line, self._rows, self._line_written_at = essence, rows, now
+
+    async def _write_line(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Write these rows; where the server refuses them, the same without anybody's texts."""
+        description = "Runs that wait for GPUs, the next one first."
+        try:
+            await self._write_artifact(self._pool_key, None, "table", rows, description)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            _log.warning("The queue is published without the texts of its runs: %s", error)
+            plain = [without_texts(row) for row in rows]
+            await self._write_artifact(self._pool_key, None, "table", plain, description)
 
     async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
         """Show a run the story of its attempts."""

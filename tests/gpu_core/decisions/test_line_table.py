@@ -1,6 +1,7 @@
 """The published line: what the worker writes is what the CLI reads."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -24,8 +25,11 @@ moments = st.datetimes(
     timezones=st.just(UTC),
 ).map(lambda moment: moment.replace(microsecond=0))
 maybe_moments = st.none() | moments
+FIELDS_WITH_TEXT = ("run", "run_id", "queue", "team", "reason", "summary", "resolution")
+printable = st.text(st.characters(categories=["L", "N", "P", "S"]))
 entries = st.builds(
     LineEntry,
+    **dict.fromkeys(FIELDS_WITH_TEXT, printable),
     expected_start_at=maybe_moments,
     expected_start_from=maybe_moments,
     expected_start_until=maybe_moments,
@@ -79,6 +83,15 @@ def test_automations_get_the_names_of_the_fields():
 def test_what_is_published_is_what_is_read(line_entry):
     """Through JSON, as Prefect keeps it."""
     assert from_row(json.loads(json.dumps(to_row(line_entry)))) == line_entry
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS_WITH_TEXT), st.text(st.characters())))
+def test_every_text_becomes_one_that_a_database_takes(texts):
+    """Control characters and halves of characters, which one run would lose the table for all."""
+    row = to_row(replace(entry(), **texts))
+    for value in row.values():
+        assert not isinstance(value, str) or value.isprintable()
+        str(value).encode()
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
 """When a run that waits is told so once more."""
 
+import json
 from datetime import timedelta
+from types import SimpleNamespace
+from uuid import uuid4
 
+import anyio
 import pytest
 
 from gpu_core.decisions.plan import Explanation, Reason
-from gpu_core.worker.publisher import Told, is_news, step
+from gpu_core.worker.publisher import Publisher, Told, is_news, step
 from tests.gpu_core.accounting_builders import NOON
+from tests.strategies import make_workload
 
 GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 
@@ -31,3 +36,70 @@ def test_places_are_told_in_steps():
     """Exact at the head, where it matters."""
     positions = (0, 1, 5, 6, 9, 10, 24, 26, 49, 50, 120)
     assert [step(position) for position in positions] == [0, 1, 5, 5, 5, 10, 20, 25, 25, 50, 100]
+
+
+class Artifacts:
+    """Keeps the last artifact, and refuses text that no database takes, as PostgreSQL does."""
+
+    def __init__(self, refused="\0"):
+        self.rows = None
+        self._refused = refused
+
+    async def read_artifacts(self, **_):
+        return []
+
+    async def create_artifact(self, artifact):
+        json.dumps(artifact.data, ensure_ascii=False).encode()
+        if any(self._refused in str(row.values()) for row in artifact.data):
+            raise RuntimeError("HTTP 500")
+        self.rows = artifact.data
+        return SimpleNamespace(id=uuid4())
+
+
+def published(client, *names, summaries=None):
+    publisher = Publisher(client, "gpu", "Waiting", anyio.Lock())
+    workloads = {name: make_workload(workload_id=name, name=name) for name in names}
+    explanations = [
+        Explanation(
+            workload_id=name,
+            reason=GPUS,
+            summary=(summaries or {}).get(name, "Waits."),
+            resolution="",
+            position=1,
+        )
+        for name in names
+    ]
+    demands = {name: SimpleNamespace(workload=workload) for name, workload in workloads.items()}
+    anyio.run(publisher.line, explanations, demands, NOON)
+    return client.rows
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("a \0 b", id="NUL"),
+        pytest.param("a \ud800 b", id="half of a character"),
+        pytest.param("x" * 1_000_000, id="a million characters"),
+        pytest.param("a\nb", id="two lines"),
+    ],
+)
+def test_the_odd_text_of_a_run_leaves_the_queue_readable_for_all(odd):
+    rows = published(Artifacts(), "one", "two", summaries={"two": odd})
+    assert [row["Run"] for row in rows] == ["one", "two"]
+    assert rows[0]["Why"] == "Waits."
+    assert len(rows[1]["Why"]) <= 2_000
+
+
+def test_a_run_that_cannot_be_shown_is_missing_alone():
+    class Unreadable(str):
+        def isprintable(self):
+            raise RuntimeError
+
+    rows = published(Artifacts(), "one", "two", summaries={"two": Unreadable("x")})
+    assert [row["Run"] for row in rows] == ["one"]
+
+
+def test_a_server_that_refuses_a_text_gets_the_queue_without_texts():
+    rows = published(Artifacts(refused="café"), "one", "two", summaries={"two": "café"})
+    assert [row["Run id"] for row in rows] == ["one", "two"]
+    assert [row["Reason"] for row in rows] == [GPUS, GPUS]
