@@ -13,10 +13,11 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.capacity.run_budget import Spending
 from gpu_core.decisions.capacity.state import CapacityDecision
+from gpu_core.decisions.lifecycle import Settlement
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.units import count, format_duration
 from gpu_core.decisions.workload import Workload
@@ -40,6 +41,7 @@ from gpu_core.worker.settlement import (
     read_run,
     to_record,
 )
+from gpu_core.worker.settlement_retries import SettlementRetries
 from gpu_core.worker.strays import Strays
 from gpu_core.worker.threads import in_thread
 
@@ -59,9 +61,6 @@ _PAGE = 200
 
 # Two tracebacks: that of the cause, and that of what Prefect tried after it.
 _TOLD_LINES = 60
-
-_RETRY_S = 2.0
-_LONGEST_RETRY_S = 60.0
 
 
 class Endings:
@@ -297,9 +296,10 @@ class Endings:
             submitting: Runs that are being started at this moment.
             is_beside_cycle: A cycle is under way: what it has just admitted is about to be started.
         """
+        being_started = {str(flow_run_id) for flow_run_id in submitting}
         for running in self._attempts:
             with self._contained(running, datetime.now(UTC)):
-                if running.is_ending or running.flow_run_id in submitting:
+                if running.is_ending or running.attempt.flow_run_id in being_started:
                     continue
                 if is_beside_cycle and running.attempt.started_at is None:
                     continue
@@ -329,22 +329,71 @@ class Endings:
         self._tasks.start_soon(self._settle_until_done, running)
 
     async def _settle_until_done(self, running: RunningAttempt) -> None:
-        delay_s = _RETRY_S
+        retries = SettlementRetries()
         while True:
             try:
-                await self._settle(running)
+                if retries.is_over and running.is_gone:
+                    await self._close_unsettled(running, retries.fault or "")
+                else:
+                    await self._settle(running)
                 break
             except Exception as error:
-                # Prefect or the ledger cannot be reached: the run keeps its place until they can.
-                name = running.record.name
-                _log.warning("The end of %r is settled in %.0f s: %s", name, delay_s, error)
-                if delay_s == _RETRY_S and not is_outage(error):
-                    run_log(running.record).error("Its end is settled later: %s", error)
+                pause_s = self._pause_s(running, retries, error)
                 _log.debug("Why it could not be settled", exc_info=True)
-                with anyio.move_on_after(delay_s):
+                with anyio.move_on_after(pause_s):
                     await self._outages.wait_for_return()
-                delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
         await self._report(running)
+
+    def _pause_s(
+        self, running: RunningAttempt, retries: SettlementRetries, error: Exception
+    ) -> float:
+        """How long until the end of this attempt is settled again? Says an error of its own."""
+        name = running.record.name
+        if is_outage(error) or self._outages.is_api_away:
+            pause_s = retries.after_outage()
+            _log.warning("The end of %r is settled in %.0f s: %s", name, pause_s, error)
+            return pause_s
+        is_first = retries.fault is None
+        text = self._hidden(f"{type(error).__name__}: {error}")
+        pause_s = retries.after_fault(text)
+        _log.error("The end of %r is settled in %.0f s: %s", name, pause_s, retries.fault)
+        if is_first and running.has_valid_id:
+            what = "its GPUs are free" if running.is_gone else "it holds its GPUs until then"
+            run_log(running.record).error(
+                "Its end is settled later, and %s: %s. Show this to the platform team.",
+                *(what, retries.fault),
+            )
+        return pause_s
+
+    async def _close_unsettled(self, running: RunningAttempt, fault: str) -> None:
+        """Close an attempt whose end could not be settled for a day; nothing of it lives.
+
+        Otherwise it would count as running for ever, with its cost. The run is not tried again,
+        because its next end could not be settled either; it is charged with no failure.
+        """
+        message = f"Its end could not be settled for a day: {fault}; it is not tried again."
+        settlement = Settlement(
+            end_reason=EndReason.CRASHED,
+            is_charged_failure=False,
+            next_state="Crashed",
+            message=message,
+        )
+        ending = Ending(
+            settlement=settlement,
+            released_at=running.gone_at or datetime.now(UTC),
+            exit_code=None,
+            is_end_estimated=True,
+        )
+        with suppress(UnknownAttempt):
+            await in_thread(self._close, running, ending)
+        _log.error("The attempt of %r is closed: %s", running.record.name, message)
+        with suppress(Exception):  # whatever Prefect refuses, its page has the line before
+            run = await read_run(self._client, running)
+            if run is not None and (run.state is None or not run.state.is_final()):
+                await publish(self._client, running, run, settlement)
+        self._attempts.remove(running)
+        self._infrastructure.settled(running)
+        self._wake()
 
     async def _settle(self, running: RunningAttempt) -> None:
         flow_run_id = running.attempt.flow_run_id

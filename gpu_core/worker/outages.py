@@ -56,6 +56,11 @@ class OutageWatch:
         """The outages of the last day, as far as this worker or the one before it saw them."""
         return self._outages
 
+    @property
+    def is_api_away(self) -> bool:
+        """Did Prefect's API not work when it was polled last?"""
+        return "api" in self._away
+
     async def watch(self) -> None:
         """Poll until cancelled."""
         while True:

@@ -47,7 +47,9 @@ class Ending:
 
 
 async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | None:
-    """The flow run as Prefect has it; None when it was deleted."""
+    """The flow run as Prefect has it; None when it was deleted, or its id is damaged."""
+    if not running.has_valid_id:
+        return None
     try:
         return await client.read_flow_run(running.flow_run_id)
     except ObjectNotFound:

@@ -11,10 +11,12 @@ import anyio
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import Completed, Crashed, Failed, Running
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.services import free_port
+from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
@@ -28,6 +30,7 @@ from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.settlement_retries import SettlementRetries
 from gpu_core.worker.strays import Strays
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
@@ -204,7 +207,7 @@ def test_an_attempt_whose_run_is_being_read_is_not_settled_yet(tmp_path, ledger,
 
 def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running, monkeypatch):
     """However long the next try would have been put off."""
-    monkeypatch.setattr("gpu_core.worker.endings._RETRY_S", 600.0)
+    monkeypatch.setattr(SettlementRetries, "after_outage", lambda _retries: 600.0)
     tries = []
 
     async def act(endings, _woken):
@@ -228,3 +231,73 @@ def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running,
         assert tries == [1, 2]
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+class NoPauses(SettlementRetries):
+    """A day of tries in a moment."""
+
+    def after_fault(self, error):
+        super().after_fault(error)
+        return 0
+
+
+@pytest.mark.parametrize("damage", ["the server refuses its state", "no run has its id"])
+def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
+    tmp_path, ledger, running, monkeypatch, caplog, damage
+):
+    """Its GPUs are free from the beginning, its page says it once, and nothing is charged."""
+    monkeypatch.setattr("gpu_core.worker.endings.SettlementRetries", NoPauses)
+    tries = []
+
+    def refuse(*_, **__):
+        tries.append(running.is_gone)
+        raise ValueError("a text that the server refuses")
+
+    async def answer(value):
+        return value
+
+    monkeypatch.setattr("gpu_core.worker.endings.has_begun", lambda *_: answer(True))
+    monkeypatch.setattr("gpu_core.worker.endings.excuse_of_end", refuse)
+    if damage == "no run has its id":
+        running.attempt = replace(running.attempt, flow_run_id="no uuid")
+
+    else:
+        run = FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=Running())
+        monkeypatch.setattr("gpu_core.worker.endings.read_run", lambda *_: answer(run))
+    published = []
+
+    async def publish(_client, _running, _run, settlement):
+        published.append(settlement.next_state)
+
+    monkeypatch.setattr("gpu_core.worker.endings.publish", publish)
+
+    async def act(endings, _woken):
+        settled = anyio.Event()
+        monkeypatch.setattr(endings._infrastructure, "settled", lambda _running: settled.set())
+        endings.find_ended(set())
+        with anyio.fail_after(60):
+            await settled.wait()
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, running, act)
+    assert set(tries) == {True}
+    (attempt,) = ledger.attempts_of([RUN])[RUN]
+    assert (attempt.end_reason, attempt.is_charged_failure) == (EndReason.CRASHED, False)
+    assert attempt.is_end_estimated
+    assert attempt.released_at - running.gone_at < timedelta(seconds=1)
+    told = [r for r in caplog.records if "Its end is settled later" in r.getMessage()]
+    assert published == (["Crashed"] if damage != "no run has its id" else [])
+    assert len(told) == (damage != "no run has its id")
+
+
+def test_tries_for_one_attempt_have_pauses_and_a_bound_and_those_of_an_outage_none():
+    retries = SettlementRetries()
+    outage_pauses_s = [retries.after_outage() for _ in range(10_000)]
+    assert outage_pauses_s[:7] == [2, 4, 8, 16, 32, 60, 60]
+    assert not retries.is_over
+    pauses_s = []
+    while not retries.is_over:
+        pauses_s.append(retries.after_fault("x" * 1_000_000))
+    assert pauses_s[:9] == [5, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert 24 * 3600 <= sum(pauses_s) < 24 * 3600 + 600
+    assert len(retries.fault) <= 300
