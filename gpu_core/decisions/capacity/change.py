@@ -41,8 +41,7 @@ def capacity_change(
     workload, saved_at = allocation.workload, allocation.checkpointed_at
     current = _CURRENT.get(allocation.placement.capacity_type)
     held_s = (view.now - allocation.admitted_at).total_seconds()
-    is_bound = not workload.is_preemptible or view.now < allocation.protected_until
-    if current is None or saved_at is None or allocation.is_draining or is_bound:
+    if current is None or allocation.is_draining or not workload.is_preemptible:
         return None
     policy = view.policy.capacity
     is_mixed = workload.deadline_at is None and policy.target_spot_share is not None
@@ -54,6 +53,10 @@ def capacity_change(
         capacity_type=None,
         avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now, changeover_s),
     )
+    if saved_at is None or view.now < allocation.protected_until:
+        # The age of spot counts from when it could have been had, not from when a change may be.
+        view.watch_spot(workload, current)
+        return None
     works_since = allocation.works_since or allocation.admitted_at
     done_s = max(0.0, (saved_at - works_since).total_seconds())
     state = view.state(workload, current, done_s, held_s, budget_left_micro_usd)

@@ -248,6 +248,10 @@ class CapacityView:
             is_up=is_up, age_s=age_s, observed_s=past.observed_s, up=past.up, away=past.away
         )
 
+    def watch_spot(self, workload: Workload, current: Capacity) -> None:
+        """Note whether it could have spot, for later looks at the age of that."""
+        self._sight(workload, current)
+
     def _sight(self, workload: Workload, current: Capacity) -> tuple[bool, float]:
         """Could it have spot, and since when is that so?"""
         if current is Capacity.SPOT:

@@ -3,8 +3,9 @@
 `replay` is the model of the papers: one look for each tick, and a task that has watched spot from
 its start. A worker looks every minute, knows of spot what the attempts of the run show, leaves
 alone where the run was interrupted, and all spot after too many interruptions in a row. The
-functions that decide are those that the worker calls. Two things are simpler here: the pool has no
-other runs, and what a start loses is lost at its beginning.
+functions that decide are those that the worker calls. Simpler here: the pool has no other runs,
+on-demand can always be had, a start loses all of its changeover at its beginning and saves right
+after it, and the record of spot is never old (a worker renews it every ten minutes).
 """
 
 from collections.abc import Sequence
@@ -108,7 +109,8 @@ class _WorkerRun:
             is_up = False
         age_s = self._sights.age_s(_RUN, is_up=is_up, now=now)
         is_on_demand = self.run.capacity is Capacity.ON_DEMAND
-        if is_on_demand and not is_up:
+        # An attempt that has saved nothing yet is not moved.
+        if is_on_demand and (not is_up or self.run.changeover_left_s > 0):
             return Capacity.ON_DEMAND
         if spot_left_alone_until(attempts, policy, now, changeover_s) is not None:
             return Capacity.ON_DEMAND

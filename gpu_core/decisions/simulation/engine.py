@@ -325,10 +325,11 @@ class _Replay:
         for _, life in sorted(self._running.items()):
             job, allocation = life.job, life.allocation
             is_open = job.capacity_type is None and job.checkpoint_interval_s is not None
-            if not is_open or allocation is None or now_s <= life.begins_s:
+            if not is_open or allocation is None:
                 continue
             # The notice lets it save what it has.
-            saved = replace(allocation, checkpointed_at=_moment(now_s))
+            saved_at = _moment(now_s) if now_s > life.begins_s else None
+            saved = replace(allocation, checkpointed_at=saved_at)
             if capacity_change(saved, life.recorded, view) is not None:
                 self._give_way(life, None, now_s)
 

@@ -78,7 +78,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
                 {"s" if on_spot else "o": "0"},
                 capacity_type=str(run.capacity),
                 admitted_at=admitted_at,
-                checkpointed_at=admitted_at,
+                checkpointed_at=None if run.changeover_left_s > 0 else admitted_at,
             )
             if capacity_change(held, attempts, view(held)) is not None:
                 run.capacity = Capacity.IDLE
@@ -105,21 +105,23 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
 
 
 @pytest.mark.parametrize(
-    ("up_min", "away_min", "deadline_h"),
+    ("away_first_min", "up_min", "away_min", "deadline_h"),
     [
-        pytest.param(300, 60, 8, id="long stays"),
-        pytest.param(40, 35, 8, id="stays that pay little"),
-        pytest.param(10, 20, 9, id="stays that do not pay: the limits of the worker"),
-        pytest.param(40, 35, 5.4, id="little slack"),
-        pytest.param(30, 400, 12, id="rarely"),
+        pytest.param(0, 300, 60, 8, id="long stays"),
+        pytest.param(0, 40, 35, 8, id="stays that pay little"),
+        pytest.param(0, 10, 20, 9, id="stays that do not pay: the limits of the worker"),
+        pytest.param(0, 40, 35, 5.4, id="little slack"),
+        pytest.param(0, 30, 400, 12, id="rarely"),
+        pytest.param(98, 600, 1, 9, id="spot comes while on-demand starts: nothing is saved yet"),
     ],
 )
 def test_the_replay_and_the_workers_cycle_decide_alike(
-    up_min: int, away_min: int, deadline_h: float
+    away_first_min: int, up_min: int, away_min: int, deadline_h: float
 ) -> None:
     """The same starts, hours and cost."""
     one = task(5, deadline_h)
-    is_up = list(islice(cycle([True] * up_min + [False] * away_min), round(deadline_h * 60)))
+    comes_and_goes = cycle([True] * up_min + [False] * away_min)
+    is_up = [*[False] * away_first_min, *islice(comes_and_goes, round(deadline_h * 60))]
     want = scheduled(is_up, one)
     assert replay_worker(is_up, MINUTE_S, one, CapacityPolicy()) == want
     assert want.switches > 1
