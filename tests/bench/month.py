@@ -10,7 +10,11 @@ that the worker uses. What is assumed:
   planner learns them from jobs of the same team that have finished.
 - **Cap**: the GPU-hours that arrive in the month are 70 % of what the cap could do in it.
 - **Fixed cluster**: as many GPUs as would ever be in use at once if nobody waited, for the whole
-  month, on-demand. It is not charged for the people who run it, nor we for ours.
+  month, on-demand. It is not charged for the people who run it, nor we for ours. Beside it stands
+  a fixed cluster of the cap, which has the waits of neither. What the same machines save at the
+  on-demand price is what elasticity gives; the rest is what spot gives.
+- **Commitments**: the catalog has no price of a commitment with a source. A fixed cluster that is
+  committed for a year costs less than the month where its discount is larger than what is saved.
 - **Machines**: p3.8xlarge (4 × V100 16 GB) in us-west-2 at the shipped catalog's prices, constant
   over the month. The spot traces are of V100s in that region, and this is the only V100 machine
   for which the catalog has spot prices there. Larger jobs are gangs with equal parts.
@@ -29,6 +33,10 @@ that the worker uses. What is assumed:
   7B parameters, PyTorch DCP), and at the notice.
 - **Window**: costs, GPU-hours and utilisation are of the month's 31 days; waits, recoveries and
   failures of all its jobs, to their end.
+
+That spot of 2022, as it was for one instance of one account at a time, is there for hundreds at
+once, at prices of 2025, is assumed and not measured. That jobs recover and do not fail follows from
+the rules of the replay: it has no failures but interruptions.
 
 Each target is the mission's. Availability is not simulated. As facts stand beside them for how much
 of the window any spot is up, whatever is asked for then, which is about what the share of spot can
@@ -57,7 +65,7 @@ from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
 from gpu_core.decisions.simulation.knowledge import LearnedRunTimes
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
-from gpu_core.decisions.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
+from gpu_core.decisions.units import MICRO_USD_PER_USD
 from tests.bench import report
 from tests.bench.month_results import MonthResults, lines, month_results
 
@@ -259,14 +267,13 @@ def run(jobs: Sequence[TraceJob], days: float, traces: Mapping[str, SpotTrace]) 
     policy = pool_policy(prices, asked.cap_gpus, traces)
     began_s = time.process_time()
     simulation = replay_month(jobs, policy, asked.cap_gpus, traces)
-    fixed_node_hours = asked.fixed_gpus / _GPUS_PER_NODE * window_s / SECONDS_PER_HOUR
     return month_results(
         simulation,
         window_s=window_s,
         mean_gpus=asked.mean_gpus,
         cap_gpus=asked.cap_gpus,
         fixed_gpus=asked.fixed_gpus,
-        fixed_micro_usd=fixed_node_hours * prices.on_demand_micro_usd_per_hour,
+        on_demand_micro_usd_per_gpu_hour=prices.on_demand_micro_usd_per_hour / _GPUS_PER_NODE,
         micro_usd_per_hour=prices.micro_usd_per_hour,
         within_cap=arrived_within(jobs, asked.cap_gpus),
         spot_up_share=spot_up_share(traces.values(), window_s),

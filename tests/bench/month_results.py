@@ -59,7 +59,7 @@ def month_results(
     mean_gpus: float,
     cap_gpus: int,
     fixed_gpus: int,
-    fixed_micro_usd: float,
+    on_demand_micro_usd_per_gpu_hour: float,
     micro_usd_per_hour: Callable[[Node], int],
     within_cap: Collection[str],
     spot_up_share: float,
@@ -73,7 +73,7 @@ def month_results(
         mean_gpus: What the jobs ask for in the mean.
         cap_gpus: GPUs that there may be at once.
         fixed_gpus: GPUs of the fixed cluster.
-        fixed_micro_usd: What that costs in the month.
+        on_demand_micro_usd_per_gpu_hour: What fixed clusters pay.
         micro_usd_per_hour: What a node costs.
         within_cap: The jobs that came while no more than the cap was asked for.
         spot_up_share: The part of the month in which any spot is up.
@@ -89,6 +89,9 @@ def month_results(
         for stay in stays
     )
     cap_gpu_h = cap_gpus * window_s / SECONDS_PER_HOUR
+    fixed_micro_usd = fixed_gpus * window_s / SECONDS_PER_HOUR * on_demand_micro_usd_per_gpu_hour
+    fixed_at_cap_micro_usd = cap_gpu_h * on_demand_micro_usd_per_gpu_hour
+    all_on_demand_micro_usd = paid_gpu_h * on_demand_micro_usd_per_gpu_hour
     kept_gpu_h = _times(found.utilisation, cap_gpu_h)
     modest = [o for o in outcomes if o.job.job_id in within_cap]
     queue_wait_s = spread(_queue_waits_s(outcomes))
@@ -112,7 +115,12 @@ def month_results(
         "cap_gpus": cap_gpus,
         "fixed_gpus": fixed_gpus,
         "cost_usd": cost_micro_usd / MICRO_USD_PER_USD,
+        "all_on_demand_cost_usd": all_on_demand_micro_usd / MICRO_USD_PER_USD,
         "fixed_cost_usd": fixed_micro_usd / MICRO_USD_PER_USD,
+        "fixed_at_cap_cost_usd": fixed_at_cap_micro_usd / MICRO_USD_PER_USD,
+        **_savings(
+            cost_micro_usd, all_on_demand_micro_usd, fixed_micro_usd, fixed_at_cap_micro_usd
+        ),
         "paid_gpu_h": paid_gpu_h,
         "spot_gpu_h": spot_gpu_h,
         "held_gpu_h": _times(found.allocated, cap_gpu_h),
@@ -178,6 +186,25 @@ def _recoveries_s(outcomes: Iterable[JobOutcome]) -> Iterator[float]:
 def _had_gpus(held: Held) -> bool:
     """Did its nodes come before it ended?"""
     return held.end_s == held.start_s or held.start_s + held.nodes_came_after_s < held.end_s
+
+
+def _savings(
+    cost: float, all_on_demand: float, fixed: float, fixed_at_cap: float
+) -> dict[str, float]:
+    """How much is saved in percent of each fixed cluster, by elasticity and by spot?
+
+    Elasticity is what the same machines would save at the on-demand price, spot is the rest. A
+    fixed cluster that is committed for a year costs less than this month where its discount is
+    larger than what is saved: no price of a commitment in the catalog has a source.
+    """
+    return {
+        "saved_percent": 100 * (1 - cost / fixed),
+        "saved_by_elasticity_percent": 100 * (1 - all_on_demand / fixed),
+        "saved_by_spot_percent": 100 * (all_on_demand - cost) / fixed,
+        "saved_of_cap_percent": 100 * (1 - cost / fixed_at_cap),
+        "saved_of_cap_by_elasticity_percent": 100 * (1 - all_on_demand / fixed_at_cap),
+        "saved_of_cap_by_spot_percent": 100 * (all_on_demand - cost) / fixed_at_cap,
+    }
 
 
 def _gpu_h(stays: Iterable[NodeStay], window_s: float) -> float:

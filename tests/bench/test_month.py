@@ -16,7 +16,7 @@ from tests.bench.month import (
     spot_events,
     spot_up_share,
 )
-from tests.bench.month_results import MonthResults
+from tests.bench.month_results import MonthResults, _savings
 from tests.strategies import make_node
 
 DAY_S = 86_400.0
@@ -109,9 +109,37 @@ def test_what_is_paid_is_the_time_of_the_machines(
     assert facts["cost_usd"] == pytest.approx((facts["paid_gpu_h"] or 0) / 4 * price / 1e6)
     fixed_usd = (facts["fixed_gpus"] or 0) / 4 * 24 * prices.on_demand_micro_usd_per_hour / 1e6
     assert found["cost_saved_share"] == pytest.approx(1 - (facts["cost_usd"] or 0) / fixed_usd)
+    assert facts["fixed_cost_usd"] == pytest.approx(fixed_usd)
     assert found["failed_share"] == 0
     # Nobody is interrupted: there is nothing to recover from.
     assert found["recovered_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("cost", "all_on_demand", "want"),
+    [
+        pytest.param(60, 60, (40, 40, 0, 25, 25, 0), id="no spot: all of it is elasticity"),
+        pytest.param(25, 100, (75, 0, 75, 68.75, -25, 93.75), id="spot only"),
+        pytest.param(30, 60, (70, 40, 30, 62.5, 25, 37.5), id="both"),
+    ],
+)
+def test_what_is_saved_is_split_into_elasticity_and_spot(
+    cost: float, all_on_demand: float, want: tuple[float, ...]
+) -> None:
+    # The peak costs 100, the cap 80.
+    assert tuple(_savings(cost, all_on_demand, 100, 80).values()) == pytest.approx(want)
+
+
+def test_the_split_is_of_what_is_paid_in_the_month() -> None:
+    facts = run(a_day(), 1, {"a": spot(1, 1, 1, 0)}).facts
+    parts = (facts["saved_by_elasticity_percent"] or 0) + (facts["saved_by_spot_percent"] or 0)
+    assert facts["saved_percent"] == pytest.approx(parts)
+    assert (facts["saved_by_spot_percent"] or 0) > 0
+    usd_per_gpu_hour = market().on_demand_micro_usd_per_hour / 4 / 1e6
+    paid_gpu_h = facts["paid_gpu_h"] or 0
+    assert facts["all_on_demand_cost_usd"] == pytest.approx(paid_gpu_h * usd_per_gpu_hour)
+    cap_gpu_h = (facts["cap_gpus"] or 0) * 24
+    assert facts["fixed_at_cap_cost_usd"] == pytest.approx(cap_gpu_h * usd_per_gpu_hour)
 
 
 def test_interrupted_jobs_are_counted_and_all_of_them_end() -> None:
