@@ -109,6 +109,7 @@ def _document(catalog: Catalog, offerings: Sequence[Offering]) -> dict[str, Any]
     return {
         "sources": dict(catalog.sources),
         "gpu_types": [_gpu_row(GPU_TYPES[name]) for name in sorted(shown & set(GPU_TYPES))],
+        "instance_types_without_spot_price": [key.name for key in catalog.types_without_spot()],
         "offerings": [_offering_row(catalog, offering) for offering in offerings],
     }
 
@@ -128,15 +129,19 @@ def _gpu_row(gpu: GpuType) -> dict[str, Any]:
 
 
 def _offering_row(catalog: Catalog, offering: Offering) -> dict[str, Any]:
-    kind = catalog.instance_type(offering)
+    kind, is_known = catalog.instance_type(offering), offering.price.source is not None
     return {
         **offering.key._asdict(),
         "gpu_type": kind.gpu_type,
         "gpu_count": kind.gpu_count,
         "gpu_share_milli": kind.gpu_share_milli,
         "gpu_memory_mib": kind.gpu_memory_mib,
-        "price_usd_per_hour": _usd(offering.price.micro_usd_per_hour),
-        "price_usd_per_gpu_hour": _usd(catalog.micro_usd_per_gpu_hour(offering)),
+        "price_usd_per_hour": _usd(offering.price.micro_usd_per_hour) if is_known else None,
+        "price_usd_per_gpu_hour": _usd(catalog.micro_usd_per_gpu_hour(offering))
+        if is_known
+        else None,
+        "source": offering.price.source,
+        "is_date_exact": offering.price.is_date_exact,
         "seen_from": offering.price.seen_from.isoformat(),
         "seen_until": offering.price.seen_until.isoformat(),
         "is_available": catalog.is_available(offering),

@@ -16,8 +16,7 @@ _NOTHING = "–"
 
 def catalog_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     """A row for each offering; those that cannot be had now say so instead of a price."""
-    sources = "; ".join(f"{name}: {source}" for name, source in sorted(catalog.sources.items()))
-    table = Table(title="Catalog", title_justify="left", caption=Text(sources))
+    table = Table(title="Catalog", title_justify="left", caption=Text(_caption(catalog, offerings)))
     table.caption_justify = "left"
     for heading in ("GPU type", "Instance type", "Where", "Capacity"):
         table.add_column(heading, overflow="fold")
@@ -50,9 +49,28 @@ def scores_table(scores: Sequence[PlacementScore]) -> Table:
     return table
 
 
+def _caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
+    lines = [f"{name}: {source}" for name, source in sorted(catalog.sources.items())]
+    if not all(offering.price.is_age_known for offering in offerings):
+        lines.append("≥: the day is unknown, and that is the earliest that it can be.")
+    shown = {catalog.instance_type(offering).key for offering in offerings}
+    without = [key.name for key in catalog.types_without_spot() if key in shown]
+    if without:
+        lines.append(f"No spot price is known of {', '.join(without)}.")
+    return "\n".join(lines)
+
+
 def _cells(catalog: Catalog, offering: Offering) -> tuple[str, ...]:
     kind = catalog.instance_type(offering)
     is_available = catalog.is_available(offering)
+    price = offering.price
+    if price.source is None:
+        per_gpu, per_hour = "unknown", f"{format_usd(price.micro_usd_per_hour)} from memory"
+    elif is_available:
+        per_gpu = format_usd(catalog.micro_usd_per_gpu_hour(offering))
+        per_hour = format_usd(price.micro_usd_per_hour)
+    else:
+        per_gpu, per_hour = "none there", _NOTHING
     share = kind.gpu_share_milli
     return (
         kind.gpu_type,
@@ -60,7 +78,7 @@ def _cells(catalog: Catalog, offering: Offering) -> tuple[str, ...]:
         offering.key.zone or offering.key.region,
         offering.key.capacity_type,
         str(kind.gpu_count) if share == WHOLE_GPU_MILLI else f"{share / WHOLE_GPU_MILLI:g}",
-        format_usd(catalog.micro_usd_per_gpu_hour(offering)) if is_available else "none there",
-        format_usd(offering.price.micro_usd_per_hour) if is_available else _NOTHING,
-        offering.price.seen_until.date().isoformat(),
+        per_gpu,
+        per_hour,
+        f"{'' if price.is_age_known else '≥ '}{price.seen_until.date().isoformat()}",
     )

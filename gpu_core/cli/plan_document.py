@@ -45,6 +45,7 @@ def plan_document(
         "feasible": choice.is_feasible,
         "verdict": verdict(choice, wishes, now),
         "candidates": [_candidate(candidate, now) for candidate in choice.candidates],
+        "types_without_spot_price": [key.name for key in choice.types_without_spot],
         "refused": [
             {**refusal.key._asdict(), "reason": str(refusal.reason), "summary": refusal.summary}
             for refusal in choice.refused
@@ -135,6 +136,8 @@ def _option(option: Option, now: datetime) -> dict[str, Any]:
         "storage_usd": _usd(cost.storage),
         "transfer_usd": _usd(cost.transfer),
         "priced_at": option.priced_at.isoformat(),
+        "is_price_age_known": option.is_price_age_known,
+        "price_source": option.price_source,
     }
 
 

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpu_core.decisions.catalog.offerings import TypeKey
 from gpu_core.decisions.choosing.choose import Candidate, Choice, verdict
 from gpu_core.decisions.choosing.history import History
 from gpu_core.decisions.choosing.options import Option, Refusal
 from gpu_core.decisions.choosing.wishes import Wishes
+from gpu_core.decisions.errors import listed
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import Memory
@@ -53,6 +55,8 @@ def print_choice(console: Console, choice: Choice, wishes: Wishes, now: datetime
             console.print(f"and {len(places) - top} more; --top shows them")
         console.print(_memory(choice.candidates[0].option))
         console.print(_notes(choice.candidates[0].option), highlight=False)
+    if choice.types_without_spot:
+        console.print(Text(_without_spot(choice.types_without_spot)), soft_wrap=True)
     for line in _refused(choice.refused):
         console.print(Text(line), soft_wrap=True)
     console.print(Text(verdict(choice, wishes, now), style="bold"), soft_wrap=True)
@@ -143,6 +147,11 @@ def _refused(refused: Sequence[Refusal]) -> list[str]:
         more = "" if len(refusals) == 1 else f" (and {count(len(refusals) - 1, 'other')})"
         lines.append(f"{reason}: {first.key} {first.summary}{more}")
     return lines
+
+
+def _without_spot(types: Sequence[TypeKey]) -> str:
+    names = listed([key.name for key in types], limit=6)
+    return f"No spot price is known of {names}: refresh the catalog to plan with their spot."
 
 
 def _gib(size: int) -> str:

@@ -71,6 +71,15 @@ class Price:
     """Of the whole instance."""
     seen_from: datetime
     seen_until: datetime
+    source: str | None
+    """Where it was read. None: nowhere, it is from memory, and counts as unknown."""
+    is_date_exact: bool = True
+    """False: the day is unknown, and `seen_from` is the earliest that it can be."""
+
+    @property
+    def is_age_known(self) -> bool:
+        """Is `seen_until` the day on which it was seen last?"""
+        return self.is_date_exact or self.seen_until > self.seen_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +124,14 @@ class Catalog:
         """Which instance type is offered?"""
         return self.instance_types[TypeKey(offering.key.provider, offering.key.instance_type)]
 
+    def types_without_spot(self) -> tuple[TypeKey, ...]:
+        """Of which rented instance types is no spot price known in any place?"""
+        known: dict[str, set[TypeKey]] = {ON_DEMAND: set(), SPOT: set()}
+        for key, offering in self.offerings.items():
+            if key.capacity_type in known and offering.price.source is not None:
+                known[key.capacity_type].add(TypeKey(key.provider, key.instance_type))
+        return tuple(sorted(known[ON_DEMAND] - known[SPOT]))
+
     def micro_usd_per_gpu_hour(self, offering: Offering) -> int:
         """What does one of its GPUs cost for an hour, the machine around it included?"""
         return round(offering.price.micro_usd_per_hour / self.instance_type(offering).gpu_count)
@@ -139,7 +156,7 @@ class Catalog:
         if offering.key.capacity_type != SPOT:
             return True
         on_demand = self.on_demand(offering.key)
-        if on_demand is None:
+        if on_demand is None or on_demand.price.source is None:
             return True
         saved = on_demand.price.micro_usd_per_hour - offering.price.micro_usd_per_hour
         return saved >= _ROUNDING_MICRO_USD

@@ -18,7 +18,7 @@ from gpu_core.decisions.catalog.offerings import (
     TypeKey,
 )
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.units import format_usd
+from gpu_core.decisions.units import MICRO_USD_PER_USD, format_usd
 
 # Of the on-demand price of the same instance type. Spot: AWS advertises savings of up to 90 %
 # (aws.amazon.com/ec2/spot, read 2026-11), and half of the rest is left as a margin; the cheapest of
@@ -34,7 +34,7 @@ _ALLOWED_SHARES: Mapping[str, tuple[float, float]] = {
 _ALLOWED_OF_SIBLINGS = (0.1, 10.0)
 
 LEAST_MICRO_USD_PER_GPU_HOUR = 10_000
-"""Where nothing is there to compare with. The cheapest GPU of the shipped catalog, a T4 on spot, is
+"""Whatever it is compared with. The cheapest GPU of the shipped catalog, a T4 on spot, is
 at $0.17; a hundredth of a dollar is a wrong unit."""
 
 OUTLIER_SHARE = 0.5
@@ -57,24 +57,26 @@ def implausible(
         prices: All that is known, this one included.
         types: All instance types.
     """
+    kind = types.get(TypeKey(key.provider, key.instance_type))
+    # Fillers agree with each other: what is only compared with its siblings has a floor, too.
+    least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
     compared = _reference(key, prices)
     if compared is None:
-        kind = types.get(TypeKey(key.provider, key.instance_type))
-        least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
         low, high, beside = float(least), float("inf"), "no GPU is cheaper"
     else:
         reference, (least_share, most_share), what = compared
-        low, high = reference * least_share, reference * most_share
+        low, high = max(least, reference * least_share), reference * most_share
         beside = f"{what} is {format_usd(round(reference))}"
     if low <= micro_usd <= high:
         return None
     allowed = f"{format_usd(round(low))} or more"
-    if high != float("inf"):
+    if low <= high < float("inf"):
         allowed = f"{format_usd(round(low))} to {format_usd(round(high))} per hour, as {beside}"
     return InvalidInput(
         str(key),
         "has a price that cannot be",
-        got=format_usd(micro_usd),
+        # A filler of $0.00001 is not shown as $0.0000.
+        got=format_usd(micro_usd) if micro_usd >= 100 else f"${micro_usd / MICRO_USD_PER_USD:f}",
         allowed=allowed,
         remedy="look it up, then accept large changes",
     )
@@ -118,7 +120,9 @@ def doubtful_spot(offering: Offering, siblings: Iterable[Offering], now: datetim
     others = [
         sibling.price.micro_usd_per_hour
         for sibling in siblings
-        if sibling.key.capacity_type == SPOT and sibling.key != offering.key
+        if sibling.key.capacity_type == SPOT
+        and sibling.key != offering.key
+        and sibling.price.source is not None
     ]
     if len(others) < _LEAST_SIBLINGS:
         return None
@@ -127,5 +131,9 @@ def doubtful_spot(offering: Offering, siblings: Iterable[Offering], now: datetim
 
 
 def current_prices(catalog: Catalog) -> dict[OfferingKey, int]:
-    """The newest price of each offering."""
-    return {key: offering.price.micro_usd_per_hour for key, offering in catalog.offerings.items()}
+    """The newest price of each offering; what is from memory is no price."""
+    return {
+        key: offering.price.micro_usd_per_hour
+        for key, offering in catalog.offerings.items()
+        if offering.price.source is not None
+    }

@@ -94,7 +94,7 @@ def refreshed(
         refuse(_doubtful(catalog, seen))
     offerings = dict(catalog.offerings)
     for key, price in seen.micro_usd_per_hour.items():
-        offerings[key] = _with_price(offerings.get(key), key, price, now)
+        offerings[key] = _with_price(offerings.get(key), key, price, now, seen.source)
     for key, offering in catalog.offerings.items():
         if key not in seen.micro_usd_per_hour and any(s.covers(key) for s in seen.scopes):
             offerings[key] = replace(offering, is_offered=False)
@@ -124,12 +124,14 @@ def change_rows(changes: Sequence[Change]) -> list[dict[str, str]]:
     ] or [{"offering": "none changed", "before": "", "now": ""}]
 
 
-def _with_price(old: Offering | None, key: OfferingKey, micro_usd: int, now: datetime) -> Offering:
-    new = Price(micro_usd_per_hour=micro_usd, seen_from=now, seen_until=now)
+def _with_price(
+    old: Offering | None, key: OfferingKey, micro_usd: int, now: datetime, source: str
+) -> Offering:
+    new = Price(micro_usd_per_hour=micro_usd, seen_from=now, seen_until=now, source=source)
     if old is None:
         return Offering(key=key, prices=(new,))
     if old.price.micro_usd_per_hour == micro_usd:
-        still = replace(old.price, seen_until=now)
+        still = replace(old.price, seen_until=now, source=source)
         return replace(old, prices=(*old.prices[:-1], still), is_offered=True)
     return replace(old, prices=(*old.prices, new)[-MOST_PRICES:], is_offered=True)
 
@@ -165,22 +167,22 @@ def _nonsense(catalog: Catalog, seen: Observation, now: datetime) -> list[Invali
 
 
 def _doubtful(catalog: Catalog, seen: Observation) -> list[InvalidInput]:
-    prices = {**current_prices(catalog), **seen.micro_usd_per_hour}
+    known = current_prices(catalog)
+    prices = {**known, **seen.micro_usd_per_hour}
     types = {**catalog.instance_types, **seen.instance_types}
     errors = []
     for key, after in seen.micro_usd_per_hour.items():
-        old = catalog.offerings.get(key)
-        if old is not None and old.price.micro_usd_per_hour == after:
+        before = known.get(key)
+        if before == after:
             continue  # it is in the catalog: a person has accepted it
-        error = _moved(key, old, after) or implausible(key, after, prices, types)
+        error = _moved(key, before, after) or implausible(key, after, prices, types)
         if error is not None:
             errors.append(error)
     return errors
 
 
-def _moved(key: OfferingKey, old: Offering | None, after: int) -> InvalidInput | None:
-    before = after if old is None else old.price.micro_usd_per_hour
-    if max(before, after) < DOUBTFUL_FACTOR * min(before, after):
+def _moved(key: OfferingKey, before: int | None, after: int) -> InvalidInput | None:
+    if before is None or max(before, after) < DOUBTFUL_FACTOR * min(before, after):
         return None
     return InvalidInput(
         str(key),

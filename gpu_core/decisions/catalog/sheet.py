@@ -78,6 +78,12 @@ class SheetPrice(Section):
     seen_from: Moment | None = Field(default=None, alias="as_of")
     seen_until: Moment | None = Field(default=None, alias="until")
     is_offered: bool = True
+    source: Name | None = None
+    """Where this price was read; None: the sheet's source."""
+    from_memory: bool = False
+    """It was read nowhere, and counts as unknown."""
+    as_of_is_earliest: bool = False
+    """The day is unknown, and `as_of` is the earliest that it can be."""
 
 
 class SheetType(Section):
@@ -138,16 +144,17 @@ def to_sheet(catalog: Catalog, provider: str, as_of: datetime) -> dict[str, Any]
         provider: Whose part of it is written.
         as_of: The sheet's own date.
     """
+    source = catalog.sources.get(provider, "unknown")
     prices: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for key, offering in sorted(catalog.offerings.items(), key=lambda item: _sort_key(item[0])):
         if key.provider == provider:
-            prices[key.instance_type] += _price_rows(offering)
+            prices[key.instance_type] += _price_rows(offering, source)
     types = {key.name: t for key, t in catalog.instance_types.items() if key.provider == provider}
     transfer = catalog.transfer.get(provider, TransferPrices())
     return {
         "version": 1,
         "provider": provider,
-        "source": catalog.sources.get(provider, "unknown"),
+        "source": source,
         "as_of": as_of.isoformat(),
         "transfer": _without_none(
             storage_usd_per_gib_month=_as_usd(transfer.storage_micro_usd_per_gib_month),
@@ -175,7 +182,7 @@ def _catalog(sheet: PriceSheet) -> Catalog:
             memory_gib=row.memory_gib,
             network_gbps=row.network_gbps,
         )
-        offerings |= _offerings(key, row, sheet.as_of)
+        offerings |= _offerings(key, row, sheet)
     return Catalog(
         instance_types=MappingProxyType(types),
         offerings=MappingProxyType(offerings),
@@ -192,7 +199,7 @@ def _catalog(sheet: PriceSheet) -> Catalog:
     )
 
 
-def _offerings(key: TypeKey, row: SheetType, as_of: datetime) -> dict[OfferingKey, Offering]:
+def _offerings(key: TypeKey, row: SheetType, sheet: PriceSheet) -> dict[OfferingKey, Offering]:
     by_key: dict[OfferingKey, list[SheetPrice]] = defaultdict(list)
     for price in row.prices:
         by_key[_key(key, price)].append(price)
@@ -200,7 +207,7 @@ def _offerings(key: TypeKey, row: SheetType, as_of: datetime) -> dict[OfferingKe
         offering_key: Offering(
             key=offering_key,
             prices=tuple(
-                sorted((_price(price, as_of) for price in history), key=lambda p: p.seen_from)
+                sorted((_price(price, sheet) for price in history), key=lambda p: p.seen_from)
             ),
             is_offered=all(price.is_offered for price in history),
         )
@@ -212,12 +219,14 @@ def _key(key: TypeKey, price: SheetPrice) -> OfferingKey:
     return OfferingKey(key.provider, key.name, price.region, price.zone, price.capacity_type)
 
 
-def _price(row: SheetPrice, as_of: datetime) -> Price:
-    seen_from = row.seen_from or as_of
+def _price(row: SheetPrice, sheet: PriceSheet) -> Price:
+    seen_from = row.seen_from or sheet.as_of
     return Price(
         micro_usd_per_hour=row.micro_usd_per_hour,
         seen_from=seen_from,
         seen_until=row.seen_until or seen_from,
+        source=None if row.from_memory else row.source or sheet.source,
+        is_date_exact=not row.as_of_is_earliest,
     )
 
 
@@ -227,7 +236,7 @@ def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[Invali
         seen: set[tuple[OfferingKey, datetime]] = set()
         for index, price in enumerate(row.prices):
             field = f"instance_types.{name}.prices.{index}"
-            dated = _price(price, sheet.as_of)
+            dated = _price(price, sheet)
             at = (_key(TypeKey(sheet.provider, name), price), dated.seen_from)
             if at in seen:
                 errors.append(
@@ -241,6 +250,16 @@ def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[Invali
                         "is the name of a zone",
                         got=price.zone,
                         allowed="its id, such as use1-az4: names differ between accounts",
+                    )
+                )
+            if price.from_memory and price.source is not None:
+                errors.append(
+                    InvalidInput(
+                        f"{field}.from_memory",
+                        "is true beside a source",
+                        got=price.source,
+                        allowed="one of the two",
+                        remedy="remove from_memory if the price was read there",
                     )
                 )
             if dated.seen_until < dated.seen_from:
@@ -271,7 +290,7 @@ def _type_row(row: InstanceType) -> dict[str, Any]:
     )
 
 
-def _price_rows(offering: Offering) -> list[dict[str, Any]]:
+def _price_rows(offering: Offering, sheet_source: str) -> list[dict[str, Any]]:
     return [
         _without_none(
             region=offering.key.region,
@@ -281,6 +300,9 @@ def _price_rows(offering: Offering) -> list[dict[str, Any]]:
             as_of=price.seen_from.isoformat(),
             until=None if price.seen_until == price.seen_from else price.seen_until.isoformat(),
             is_offered=None if offering.is_offered else False,
+            source=None if price.source == sheet_source else price.source,
+            from_memory=True if price.source is None else None,
+            as_of_is_earliest=None if price.is_date_exact else True,
         )
         for price in offering.prices
     ]

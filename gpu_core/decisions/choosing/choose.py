@@ -47,6 +47,8 @@ class Choice:
     """The cheapest, whatever the deadline."""
     fastest: Option | None
     """The fastest, whatever the budget."""
+    types_without_spot: tuple[TypeKey, ...]
+    """Instance types that could run it, of which no spot price is known anywhere."""
 
     @property
     def is_feasible(self) -> bool:
@@ -111,7 +113,13 @@ def choose(
         cheapest_in_time=_best(_in_time(options, wishes, now), Goal.COST),
         cheapest=_best(options, Goal.COST),
         fastest=_best(options, Goal.TIME),
+        types_without_spot=_types_without_spot(catalog, candidates),
     )
+
+
+def _types_without_spot(catalog: Catalog, candidates: Iterable[Candidate]) -> tuple[TypeKey, ...]:
+    fitting = {TypeKey(c.option.key.provider, c.option.key.instance_type) for c in candidates}
+    return tuple(key for key in catalog.types_without_spot() if key in fitting)
 
 
 def _by_type(catalog: Catalog) -> dict[TypeKey, tuple[Offering, ...]]:
@@ -205,9 +213,11 @@ def _told(option: Option, now: datetime) -> str:
 
 
 def _age(option: Option, now: datetime) -> str:
-    days = (now - option.priced_at).days
+    days, day = (now - option.priced_at).days, option.priced_at.date().isoformat()
+    if not option.is_price_age_known:
+        return f"The day of its price is unknown: {day} at the earliest, {days} days ago."
     old = f", {days} days ago" if days > 0 else ""
-    return f"Its price is that of {option.priced_at.date().isoformat()}{old}."
+    return f"Its price is that of {day}{old}."
 
 
 def _moment(moment: datetime) -> str:

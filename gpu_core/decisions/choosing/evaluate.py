@@ -49,6 +49,9 @@ def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refus
     """
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
+    source = offering.price.source
+    if source is None:
+        return _from_memory(offering)
     usual = doubtful_spot(offering, setting.siblings[_type_of(offering)], setting.now)
     if usual is not None:
         return _doubtful(offering, usual)
@@ -60,12 +63,12 @@ def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refus
             summary=runs.summary,
             times_too_large=runs.times_too_large,
         )
-    results = [_option(setting, offering, run) for run in runs]
+    results = [_option(setting, offering, run, source) for run in runs]
     options = tuple(result for result in results if isinstance(result, Option))
     return options or next(result for result in results if isinstance(result, Refusal))
 
 
-def _option(setting: Setting, offering: Offering, run: Run) -> Option | Refusal:
+def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Option | Refusal:
     conditions, is_spot = setting.conditions, offering.key.capacity_type == SPOT
     kind, nodes, work = setting.catalog.instance_type(offering), run.nodes, run.work
     rate = conditions.storage_gb_per_s * 1e9 * nodes
@@ -113,6 +116,8 @@ def _option(setting: Setting, offering: Offering, run: Run) -> Option | Refusal:
             transfer=transfer_micro_usd(setting.catalog, setting.wishes, offering.key),
         ),
         priced_at=offering.price.seen_until,
+        is_price_age_known=offering.price.is_age_known,
+        price_source=source,
     )
 
 
@@ -122,6 +127,16 @@ def _compute_micro_usd(offering: Offering, nodes: int, wall_s: float) -> int:
 
 def _type_of(offering: Offering) -> TypeKey:
     return TypeKey(offering.key.provider, offering.key.instance_type)
+
+
+def _from_memory(offering: Offering) -> Refusal:
+    price = format_usd(offering.price.micro_usd_per_hour)
+    return Refusal(
+        key=offering.key,
+        reason=Reason.UNKNOWN_PRICE,
+        summary=f"has no price with a source ({price} per hour is from memory): refresh the "
+        "catalog, or give your own price with --prices",
+    )
 
 
 def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:

@@ -188,6 +188,7 @@ def _catalog(gpu_count: int, priced: list[PoolOffer]) -> Catalog:
                     micro_usd_per_hour=(offer.micro_usd_per_gpu_hour or 0) * gpu_count,
                     seen_from=_START,
                     seen_until=_START,
+                    source=_POOL,
                 ),
             ),
         )

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     OTHER_GPU_COUNT = "OtherGpuCount"
     PARTIAL_GPU = "PartialGpu"
     DOUBTFUL_PRICE = "DoubtfulPrice"
+    UNKNOWN_PRICE = "UnknownPrice"
     NO_FAST_UNITS = "NoFastUnits"
     TOO_LITTLE_MEMORY = "TooLittleMemory"
     UNKNOWN_NETWORK = "UnknownNetwork"
@@ -107,6 +108,10 @@ class Option:
     cost: Cost
     priced_at: datetime
     """When its price was seen last."""
+    is_price_age_known: bool
+    """False: the price is of that day at the earliest."""
+    price_source: str
+    """Where its price was read."""
 
     def certainty(self, wishes: Wishes, now: datetime) -> Certainty:
         """Do the deadline and the budget hold?"""

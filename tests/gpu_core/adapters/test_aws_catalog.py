@@ -13,7 +13,10 @@ from moto import mock_aws
 
 from gpu_core.adapters.aws_catalog import Look, look_at_aws
 from gpu_core.adapters.aws_instance_types import instance_type_of
+from gpu_core.adapters.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.offerings import InstanceType, TypeKey
+from gpu_core.decisions.catalog.refresh import refreshed
+from gpu_core.decisions.validation import InvalidInputs
 from tests.gpu_core.catalog_builders import make_key
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -129,6 +132,18 @@ def test_spot_prices_are_found_where_the_price_list_cannot_be_read(of_moto: Look
     assert [failure.part for failure in of_moto.failures] == ["on-demand prices in us-east-1"]
     assert of_moto.observation.micro_usd_per_hour[make_key("g5.xlarge", "use1-az6")] == 10
     assert [scope.capacity_type for scope in of_moto.observation.scopes] == ["spot"]
+
+
+def test_the_filler_prices_of_moto_are_refused_beside_the_shipped_catalog(of_moto: Look) -> None:
+    """A B200 for $0.00001 an hour won every plan: it is refused, also where its key is new."""
+    shipped = shipped_catalog()
+    with pytest.raises(InvalidInputs) as caught:
+        refreshed(shipped, of_moto.observation, NOW)
+    found = of_moto.observation.micro_usd_per_hour
+    assert found.keys() - shipped.offerings.keys()
+    refused = {error.field: str(error) for error in caught.value.errors}
+    assert refused.keys() == {str(key) for key in found}
+    assert "cannot be (got '$0.000010')" in refused["aws g5.2xlarge us-east-1 use1-az6 spot"]
 
 
 def test_other_accelerators_are_left_out() -> None:

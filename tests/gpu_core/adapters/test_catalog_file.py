@@ -39,6 +39,17 @@ def test_the_shipped_snapshot_has_known_prices_and_no_spot_where_there_is_none()
     assert not shipped_catalog().is_available(offerings[make_key("p5.48xlarge", "use1-az4")])
 
 
+def test_each_price_of_the_shipped_snapshot_has_a_source_and_a_date() -> None:
+    prices = [p for offering in shipped_catalog().offerings.values() for p in offering.prices]
+    assert {(price.source, price.is_date_exact) for price in prices} == {
+        ("SkyPilot v8/aws/vms.csv at 00148f2", False),
+        ("Karpenter pricing_aws of 2026-01-19", True),
+    }
+    dates = {(price.source, price.seen_from.date().isoformat()) for price in prices}
+    assert {date for _, date in dates} == {"2025-12-01", "2026-01-19"}
+    assert len(dates) == 2
+
+
 def test_a_part_of_a_gpu_is_one_gpu_with_less_memory() -> None:
     types = {key.name: t for key, t in shipped_catalog().instance_types.items()}
     assert (types["g6f.2xlarge"].gpu_count, types["g6f.2xlarge"].gpu_share_milli) == (1, 250)

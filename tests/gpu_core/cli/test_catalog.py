@@ -70,6 +70,30 @@ def test_show_as_json_has_every_figure_with_its_unit_and_date(
     assert (first["is_available"], second["is_available"]) == (True, False)
 
 
+def test_show_says_which_prices_are_unknown_or_of_an_unknown_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    row = make_row(10.0)
+    row["prices"][0]["from_memory"] = True
+    other = make_row(9.0)
+    other["prices"][0]["as_of_is_earliest"] = True
+    path = tmp_path / "catalog.json"
+    path.write_text(json.dumps(make_sheet(p9_large=row, q9_large=other)))
+    assert main(["catalog", "show", "--catalog", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "unknown" in printed
+    assert "$10.00 from memory" in printed
+    assert "≥ 2026-09-01" in printed
+    assert "No spot price is known of q9.large." in printed
+    assert main(["catalog", "show", "--catalog", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["instance_types_without_spot_price"] == ["q9.large"]
+    rows = {row["instance_type"]: row for row in document["offerings"]}
+    assert (rows["p9.large"]["price_usd_per_hour"], rows["p9.large"]["source"]) == (None, None)
+    assert (rows["q9.large"]["source"], rows["q9.large"]["is_date_exact"]) == ("a test", False)
+
+
 def test_a_wrong_name_is_2_with_one_line(
     catalog_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

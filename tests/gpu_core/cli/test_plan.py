@@ -48,6 +48,24 @@ def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]
     assert printed.splitlines()[-1].startswith("Take aws a100.8x us-east-1 a spot (8 GPUs): $")
 
 
+def test_what_is_not_known_of_prices_is_said(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = make_row(0.5)
+    own["prices"][0]["from_memory"] = True
+    sheet = tmp_path / "own.json"
+    sheet.write_text(json.dumps(make_sheet(b_8x=make_row(9.0), c_8x=own)))
+    assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
+    printed = capsys.readouterr().out
+    assert "UnknownPrice: aws c.8x us-east-1 on-demand has no price with a source" in printed
+    assert "No spot price is known of b.8x: refresh the catalog to plan with their" in printed
+    assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
+    found = document(capsys)
+    assert found["types_without_spot_price"] == ["b.8x"]
+    first = found["candidates"][0]
+    assert (first["price_source"], first["is_price_age_known"]) == ("a test", True)
+
+
 def test_json_has_every_figure(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", "llama-3-8b", "--method", "full", "--amount", "1B", "--json"]
     assert plan(*arguments, "--data-gib", "100", "--data-at", "aws/us-west-2") == 0

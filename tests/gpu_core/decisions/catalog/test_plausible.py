@@ -30,6 +30,11 @@ def error_of(catalog, key):
         pytest.param(
             {"on_demand": None, "spot": {"a": 0.079}}, "allowed: $0.0800 or more", id="alone"
         ),
+        pytest.param(
+            {"on_demand": None, "spot": dict.fromkeys("abcd", 0.00001)},
+            "(got '$0.000010'); allowed: $0.0800 or more",
+            id="fillers that agree with each other",
+        ),
         pytest.param({"on_demand": None, "spot": {"a": 0.08}}, None, id="a cent for each GPU"),
     ],
 )

@@ -56,6 +56,24 @@ def test_a_price_that_changed_is_added_to_its_history():
     assert after.catalog.sources["aws"] == "another test"
 
 
+def test_each_price_keeps_the_source_that_it_was_read_from():
+    seen = {make_key("p9.large"): 9_000_000}
+    after = refreshed(before(), make_observation(seen, (ON_DEMAND,)), NOW).catalog
+    sources = [price.source for price in after.offerings[make_key("p9.large")].prices]
+    assert sources == ["a test", "another test"]
+    assert after.offerings[make_key("p9.large", "a")].price.source == "a test"
+
+
+def test_a_price_from_memory_holds_no_refresh_back_and_judges_no_other():
+    row = make_row(1000.0, {"a": 3.0})
+    row["prices"][0]["from_memory"] = True
+    catalog = make_catalog(p9_large=row)
+    seen = {make_key("p9.large"): 10_000_000, make_key("p9.large", "a"): 3_000_000}
+    after = refreshed(catalog, make_observation(seen), NOW).catalog
+    price = after.offerings[make_key("p9.large")].price
+    assert (price.micro_usd_per_hour, price.source) == (10_000_000, "another test")
+
+
 def test_what_vanished_is_kept_and_not_offered_and_comes_back():
     gone = refreshed(before(), make_observation({make_key("p9.large"): 10_000_000}), NOW)
     offering = gone.catalog.offerings[make_key("p9.large", "a")]
@@ -164,7 +182,7 @@ def test_no_offering_is_forgotten_and_what_was_seen_is_offered(look):
 @pytest.mark.parametrize(
     ("zone", "micro_usd", "want"),
     [
-        pytest.param("b", 10, "cannot be (got '$0.0000')", id="a cent is lost"),
+        pytest.param("b", 10, "cannot be (got '$0.000010')", id="a cent is lost"),
         pytest.param("b", 499_999, "allowed: $0.5000 to $20.00 per hour", id="over 95 % saved"),
         pytest.param("b", 20_000_001, "as on-demand is $10.00", id="twice on-demand"),
         pytest.param("us-east-1b", 3_000_000, "has the name of a zone", id="a zone's name"),

@@ -61,6 +61,11 @@ def with_price(**price):
             id="seen last before it was seen first",
         ),
         pytest.param(
+            with_price(from_memory=True, source="a page"),
+            "instance_types.x.prices.0.from_memory is true beside a source (got 'a page')",
+            id="from memory and from a page",
+        ),
+        pytest.param(
             make_sheet(x=make_row(gpu_count=0)), "gpu_count is too small", id="no GPU at all"
         ),
     ],
@@ -91,6 +96,40 @@ def test_the_line_of_a_mistake_is_named():
 def test_a_price_without_a_date_has_that_of_the_sheet():
     offering = parse_sheet(make_sheet(x=make_row())).offerings[make_key("x")]
     assert offering.price.seen_from == offering.price.seen_until == SEEN
+
+
+@pytest.mark.parametrize(
+    ("fields", "want_source"),
+    [
+        pytest.param({}, "a test", id="the sheet's"),
+        pytest.param({"source": "a page"}, "a page", id="its own"),
+        pytest.param({"from_memory": True}, None, id="from memory: none"),
+    ],
+)
+def test_the_source_of_a_price(fields, want_source):
+    (offering,) = parse_sheet(with_price(**fields)).offerings.values()
+    assert offering.price.source == want_source
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, True, id="of that day"),
+        pytest.param({"as_of_is_earliest": True}, False, id="of that day at the earliest"),
+        pytest.param(
+            {"as_of_is_earliest": True, "until": "2026-09-02"}, True, id="seen again on a known day"
+        ),
+    ],
+)
+def test_whether_the_age_of_a_price_is_known(fields, want):
+    (offering,) = parse_sheet(with_price(as_of="2026-09-01", **fields)).offerings.values()
+    assert offering.price.is_age_known is want
+
+
+def test_source_and_date_of_a_price_are_written_and_read_again():
+    for fields in ({"source": "a page"}, {"from_memory": True}, {"as_of_is_earliest": True}):
+        catalog = parse_sheet(with_price(**fields))
+        assert parse_sheet(to_sheet(catalog, "aws", SEEN)) == catalog
 
 
 zones = st.dictionaries(

@@ -153,6 +153,60 @@ def test_what_is_not_offered_any_more_and_where_there_is_no_spot():
     assert found["y.8x", "on-demand"] is Reason.NOT_OFFERED
 
 
+def with_memory(row, **fields):
+    """The on-demand price is from memory."""
+    row["prices"][0] |= {"from_memory": True, **fields}
+    return row
+
+
+def test_a_price_from_memory_is_not_used():
+    choice = ask(
+        catalog=make_catalog(x_8x=with_memory(make_row(0.1, {"a": 0.09})), y_8x=make_row(9.0))
+    )
+    # Nor is its spot price measured by it, which is a hundredth of that of the same hardware.
+    assert names(choice) == [
+        ("x.8x", "spot", Certainty.SAFE),
+        ("y.8x", "on-demand", Certainty.SAFE),
+    ]
+    (refusal,) = choice.refused
+    assert (refusal.key.instance_type, refusal.reason) == ("x.8x", Reason.UNKNOWN_PRICE)
+    assert refusal.summary == (
+        "has no price with a source ($0.1000 per hour is from memory): refresh the catalog, or "
+        "give your own price with --prices"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, "Its price is that of 2026-09-01, 81 days ago.", id="of a known day"),
+        pytest.param(
+            {"as_of_is_earliest": True},
+            "The day of its price is unknown: 2026-09-01 at the earliest, 81 days ago.",
+            id="of an unknown day",
+        ),
+        pytest.param({"as_of": "2026-11-21"}, "Its price is that of 2026-11-21.", id="of today"),
+    ],
+)
+def test_the_age_of_the_price_that_decides_is_said(fields, want):
+    row = make_row(9.0)
+    row["prices"][0] |= fields
+    wishes = Wishes()
+    assert verdict(ask(catalog=make_catalog(y_8x=row)), wishes, NOW).endswith(want)
+
+
+def test_types_without_a_spot_price_are_named_where_they_could_run_the_job():
+    choice = ask()
+    assert [key.name for key in choice.types_without_spot] == []
+    own = make_row(None)
+    own["prices"] = [{"region": "cellar", "capacity_type": "reserved", "usd_per_hour": 6.5}]
+    catalog = make_catalog(
+        x_8x=make_row(9.0, {"a": 3.0}), y_8x=make_row(9.0), t_8x=make_row(1.0, None, "t4"), z_8x=own
+    )
+    # The T4s cannot run it, and the machines in the cellar are not rented.
+    assert [key.name for key in ask(catalog=catalog).types_without_spot] == ["y.8x"]
+
+
 def test_more_nodes_are_taken_where_the_deadline_wants_them():
     catalog = make_catalog(a100_8x=make_row(20.0, None, "a100-80gb", network_gbps=400))
     loose = ask(catalog=catalog, max_nodes=4).candidates[0].option
