@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gpu_core.cli.catalog_arguments import add_catalog
 from gpu_core.cli.plan_arguments import add_plan
+from gpu_core.cli.prefect_settings import load_prefect
 from gpu_core.cli.secret_options import add_secret_file, add_secret_option, secret_option
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
 
@@ -248,6 +249,7 @@ def _quickstart(options: argparse.Namespace) -> int:
 
 
 def _setup(options: argparse.Namespace) -> int:
+    load_prefect()
     from gpu_core.cli.setup import SetupOptions, setup
 
     return setup(
@@ -267,12 +269,14 @@ def _setup(options: argparse.Namespace) -> int:
 
 
 def _queue(options: argparse.Namespace) -> int:
+    load_prefect()
     from gpu_core.cli.queue import queue
 
     return queue(options.pool, as_json=options.json)
 
 
 def _tag(options: argparse.Namespace) -> int:
+    load_prefect()
     from gpu_core.cli.run_tags import set_tag
     from gpu_core.decisions.tags import FIRST_TAG, HOLD_TAG
 
