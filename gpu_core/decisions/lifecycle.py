@@ -38,8 +38,10 @@ _DRAINS = frozenset(
 _EXCUSABLE = frozenset({EndReason.CRASHED, EndReason.FAILED, EndReason.INTERRUPTED})
 
 MAX_EXCUSED = 10
-"""So many ends in a row are excused; what comes after them is charged. With the growing pauses
-between them (`capacity.postponed`) they take 20 minutes at least."""
+"""So many ends in a row are excused and tried again soon; with the growing pauses between them
+(`capacity.postponed`) they take 20 minutes at least. After that, a flow that had begun is charged
+with its end, since its own body may be what takes the platform down. An attempt that had not begun
+is charged to nobody: the run is held, and tried rarely, until a person corrects what is wrong."""
 
 # States in which a run waits for a worker to start it.
 _WAITING = frozenset({"AwaitingRetry", "Scheduled"})
@@ -83,6 +85,8 @@ class EndFacts:
     """What of the platform's made it end, as the worker itself saw; None: nothing did."""
     excused_before: int = 0
     """How many attempts in a row before this one were excused."""
+    begun_excused_before: int = 0
+    """How many of those had begun their flow, 0 to `excused_before`."""
     has_begun: bool = True
     """Whether Prefect counted the attempt as a run."""
     has_queue: bool = True
@@ -295,19 +299,31 @@ def _is_excusable(facts: EndFacts, reason: EndReason | None) -> bool:
 
 
 def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Settlement:
-    """Charged to nobody, unless it goes on and on: then the run may be what is wrong."""
-    number = facts.excused_before + 1
+    """Charged to nobody, unless flows that began end so again and again."""
     why = _clause(facts.excuse or "")
+    if facts.was_started and facts.has_begun:
+        number = facts.begun_excused_before + 1
+        if number > MAX_EXCUSED:
+            charged = EndReason.FAILED if reason is EndReason.FAILED else EndReason.CRASHED
+            return _charged(facts, charged, f"{why}, {number} times in a row", max_failures)
+        return _excused_as(facts, EndReason.INTERRUPTED, _trying_again(why, number))
+    number = facts.excused_before + 1
+    text = _trying_again(why, number)
     if number > MAX_EXCUSED:
-        charged = EndReason.FAILED if reason is EndReason.FAILED else EndReason.CRASHED
-        return _charged(facts, charged, f"{why}, {number} times in a row", max_failures)
-    has_begun = facts.was_started and facts.has_begun
-    end = EndReason.INTERRUPTED if has_begun else EndReason.POSTPONED
+        text = f"{why}, {number} times in a row; it waits until a person corrects this, uncharged"
+    return _excused_as(facts, EndReason.POSTPONED, text)
+
+
+def _trying_again(why: str, number: int) -> str:
+    return f"{why}; trying again (excused {number} of {MAX_EXCUSED})"
+
+
+def _excused_as(facts: EndFacts, end: EndReason, text: str) -> Settlement:
     return Settlement(
         end_reason=end,
         is_charged_failure=False,
         next_state="Scheduled" if facts.prefect_state_type == "PENDING" else "AwaitingRetry",
-        message=f"{end}: {why}; trying again (excused {number} of {MAX_EXCUSED}).",
+        message=f"{end}: {text}.",
         is_excused=True,
     )
 

@@ -115,6 +115,7 @@ def decide(
         with suppress(KeyError, TypeError, ValueError):
             return _remembered(decided, run, has_begun=has_begun)
     attempt = running.attempt
+    excused = [*takewhile(_is_excused, reversed(earlier))]
     settlement = settle(
         EndFacts(
             prefect_state_type=state.type.value if state is not None else None,
@@ -138,7 +139,8 @@ def decide(
             has_begun=has_begun,
             has_queue=run is None or run.work_queue_id is not None,
             excuse=excuse,
-            excused_before=sum(1 for _ in takewhile(_is_excused, reversed(earlier))),
+            excused_before=len(excused),
+            begun_excused_before=sum(a.end_reason is EndReason.INTERRUPTED for a in excused),
         ),
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,

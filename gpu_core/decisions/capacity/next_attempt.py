@@ -14,6 +14,7 @@ from gpu_core.decisions.capacity.elsewhere import (
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
 from gpu_core.decisions.capacity.postponed import (
+    is_past_excuses,
     is_postponed,
     is_refused_by_cluster,
     postponed_hold,
@@ -64,7 +65,8 @@ class NextAttempts:
             attempts: All attempts of the run so far, by number.
         """
         workload = _held_back(workload, postponed_hold(attempts, self._view.now))
-        if attempts and is_refused_by_cluster(attempts[-1]):
+        is_refused = bool(attempts) and is_refused_by_cluster(attempts[-1])
+        if is_refused or is_past_excuses(attempts):
             workload = replace(workload, takes_free_only=True)
         # What never ran says nothing about places and capacity.
         attempts = [attempt for attempt in attempts if not is_postponed(attempt)]

@@ -570,13 +570,27 @@ def test_what_ended_for_another_reason_is_not_excused(state, changes, want_reaso
     assert not settlement.is_excused
 
 
-@pytest.mark.parametrize("changes", [{"exit_code": 1}, UNBEGUN, UNSEEN, NEVER_STARTED])
-def test_excuses_end_and_what_comes_after_them_is_charged(changes):
-    """Such as of a run whose own command stops the server."""
-    last = settled("PENDING", excused_before=MAX_EXCUSED - 1, **(changes | AWAY))
+@pytest.mark.parametrize("changes", [{"exit_code": 1}, UNSEEN])
+def test_excuses_end_for_flows_that_began(changes):
+    """Such as of a run whose own body stops the server."""
+    counts = {"excused_before": MAX_EXCUSED, "begun_excused_before": MAX_EXCUSED}
+    last = settled("PENDING", **(changes | AWAY), **(counts | {"begun_excused_before": 9}))
     assert not last.is_charged_failure
-    charged = settled("PENDING", excused_before=MAX_EXCUSED, **(changes | AWAY))
+    charged = settled("PENDING", **(changes | AWAY), **counts)
     assert charged.is_charged_failure
     assert charged.message == (
         f"Failure 1 of 3: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; trying again."
+    )
+
+
+@pytest.mark.parametrize("changes", [UNBEGUN, NEVER_STARTED])
+def test_what_never_began_is_charged_to_nobody_and_waits_for_a_person(changes):
+    """Such as on a disk that stays full, or without the key that signs checkpoints."""
+    held = settled("PENDING", excused_before=MAX_EXCUSED, **(changes | AWAY))
+    assert (held.end_reason, held.next_state) == (EndReason.POSTPONED, "Scheduled")
+    assert held.is_excused
+    assert not held.is_charged_failure
+    assert held.message == (
+        f"Postponed: {AWAY['excuse']}, {MAX_EXCUSED + 1} times in a row; it waits until a person "
+        "corrects this, uncharged."
     )

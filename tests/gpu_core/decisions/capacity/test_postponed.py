@@ -58,7 +58,10 @@ def attempts(ends):
         pytest.param("aAa", 20, id="one that goes on"),
         pytest.param("Ai", 0, id="an interruption after it"),
         pytest.param("qqqa", 5, id="an outage after the cluster's refusals"),
-        pytest.param("a" * 2000, 300, id="an outage without end"),
+        pytest.param("a" * 10, 300, id="an outage for twenty minutes"),
+        pytest.param("a" * 11, 900, id="what a person has to correct"),
+        pytest.param("a" * 2000, 900, id="an outage without end"),
+        pytest.param("A" * 11, 300, id="a flow that began each time"),
     ],
 )
 def test_it_waits_for_longer_each_time(ends, want_s):
@@ -103,6 +106,13 @@ def test_an_outage_says_nothing_of_the_place_and_leaves_the_run_its_rank():
         assert found.hold.reason is Reason.WAITING_FOR_PLATFORM
         assert not found.avoided_nodes
         assert not found.takes_free_only
+
+
+def test_nobody_gives_way_for_a_start_that_a_person_has_to_make_possible():
+    view = CapacityView([make_node("o1")], make_policy(), NOW)
+    for ends, want in (("a" * 10, False), ("a" * 11, True), ("a" * 11 + "i", False)):
+        found = NextAttempts(view).of(make_workload(), attempts(ends))
+        assert found.takes_free_only is want
 
 
 def test_the_pause_after_an_outage_begins_when_its_end_is_judged():
