@@ -98,6 +98,7 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	@mkdir -p bench-results
 	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --json > bench-results/spot.json
+	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --second-half --json > bench-results/spot_second_half.json
 	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
 	$(BIN)/python -m tests.bench.changeover --data $(DATA) --json > bench-results/changeover.json
 	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
