@@ -1,7 +1,10 @@
 """The gpu-kubernetes worker on a real cluster: its runs' lives, as Prefect and the cluster see."""
 
+from datetime import datetime
+
 import pytest
 
+from gpu_core.decisions.run_context import RunContext
 from tests.cluster.pools import FLOWS, JOURNALED_RUN
 from tests.support.admission_webhook import NAME, denying
 from tests.support.prefect_stack import wait_for
@@ -54,6 +57,40 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
     names = [state["name"] for state in pool.states(run)]
     assert names[-2:] == ["Running", "Completed"]
     wait_for(lambda: "hello from 1" in pool.logs(run), "its output is in its log")
+
+
+def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
+    """Each fact as the run's own process has it, beside what ledger, pod and node say."""
+    run = pool.submit(
+        pool.deploy(f"{FLOWS}:do_nothing"),
+        "told",
+        **shell("printenv; echo end of the environment"),
+        team="vision",
+        project="maps",
+    )
+    pool.wait_until(run, "Completed", timeout_s=90)
+    settled(pool, run)
+    (attempt,) = pool.attempts(run)
+    wait_for(
+        lambda: "end of the environment" in "\n".join(pool.logs(run)), "its output is in its log"
+    )
+    lines = (line.partition("=") for text in pool.logs(run) for line in text.splitlines())
+    told = RunContext.from_environment({name: value for name, _, value in lines})
+    (pod,) = pods(namespace, run)
+    node = namespace.get("nodes", pod["spec"]["nodeName"])
+    assert told == RunContext(
+        flow_run_id=run,
+        attempt=1,
+        attempt_id=attempt.attempt_id,
+        name="told",
+        gpu_type="a10g",
+        checkpoint_interval_s=1,
+        capacity_since=datetime.fromisoformat(node["metadata"]["creationTimestamp"]),
+        grace_s=pod["spec"]["terminationGracePeriodSeconds"],
+        team="vision",
+        project="maps",
+        reports_to_prefect=True,
+    )
 
 
 def test_a_run_is_over_when_its_own_container_is_whatever_a_sidecar_does(new_pool, namespace):

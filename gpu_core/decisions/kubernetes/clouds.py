@@ -239,6 +239,9 @@ def _spot_or_not(key: str, value: str, capacity_types: tuple[str, ...]) -> tuple
 GPU_TAINT = "nvidia.com/gpu"
 """Every convention agrees on the key and none on the value, so it is tolerated by its key."""
 
+AKS_GPU_TAINT = ("sku", "gpu")
+"""Key and value of the taint that AKS's guide gives to GPU node pools (read 2026-11)."""
+
 SPOT_TAINTS: Mapping[str, str] = MappingProxyType(
     {GKE_SPOT_LABEL: "true", AKS_PRIORITY_LABEL: SPOT}
 )
@@ -259,6 +262,22 @@ INTERRUPTION_TAINTS = frozenset(
     }
 )
 """Taints that say: this node is about to go."""
+
+WARNING_TAINTS = frozenset(
+    {
+        # More likely to be interrupted than others: a recommendation that may come without an end.
+        "aws-node-termination-handler/rebalance-recommendation",
+        "nvidia.com/gpu-driver-upgrade",
+    }
+)
+"""Taints that say: start nothing new here. What runs goes on until it is evicted."""
+
+DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+"""How far NVIDIA's GPU operator is with a node's driver; absent where it upgrades none."""
+
+DRIVER_USABLE = frozenset({"", "upgrade-required", "upgrade-done"})
+"""Its states in which pods may use the GPUs; `upgrade-required` waits for its turn, maybe long.
+Source: GPU operator v26.7, driver upgrades, upgrade state machine (read 2026-11)."""
 
 _TERMINATION_WARNING_S: Mapping[Provisioner, int] = {
     Provisioner.KARPENTER: 120,

@@ -3,10 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpu_core.decisions.kubernetes.clouds import GPU_TAINT, INTERRUPTION_TAINTS, SPOT_TAINTS
+from gpu_core.decisions.kubernetes.clouds import (
+    AKS_GPU_TAINT,
+    DRIVER_UPGRADE_LABEL,
+    DRIVER_USABLE,
+    GPU_TAINT,
+    INTERRUPTION_TAINTS,
+    SPOT_TAINTS,
+    WARNING_TAINTS,
+)
 
 # Taints that Kubernetes itself sets for what a node's conditions say.
 _STATE_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_CLOSING = INTERRUPTION_TAINTS | WARNING_TAINTS
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -29,10 +38,13 @@ def blocked_by(node: Mapping[str, Any], gpu_conditions: Mapping[str, str]) -> It
     for name, bad in gpu_conditions.items():
         if status.get(name, {}).get("status") == bad:
             yield f"its GPUs are in trouble: {name} is {bad}{_because(status[name])}"
+    driver = (node.get("metadata", {}).get("labels") or {}).get(DRIVER_UPGRADE_LABEL, "")
+    if driver not in DRIVER_USABLE:
+        yield f"its GPU driver is being upgraded ({driver})"
     known = {"node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"}
     for taint in _repelling_taints(node):
         key = taint["key"]
-        if key in INTERRUPTION_TAINTS or (key.startswith(_STATE_PREFIXES) and key not in known):
+        if key in _CLOSING or (key.startswith(_STATE_PREFIXES) and key not in known):
             yield f"it has the taint {key}"
 
 
@@ -51,7 +63,8 @@ def taints_to_tolerate(node: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(
         taint_text(taint)
         for taint in _repelling_taints(node)
-        if taint["key"] not in {GPU_TAINT, *SPOT_TAINTS, *INTERRUPTION_TAINTS}
+        if taint["key"] not in {GPU_TAINT, *SPOT_TAINTS, *_CLOSING}
+        and (taint["key"], taint.get("value")) != AKS_GPU_TAINT
         and not taint["key"].startswith(_STATE_PREFIXES)
     )
 

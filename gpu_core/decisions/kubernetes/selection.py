@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.kubernetes.clouds import (
+    AKS_GPU_TAINT,
     GPU_TAINT,
     SPOT_TAINTS,
     Expression,
@@ -86,12 +87,14 @@ def tolerations(launch: Launch) -> list[Manifest]:
     found: list[Manifest] = []
     if launch.shape.gpu_count:
         found.append({"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"})
+        found.append(_no_schedule(*AKS_GPU_TAINT))
     if launch.may_be_spot:
-        found += [
-            {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
-            for key, value in SPOT_TAINTS.items()
-        ]
+        found += [_no_schedule(key, value) for key, value in SPOT_TAINTS.items()]
     return found + [_toleration(text) for text in sorted(launch.shape.tolerations)]
+
+
+def _no_schedule(key: str, value: str) -> Manifest:
+    return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
 
 
 def _toleration(taint: str) -> Manifest:

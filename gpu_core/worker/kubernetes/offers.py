@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.node_pools import kinds_of
+from gpu_core.decisions.kubernetes.node_pools import NodePoolOffer, node_pool_offer
 from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
@@ -50,6 +50,7 @@ class Offers:
         self._facts: dict[str, NodeFacts] = {}
         self._known: set[str] = set()
         self._expected: set[str] = set()
+        self._refusals: dict[str, tuple[str, ...]] = {}
         self.kinds: tuple[ProvisionedNodes, ...] = ()
         """The kinds of nodes that may come, as of the last look."""
 
@@ -75,7 +76,7 @@ class Offers:
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
         facts = [self._facts[name] for name in sorted(self._facts)]
-        of_pools = _kinds(node_pools, facts, policy.kubernetes.gpu_resource)
+        of_pools = self._kinds(node_pools, facts, policy.kubernetes.gpu_resource)
         # Of two with one name the policy's counts: nodes are known by it.
         by_name = {kind.name: kind for kind in (*of_pools, *policy.kubernetes.provisioned)}
         self.kinds = kinds = tuple(by_name.values())
@@ -90,6 +91,22 @@ class Offers:
             replace(node, taints=untolerated(node.taints, pod_spec)) if node.taints else node
             for node in (*real, *planned)
         )
+
+    def _kinds(
+        self, node_pools: Iterable[Json], facts: Sequence[NodeFacts], gpu_resource: str
+    ) -> list[ProvisionedNodes]:
+        """What the NodePools may add; the log says once why one adds nothing more."""
+        found: list[ProvisionedNodes] = []
+        refusals: dict[str, tuple[str, ...]] = {}
+        for node_pool in node_pools:
+            offer = _offer(node_pool, facts, gpu_resource)
+            found += offer.kinds
+            refusals[node_pool["metadata"]["name"]] = offer.refusals
+        for name, why in refusals.items():
+            if why and why != self._refusals.get(name):
+                _log.warning("NodePool %s adds no nodes: %s", name, "; ".join(why))
+        self._refusals = refusals
+        return found
 
     def _notice_expected(self, awaited: set[str]) -> None:
         """Keep new nodes for those who wait for them, until their pods are there.
@@ -126,15 +143,12 @@ class Offers:
             _log.warning("No GPU of node %s is used: %s", name, why)
 
 
-def _kinds(
-    node_pools: Iterable[Json], facts: Sequence[NodeFacts], gpu_resource: str
-) -> Iterator[ProvisionedNodes]:
-    for node_pool in node_pools:
-        try:
-            yield from kinds_of(node_pool, facts, gpu_resource)
-        except (InvalidInput, ValidationError) as error:
-            name = node_pool["metadata"]["name"]
-            _log.warning("NodePool %s is left out: %s", name, error)
+def _offer(node_pool: Json, facts: Sequence[NodeFacts], gpu_resource: str) -> NodePoolOffer:
+    """What it may add; nothing where it cannot be read, with the reason."""
+    try:
+        return node_pool_offer(node_pool, facts, gpu_resource)
+    except (InvalidInput, ValidationError) as error:
+        return NodePoolOffer(refusals=(str(error),))
 
 
 def _closed(node: Node) -> Node:

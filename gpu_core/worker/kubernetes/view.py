@@ -225,7 +225,9 @@ def kept_node(node: Json) -> Json:
     status = node.get("status") or {}
     return {
         "metadata": _some(
-            node["metadata"], "name", "uid", "labels", "annotations", "deletionTimestamp"
+            node["metadata"],
+            *("name", "uid", "labels", "annotations"),
+            *("creationTimestamp", "deletionTimestamp"),
         ),
         "spec": _some(node.get("spec") or {}, "taints", "unschedulable", "providerID"),
         "status": {

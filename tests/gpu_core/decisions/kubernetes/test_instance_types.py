@@ -9,6 +9,7 @@ from gpu_core.decisions.kubernetes.clouds import (
     gpu_type_expressions,
     selectable_gpu_types,
 )
+from gpu_core.decisions.kubernetes.ec2_labels import EC2_SIZES
 from gpu_core.decisions.kubernetes.instance_types import INSTANCE_GPUS, instance_types_with
 from gpu_core.decisions.kubernetes.node_labels import gpu_type_of
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI
@@ -29,6 +30,11 @@ def test_the_table_of_ec2_is_the_catalog_s():
     """One that is only here has no facts or prices; one that is only there is never selected."""
     known = {name: tuple(gpus) for name, gpus in INSTANCE_GPUS.items() if "." in name}
     assert known == WHOLE, "the catalog counts: bring _EC2 in instance_types.py up to date"
+
+
+def test_cores_and_memory_are_the_catalog_s():
+    of_catalog = {name: (EC2[name].vcpus, EC2[name].memory_gib) for name in WHOLE}
+    assert {name: tuple(size) for name, size in EC2_SIZES.items()} == of_catalog
 
 
 def test_machines_with_a_part_of_a_gpu_are_unknown():

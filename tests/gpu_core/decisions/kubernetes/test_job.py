@@ -120,7 +120,7 @@ def test_what_the_platform_team_added_is_kept():
     assert pod["nodeSelector"] == {"team": "vision"}
     assert pod["serviceAccountName"] == "trainer"
     assert "automountServiceAccountToken" not in pod
-    assert [t["key"] for t in pod["tolerations"]] == ["dedicated", "nvidia.com/gpu"]
+    assert [t["key"] for t in pod["tolerations"]] == ["dedicated", "nvidia.com/gpu", "sku"]
     assert pod["volumes"][0]["name"] == "data"
     assert pod["securityContext"]["runAsUser"] == 2000
     assert (pod["terminationGracePeriodSeconds"], pod["priorityClassName"]) == (300, "theirs")

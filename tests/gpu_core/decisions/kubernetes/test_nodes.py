@@ -20,6 +20,9 @@ from tests.gpu_core.decisions.kubernetes.node_builders import (
 
 MIG = GFD_A100 | {"nvidia.com/gpu.count": "2"}
 
+REBALANCE = "aws-node-termination-handler/rebalance-recommendation"
+DRIVER = "nvidia.com/gpu-driver-upgrade-state"
+
 
 def facts(node, *pods, held=(), **policy):
     """What is known of the node to the pool `gpus`."""
@@ -135,6 +138,23 @@ def test_a_node_that_has_not_yet_found_its_gpus_waits():
             id="about to go",
         ),
         pytest.param(
+            make_node_object(taints=({"key": REBALANCE, "effect": "NoSchedule"},)),
+            f"it has the taint {REBALANCE}",
+            id="likely to be interrupted",
+        ),
+        pytest.param(
+            make_node_object(
+                taints=({"key": "nvidia.com/gpu-driver-upgrade", "effect": "NoSchedule"},)
+            ),
+            "it has the taint nvidia.com/gpu-driver-upgrade",
+            id="a driver that is upgraded, by its taint",
+        ),
+        pytest.param(
+            make_node_object(labels={**GFD_A100, DRIVER: "pod-restart-required"}),
+            "its GPU driver is being upgraded (pod-restart-required)",
+            id="a driver that is upgraded, by its label",
+        ),
+        pytest.param(
             make_node_object(
                 taints=({"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"},)
             ),
@@ -170,16 +190,27 @@ def test_a_warning_is_told_apart_from_a_cordon():
     assert facts(make_node_object(unschedulable=True)).interruption is None
 
 
+@pytest.mark.parametrize("state", ["", "upgrade-required", "upgrade-done"])
+def test_a_driver_that_waits_for_its_upgrade_or_has_it_is_used(state):
+    assert facts(make_node_object(labels={**GFD_A100, DRIVER: state})).blocked_by == ()
+
+
+def test_a_recommendation_to_rebalance_ends_nothing_that_runs():
+    assert facts(make_node_object(taints=({"key": REBALANCE},))).interruption is None
+
+
 def test_only_unusual_taints_are_the_runs_business():
     taints = (
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+        {"key": "sku", "value": "gpu", "effect": "NoSchedule"},
+        {"key": "sku", "value": "cpu", "effect": "NoSchedule"},
         {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"},
         {"key": "dedicated", "value": "ml", "effect": "NoSchedule"},
         {"key": "drain", "effect": "NoExecute"},
         {"key": "soft", "effect": "PreferNoSchedule"},
     )
     found = facts(make_node_object(taints=taints))
-    assert found.node.taints == {"dedicated=ml:NoSchedule", "drain:NoExecute"}
+    assert found.node.taints == {"dedicated=ml:NoSchedule", "drain:NoExecute", "sku=cpu:NoSchedule"}
     assert found.blocked_by == ()
 
 

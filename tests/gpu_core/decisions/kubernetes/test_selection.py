@@ -283,7 +283,7 @@ def test_spot_taints_are_tolerated_where_spot_is_accepted(capacity_types, want_s
     pod = pod_of(build(wanting(capacity_types=capacity_types)).jobs[0])
     keys = {toleration["key"] for toleration in pod["tolerations"]}
     spot = {"cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority"}
-    assert keys == ({"nvidia.com/gpu"} | (spot if want_spot else set()))
+    assert keys == ({"nvidia.com/gpu", "sku"} | (spot if want_spot else set()))
 
 
 def own_pods_kept_away(job):

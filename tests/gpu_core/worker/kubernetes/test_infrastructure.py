@@ -28,6 +28,7 @@ from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
+from gpu_core.worker.kubernetes.view import kept_node
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
@@ -478,7 +479,7 @@ def test_a_run_is_told_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
     for name, age_s in zip(names, ages_s, strict=True):
         node = make_node(name)
         node["metadata"]["creationTimestamp"] = moment(age_s)
-        infrastructure._view.nodes[name] = node
+        infrastructure._view.nodes[name] = kept_node(node)
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     found = anyio.run(infrastructure.context, running(shares=shares), context)
     want = None if want_age_s is None else datetime.fromisoformat(moment(want_age_s))

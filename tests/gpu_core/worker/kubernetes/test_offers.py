@@ -94,18 +94,24 @@ def test_whoever_waits_in_vain_does_not_close_a_node_for_ever():
     assert usable(offers) == ["n1", "n2"]
 
 
+READY = {"type": "Ready", "status": "True"}
+
+
 def node_pool(name, limit):
-    machine = {
-        "key": "node.kubernetes.io/instance-type",
-        "operator": "In",
-        "values": ["p5.48xlarge"],
+    wanted = {
+        "node.kubernetes.io/instance-type": ["p5.48xlarge"],
+        "karpenter.sh/capacity-type": ["on-demand"],
+    }
+    template = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "gpus"},
+        "requirements": [
+            {"key": key, "operator": "In", "values": values} for key, values in wanted.items()
+        ],
     }
     return {
         "metadata": {"name": name},
-        "spec": {
-            "template": {"spec": {"requirements": [machine]}},
-            "limits": {"nvidia.com/gpu": limit},
-        },
+        "spec": {"template": {"spec": template}, "limits": {"nvidia.com/gpu": limit}},
+        "status": {"conditions": [READY]},
     }
 
 
@@ -116,10 +122,22 @@ def test_node_pools_are_offered_and_one_that_nobody_understands_is_left_out():
     assert [node.name for node in nodes] == ["new/ml-on-demand-8x-h100-80gb/0"]
 
 
+def test_the_log_says_once_why_a_pool_adds_nothing(caplog):
+    offers, pool = Offers(View(), "gpus"), node_pool("ml", "8")
+    pool["status"]["conditions"] = [READY | {"status": "False", "reason": "NodeClassNotReady"}]
+    with caplog.at_level("WARNING", "prefect.gpu.offers"):
+        for _ in range(3):
+            assert offers.nodes(make_policy(), (), [pool]) == ()
+    assert [record.getMessage() for record in caplog.records] == [
+        "NodePool ml adds no nodes: it is not Ready (NodeClassNotReady)"
+    ]
+
+
 def test_the_last_node_of_a_pool_is_kept_for_who_waits_for_it():
     """Karpenter counts it as used while it is still on its way."""
     name = "new/ml-on-demand-8x-h100-80gb/0"
-    pool = node_pool("ml", "8") | {"status": {"resources": {"nvidia.com/gpu": "8"}}}
+    pool = node_pool("ml", "8")
+    pool["status"]["resources"] = {"nvidia.com/gpu": "8"}
     holder = make_allocation(make_workload("w", 8), {name: "0 1 2 3 4 5 6 7"}, "h100-80gb")
     offers = Offers(View(), "gpus")
     assert [node.name for node in offers.nodes(make_policy(), (holder,), [pool])] == [name]
@@ -142,15 +160,15 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
     """Its pods would wait there in vain; and a change of the template counts at once."""
     view, template = View("n1", "n2"), {}
     view.nodes["n2"]["metadata"]["labels"]["pool"] = "b"
-    view.nodes["n2"]["spec"]["taints"] = [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
+    view.nodes["n2"]["spec"]["taints"] = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
     offers = Offers(view, "gpus", lambda: template)
 
     def offered():
         return {node.name: set(node.taints) for node in offers.nodes(make_policy(), ())}
 
-    assert offered() == {"n1": set(), "n2": {"sku=gpu:NoSchedule"}}
+    assert offered() == {"n1": set(), "n2": {"team=ml:NoSchedule"}}
     template = of_template(
-        nodeSelector={"pool": "b"}, tolerations=[{"key": "sku", "operator": "Exists"}]
+        nodeSelector={"pool": "b"}, tolerations=[{"key": "team", "operator": "Exists"}]
     )
     assert offered() == {"n2": set()}
 
