@@ -263,6 +263,12 @@ INTERRUPTION_TAINTS = frozenset(
 )
 """Taints that say: this node is about to go."""
 
+MACHINE_OFF_TAINTS = frozenset(
+    {"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown"}
+)
+"""Taints that say of a node that does not report: its machine is off. An operator sets the first
+(Kubernetes, "Non-graceful node shutdown", read 2026-11), the cloud's node controller the second."""
+
 WARNING_TAINTS = frozenset(
     {
         # More likely to be interrupted than others: a recommendation that may come without an end.

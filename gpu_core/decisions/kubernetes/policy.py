@@ -202,9 +202,10 @@ class KubernetesPolicy(Section):
     """What the provisioner may still add; runs are planned on it after what is there."""
     silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
     """A node that has not been ready for so long is given up: its runs are to go on elsewhere."""
-    fenced_after_s: PositiveDuration = Field(default=300, alias="fenced_after")
-    """Pods of a node that has been silent for so long count as ended, although nobody can tell. A
-    node that Kubernetes has deleted is fenced at once."""
+    fenced_after_s: PositiveDuration | None = Field(default=None, alias="fenced_after")
+    """Pods of a node that has been silent for so long count as ended, although they may still work:
+    a run may then execute twice. None: only a node that is deleted or whose machine is known to be
+    off, by the taint `node.kubernetes.io/out-of-service` or the cloud's, is given up."""
 
     preflight: Preflight | None = None
     """A test of each GPU node before it gets work; None: none."""

@@ -65,7 +65,7 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
-from gpu_core.worker.kubernetes.fence import fenced_nodes
+from gpu_core.worker.kubernetes.fence import SilentNodes, fenced_nodes
 from gpu_core.worker.kubernetes.finished import FinishedObjects
 from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
@@ -128,6 +128,7 @@ class KubernetesInfrastructure:
         self._orphans = Orphans(self._view, self._objects, client, pool, may_act)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
+        self._silent_nodes = SilentNodes(self._view)
         self._failure: str | None = None
         self._reports = CheckpointReports(client)
         self._containers: ContainerRuns | None = None
@@ -338,6 +339,7 @@ class KubernetesInfrastructure:
         open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
         await self._finished.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
         await self._orphans.end(open_attempts, self._fenced)
+        self._silent_nodes.tell(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
             await self._keep_from_replacing(running)
         await self._events.look([running for running in attempts if not running.is_gone])
