@@ -149,7 +149,7 @@ def test_no_run_is_lost_doubled_or_charged_for_a_fault(stage: Stage, seed: int) 
         story.wait_for(story.runs_something, "a body runs", timeout_s=60)
         chaos.do(fault)
         story.cancel_some()
-    story.wait_for_ends(len(story.runs), timeout_s=120 + 30 * RUNS)
+    story.wait_for_ends(None, timeout_s=120 + 30 * RUNS)
 
     events, states = chaos_body.read(stage.folder), story.states()
     found = violations(story.runs, events, states, chaos.spans, min_runtime_s=stage.min_runtime_s)
@@ -173,6 +173,8 @@ class Story:
         self._draws = draws
         self._began_s = time.monotonic()
         self._to_cancel: list[str] = []
+        self._parts: dict[str, Part] = {}
+        self._submitted_again: set[str] = set()
         self.runs: list[ChaosRun] = []
         self._deployments = {
             (is_flow, queue): self._pool.deploy(
@@ -185,46 +187,42 @@ class Story:
     def submit(self, numbers: range) -> None:
         """Put the runs of these numbers in line."""
         for number in numbers:
-            part = PARTS[number % len(PARTS)]
-            plan = {
-                "steps": self._draws.randint(*part.steps),
-                "step_s": 0.25,
-                "failures": part.failures,
+            self._submit(f"run-{number}", PARTS[number % len(PARTS)])
+
+    def _submit(self, name: str, part: Part) -> None:
+        plan = {
+            "steps": self._draws.randint(*part.steps),
+            "step_s": 0.25,
+            "failures": part.failures,
+        }
+        variables = {
+            "gpu_count": self._draws.choice((1, 2, 4)),
+            "max_failures": part.max_failures,
+        }
+        parameters = None
+        folder = str(self._stage.folder)
+        if part.is_flow:
+            parameters = {"folder": folder, "plan": plan, "keeps": part.saves}
+        else:
+            variables |= {
+                "command": CHAOS_COMMAND,
+                "env": {"CHAOS_FOLDER": folder, "CHAOS_PLAN": json.dumps(plan)},
             }
-            name = f"run-{number}"
-            variables = {
-                "gpu_count": self._draws.choice((1, 2, 4)),
-                "max_failures": part.max_failures,
-            }
-            deployment = self._deployments[part.is_flow, part.queue]
-            folder = str(self._stage.folder)
-            if part.is_flow:
-                parameters = {"folder": folder, "plan": plan, "keeps": part.saves}
-                run = patiently(
-                    lambda d=deployment, n=name, p=parameters, v=variables: self._pool.submit(
-                        d, n, p, **v
-                    )
-                )
-            else:
-                variables |= {
-                    "command": CHAOS_COMMAND,
-                    "env": {"CHAOS_FOLDER": folder, "CHAOS_PLAN": json.dumps(plan)},
-                }
-                run = patiently(
-                    lambda d=deployment, n=name, v=variables: self._pool.submit(d, n, **v)
-                )
-            self.runs.append(
-                ChaosRun(
-                    flow_run_id=run,
-                    name=name,
-                    fate=part.fate,
-                    failures=part.failures,
-                    max_failures=part.max_failures,
-                    saves=part.saves,
-                )
+        deployment = self._deployments[part.is_flow, part.queue]
+        run = patiently(lambda: self._pool.submit(deployment, name, parameters, **variables))
+        self.runs.append(
+            ChaosRun(
+                flow_run_id=run,
+                name=name,
+                fate=part.fate,
+                failures=part.failures,
+                max_failures=part.max_failures,
+                saves=part.saves,
             )
-            if part.fate is Fate.CANCELLED:
-                self._to_cancel.append(run)
+        )
+        self._parts[run] = part
+        if part.fate is Fate.CANCELLED:
+            self._to_cancel.append(run)
 
     def cancel_some(self) -> None:
         """Cancel what a person is to cancel, wherever it is by now."""
@@ -239,32 +237,40 @@ class Story:
                 )
             )
 
-    def wait_for_ends(self, count: int, timeout_s: float) -> None:
-        """Wait until so many runs are over, or the time is."""
-        ids = [run.flow_run_id for run in self.runs]
-        body = {"flow_runs": {"id": {"any_": ids}, "state": {"type": {"any_": sorted(TERMINAL)}}}}
+    def wait_for_ends(self, count: int | None, timeout_s: float) -> None:
+        """Wait until so many runs are over, None: all; or the time is."""
 
         def are_over() -> bool:
             self._cancel_without_queue()
-            return patiently(lambda: self._pool.call("POST", "/flow_runs/count", body)) >= count
+            ids = [run.flow_run_id for run in self.runs]
+            over = {"id": {"any_": ids}, "state": {"type": {"any_": sorted(TERMINAL)}}}
+            counted = patiently(
+                lambda: self._pool.call("POST", "/flow_runs/count", {"flow_runs": over})
+            )
+            return counted >= (len(ids) if count is None else count)
 
-        self.wait_for(are_over, f"{count} runs are over", timeout_s)
+        self.wait_for(are_over, f"{count or 'all'} runs are over", timeout_s)
 
     def _cancel_without_queue(self) -> None:
-        """Cancel what can never start: with a pool Prefect deletes the queue of its waiting runs.
+        """Cancel what can never start, and submit it again.
 
-        Nothing but a new submission gives them another one.
+        With a pool Prefect deletes the queue of its waiting runs: only a new submission has one.
         """
         if not any(span.what.startswith(Kind.POOL_MADE_AGAIN) for span in self._stage.chaos.spans):
             return
         body = {"flow_runs": {"id": {"any_": [run.flow_run_id for run in self.runs]}}}
         found = patiently(lambda: self._pool.call("POST", "/flow_runs/filter", body))
-        lost = {run["id"]: run for run in found if run["work_queue_id"] is None}
-        self._cancel(run for run in lost if lost[run]["state_type"] == "SCHEDULED")
+        queueless = {run["id"]: run for run in found if run["work_queue_id"] is None}
+        waiting = {id_ for id_, run in queueless.items() if run["state_type"] == "SCHEDULED"}
+        self._cancel(waiting)
+        new = [run for run in self.runs if run.flow_run_id in waiting - self._submitted_again]
+        self._submitted_again |= waiting
         self.runs = [
-            replace(run, fate=Fate.WITHOUT_QUEUE) if run.flow_run_id in lost else run
+            replace(run, fate=Fate.WITHOUT_QUEUE) if run.flow_run_id in queueless else run
             for run in self.runs
         ]
+        for run in new:
+            self._submit(f"{run.name}-again", self._parts[run.flow_run_id])
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait until the condition holds, or the time is over: the judge says what is wrong."""
