@@ -83,7 +83,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """An attempt that was placed on nodes which were still to come is on real ones."""
+    """Where an attempt is that was placed on nodes to come, or that somebody else has placed."""
 
     placement: Placement
     since: datetime
@@ -142,12 +142,15 @@ class Infrastructure(Protocol):
         """Which nodes are there, without what others than our attempts use of them?"""
         ...
 
-    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
-        """Is it on the nodes by now that it waited for? None: not on all of them.
+    def landed(
+        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
+    ) -> Landed | None:
+        """Is it on other nodes than it was placed on? None: it is not, or not yet on all of them.
 
         Args:
-            running: One that was placed on nodes which were still to come.
-            others: What all others hold.
+            running: It waited for nodes which were still to come, or somebody else places it.
+            others: All others that hold something.
+            policy: Of the pool.
         """
         ...
 

@@ -381,22 +381,21 @@ class GpuScheduler:
         return allocations
 
     async def _land(self, policy: Policy) -> bool:
-        """Is an attempt that waited for its nodes on them now? Then it holds what it has there."""
+        """Is an attempt on other nodes than it was placed on? It holds what it has there."""
         zones = self._zones()
         holding = [running for running in self._attempts if not running.is_gone]
         has_moved = False
         for running in holding:
-            if not running.awaited_kinds:
-                continue
             with self._faults.of_run(running, "put on its nodes"):
-                others = [other.allocation() for other in holding if other is not running]
-                landed = self._infrastructure.landed(running, others)
+                others = [other for other in holding if other is not running]
+                landed = self._infrastructure.landed(running, others, policy)
                 if landed is None:
                     continue
+                how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
                 zone = zones.get(landed.placement.shares[0].node)
                 await self._attempts.land(running, landed, zone, policy)
                 self._history.moved(running)
-                run_log(running.record).info("Its node came: it %s", told(running, "began"))
+                run_log(running.record).info("%s: it %s", how, told(running, "began"))
                 has_moved = True
         return has_moved
 

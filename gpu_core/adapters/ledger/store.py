@@ -164,7 +164,7 @@ class Ledger:
             raise UnknownAttempt(f"attempt {attempt_id} is not in the ledger")
 
     def move_attempt(self, attempt: Attempt) -> bool:
-        """Write down where an open attempt really is, that was opened before its nodes came.
+        """Write down where an open attempt really is, that was opened before it was known.
 
         Node, GPUs, capacity, price, zone and the moment from which it holds them are corrected.
 

@@ -75,7 +75,7 @@ from gpu_core.worker.kubernetes.orphans import Orphans
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
-from gpu_core.worker.kubernetes.view import ClusterView, has_ended
+from gpu_core.worker.kubernetes.view import ClusterView, has_ended, wants_gpus
 from gpu_core.worker.running import RunningAttempt
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
@@ -209,20 +209,40 @@ class KubernetesInfrastructure:
         await self._node_tasks.tend(real, busy, policy.kubernetes)
         return self._node_tasks.without_untested(offered, policy.kubernetes, datetime.now(UTC))
 
-    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> Landed | None:
-        """Which GPUs does it hold of the nodes that came for it?"""
+    def landed(
+        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
+    ) -> Landed | None:
+        """Which GPUs does it hold of the nodes that its pods are bound to?
+
+        Those are other ones than it was placed on where it waited for new nodes, and where Kueue
+        and the kube-scheduler place it. What of the others is not where it was placed, or is still
+        to be placed by them, holds nothing that counts here.
+        """
         placement = running.allocation().placement
-        pods = self._view.pods_of(running.attempt.attempt_id)
+        pods = self._gpu_pods(running)
         since = bound_at(pods)
-        if since is None or len(pods) != len(placement.shares):
+        if since is None or len(pods) != len(placement.shares) or self._is_in_place(running):
             return None
         pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
         facts = [self._offers.facts(pod["spec"]["nodeName"]) for pod in pods]
         nodes = [known.node for known in facts if known is not None]
         if len(nodes) != len(pods):
             return None
-        found = landed(placement, nodes, taken_milli(others))
+        is_pinned = policy.kubernetes.kueue_queue is None
+        holding = [other for other in others if is_pinned or self._is_in_place(other)]
+        taken = taken_milli(other.allocation() for other in holding)
+        found = landed(placement, nodes, taken)
         return None if found is None else Landed(placement=found, since=since)
+
+    def _gpu_pods(self, running: RunningAttempt) -> list[Json]:
+        """Its pods with GPUs, where some have none: the launcher of an operator's job, say."""
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        return [pod for pod in pods if wants_gpus(pod)] or pods
+
+    def _is_in_place(self, running: RunningAttempt) -> bool:
+        """Are all its pods bound, to the nodes that are written down?"""
+        bound = sorted(str(pod["spec"].get("nodeName")) for pod in self._gpu_pods(running))
+        return bound == sorted(share.node for share in running.attempt.held)
 
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; what is safe has to be told through Prefect."""

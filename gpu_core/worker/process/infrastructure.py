@@ -108,7 +108,9 @@ class ProcessInfrastructure:
         held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
         return await in_thread(self._occupied.without_occupied, self._nodes, held)
 
-    def landed(self, running: RunningAttempt, others: Sequence[Allocation]) -> None:
+    def landed(
+        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
+    ) -> None:
         """Never: a machine plans with itself only."""
 
     async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:

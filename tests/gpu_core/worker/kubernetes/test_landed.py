@@ -1,0 +1,174 @@
+"""Where an attempt really is, whoever has placed it."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
+from gpu_core.decisions.request import GpuRequest
+from gpu_core.decisions.workload import Workload
+from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.running import RunningAttempt
+from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
+from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
+from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
+from tests.strategies import make_policy
+
+KUEUE = make_policy(kubernetes={"kueue_queue": "gpus", "version": "1.34"})
+OWN = make_policy(kubernetes={"version": "1.34"})
+GPUS = {"nvidia-a": "NVIDIA-A10G", "nvidia-b": "NVIDIA-A10G", "tesla": "Tesla-T4"}
+
+
+def a_node(name):
+    amounts = {"nvidia.com/gpu": "2"}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": {"nvidia.com/gpu.product": GPUS[name]}},
+        "spec": {},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def an_attempt(name, *places):
+    """An attempt that was placed there: `nvidia-a: 0 1`."""
+    shares = []
+    for place in places:
+        node, _, ids = place.partition(": ")
+        shares.append(NodeShare(node=node, gpu_ids=tuple(ids.split())))
+    return RunningAttempt(
+        attempt=make_attempt(
+            name,
+            attempt_id=name,
+            node=shares[0].node,
+            gpu_ids=shares[0].gpu_ids,
+            shares=tuple(shares),
+        ),
+        record=make_run(),
+        workload=Workload(workload_id=name, name=name, priority=1, submitted_at=NOON),
+        request=GpuRequest(),
+        limits=LIMITS,
+        run_dir=Path("unused"),
+    )
+
+
+def a_pod(attempt, number, node, gpus=1):
+    pod = make_pod(
+        phase="Running" if node else "Pending",
+        node=node,
+        uid=f"{attempt}-{number}",
+        labels={ATTEMPT_ID_LABEL: label_value(attempt), POOL_LABEL: "gpu"},
+    )
+    if gpus:
+        limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        pod["spec"]["containers"][0]["resources"] = limits
+    scheduled = {"type": "PodScheduled", "lastTransitionTime": moment(30)}
+    pod["status"]["conditions"] = [scheduled | {"status": "True" if node else "False"}]
+    return pod
+
+
+def a_cluster(policy, *pods):
+    infrastructure = KubernetesInfrastructure(
+        SimpleNamespace(),
+        pool="gpu",
+        namespace="ml",
+        client=SimpleNamespace(),
+        wake=lambda: None,
+        may_act=lambda: True,
+        prefect_secrets={},
+    )
+    for name in GPUS:
+        infrastructure._view._node_changed(None, a_node(name))
+        infrastructure._view.nodes[name] = a_node(name)
+    for pod in pods:
+        infrastructure._view._pod_changed(None, pod)
+    infrastructure._offers.nodes(policy, ())
+    return infrastructure
+
+
+def moved(policy, attempts, *pods):
+    """What the ledger says after one cycle: `node: ids` of each attempt."""
+    infrastructure = a_cluster(policy, *pods)
+    for running in attempts:
+        others = [other for other in attempts if other is not running]
+        landed = infrastructure.landed(running, others, policy)
+        if landed is not None:
+            running.attempt = replace(
+                running.attempt,
+                node=landed.placement.shares[0].node,
+                gpu_ids=landed.placement.gpu_ids,
+                gpu_type=landed.placement.gpu_type,
+                shares=landed.placement.shares,
+            )
+    return [
+        [f"{share.node}: {' '.join(share.gpu_ids)}" for share in running.attempt.held]
+        for running in attempts
+    ]
+
+
+def test_the_node_that_kueue_chose_is_the_one_that_is_written_down():
+    attempt = an_attempt("a", "nvidia-a: 0")
+    assert moved(KUEUE, [attempt], a_pod("a", 0, "nvidia-b")) == [["nvidia-b: 0"]]
+
+
+def test_another_gpu_type_is_written_down_too():
+    """Its price follows from it."""
+    attempt = an_attempt("a", "nvidia-a: 0")
+    moved(KUEUE, [attempt], a_pod("a", 0, "tesla"))
+    assert attempt.attempt.gpu_type == "t4"
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param(
+            [a_pod("a", 0, "nvidia-b", 2), a_pod("b", 0, "nvidia-a", 2)],
+            [["nvidia-b: 0 1"], ["nvidia-a: 0 1"]],
+            id="each is where the other was planned",
+        ),
+        pytest.param(
+            [a_pod("a", 0, "nvidia-b", 2), a_pod("b", 0, None, 2)],
+            [["nvidia-b: 0 1"], ["nvidia-b: 0 1"]],
+            id="one that is still to be placed takes nothing from one that is there",
+        ),
+        pytest.param(
+            [a_pod("a", 0, None, 2), a_pod("b", 0, "nvidia-b", 2)],
+            [["nvidia-a: 0 1"], ["nvidia-b: 0 1"]],
+            id="as planned, or not yet bound",
+        ),
+    ],
+)
+def test_what_is_not_where_it_was_planned_takes_no_place_there(pods, want):
+    attempts = [an_attempt("a", "nvidia-a: 0 1"), an_attempt("b", "nvidia-b: 0 1")]
+    assert moved(KUEUE, attempts, *pods) == want
+
+
+def test_two_on_one_node_have_different_gpus():
+    attempts = [an_attempt("a", "nvidia-a: 0"), an_attempt("b", "nvidia-a: 1")]
+    pods = [a_pod("a", 0, "nvidia-b"), a_pod("b", 0, "nvidia-b")]
+    found = moved(KUEUE, attempts, *pods)
+    assert sorted(found) == [["nvidia-b: 0"], ["nvidia-b: 1"]]
+
+
+def test_a_gang_is_written_down_node_by_node_and_its_launcher_counts_for_nothing():
+    attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
+    pods = [a_pod("a", 0, "tesla"), a_pod("a", 1, "nvidia-b"), a_pod("a", 2, "nvidia-a", gpus=0)]
+    assert moved(KUEUE, [attempt], *pods) == [["tesla: 0", "nvidia-b: 0"]]
+
+
+def test_a_gang_of_which_one_is_not_bound_stays_as_planned():
+    attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
+    pods = [a_pod("a", 0, "tesla"), a_pod("a", 1, None)]
+    assert moved(KUEUE, [attempt], *pods) == [["nvidia-a: 0", "nvidia-b: 0"]]
+
+
+def test_a_pinned_pod_that_is_not_bound_keeps_its_place_from_who_waited_for_a_new_node():
+    """Without Kueue a plan is a promise: its pod goes nowhere else."""
+    attempts = [an_attempt("a", "new/big/0: 0 1"), an_attempt("b", "nvidia-b: 0 1")]
+    pods = [a_pod("a", 0, "nvidia-b", 2), a_pod("b", 0, None, 2)]
+    assert moved(OWN, attempts, *pods) == [["new/big/0: 0 1"], ["nvidia-b: 0 1"]]
