@@ -62,12 +62,14 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
 
 def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
     """Each fact as the run's own process has it, beside what ledger, pod and node say."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:do_nothing"),
+        deployment,
         "told",
         **shell("printenv; echo end of the environment"),
         team="vision",
         project="maps",
+        deployment=f"do_nothing/{pool.call('GET', f'/deployments/{deployment}')['name']}",
     )
     pool.wait_until(run, "Completed", timeout_s=90)
     settled(pool, run)
@@ -93,6 +95,7 @@ def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
         grace_s=pod["spec"]["terminationGracePeriodSeconds"],
         team="vision",
         project="maps",
+        deployment=f"do_nothing/{pool.call('GET', f'/deployments/{deployment}')['name']}",
     )
 
 
