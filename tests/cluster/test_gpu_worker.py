@@ -69,7 +69,6 @@ def test_what_a_run_is_told_about_itself_is_so(pool, namespace):
         **shell("printenv; echo end of the environment"),
         team="vision",
         project="maps",
-        deployment=f"do_nothing/{pool.call('GET', f'/deployments/{deployment}')['name']}",
     )
     pool.wait_until(run, "Completed", timeout_s=90)
     settled(pool, run)
