@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,6 +32,7 @@ from gpu_core.decisions.checkpoint_names import (
     deletable,
     newest_attempt,
     next_sequence,
+    payload_names,
 )
 from gpu_core.decisions.checkpoint_payload import Payload
 from gpu_core.decisions.checkpoint_space import needed_bytes
@@ -269,15 +271,25 @@ class RunCheckpoints:
     def _last_size_bytes(self, names: Collection[str]) -> int | None:
         """How large the newest checkpoint is; None: there is none, or its manifest is not trusted.
 
-        Where signatures are required a person who can write to the store cannot claim any size.
+        Where no signature is required, anybody who can write to the store can claim any size: the
+        claim counts up to what lies in the store.
         """
         for newest in committed(names)[:1]:
             try:
                 size = self._trusted(self._encoded(newest.manifest_name), newest, None).size_bytes
             except (DamagedCheckpoint, UntrustedCheckpoint):
                 return None
-            return size if type(size) is int and size >= 0 else None
+            if type(size) is not int or size < 0:
+                return None
+            return min(size, self._stored_bytes(payload_names(names, newest)))
         return None
+
+    def _stored_bytes(self, names: Iterable[str]) -> int:
+        total = 0
+        for name in names:
+            with suppress(FileNotFoundError):  # deleted since the names were listed
+                total += self._store.size_bytes(self.key(name))
+        return total
 
     def _encode(self, manifest: Manifest, rank: int | None) -> bytes:
         key = self._trust.signing_key

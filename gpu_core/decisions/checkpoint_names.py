@@ -80,6 +80,20 @@ def committed(names: Collection[str]) -> tuple[CheckpointId, ...]:
     return tuple(sorted(ids, reverse=True))
 
 
+def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str, ...]:
+    """Which names hold the data of this checkpoint, of all its ranks?
+
+    Args:
+        names: All the names in the run's folder.
+        checkpoint: Which one.
+    """
+    return tuple(
+        part.name
+        for part in _parts(names)
+        if part.checkpoint == checkpoint and not part.is_manifest and not part.is_temporary
+    )
+
+
 def deletable(
     names: Collection[str], keep: int, damaged: Collection[CheckpointId] = ()
 ) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.checkpoint_manifest import PLAIN
 from gpu_core.decisions.checkpoint_payload import Sections
-from gpu_core.runtime.plain import MalformedPlainState, NotPlain, read_plain, write_plain
+from gpu_core.runtime.plain import MalformedPlainState, NotPlain, read_plain, tags, write_plain
 from gpu_core.runtime.snapshot import Snapshots, restored
 
 numpy = pytest.importorskip("numpy")
@@ -297,3 +297,25 @@ def test_a_snapshot_of_plain_data_needs_no_pickle(monkeypatch: pytest.MonkeyPatc
     state = {"step": 7, "weights": numpy.arange(10_000.0)}
     payload_format, payload = Snapshots().take(state)
     assert same(restored(payload_format, bytes(payload.content)), state)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(("float32", False, 10**13), id="terabytes without a byte"),
+        pytest.param(("float32", False, 1), id="a number without bytes"),
+        pytest.param(("float32", False), id="a single number without bytes"),
+        pytest.param(("float32", False, *[1] * 65, 0), id="66 dimensions"),
+        pytest.param(("load", False, 0), id="a function of torch"),
+        pytest.param(("qint8", False, 0), id="a type that is not saved"),
+        pytest.param(("__class__", False, 0), id="no type"),
+        pytest.param((b"float32", False, 0), id="no text"),
+        pytest.param(([], False, 0), id="no key"),
+    ],
+)
+def test_a_tensor_that_its_bytes_do_not_fill_is_refused(head):
+    """Before torch is imported, and before any memory is taken."""
+    described, _ = write_plain(head)
+    no_bytes = tags.INLINE + bytes(8)
+    with pytest.raises(MalformedPlainState):
+        read_plain(memoryview(tags.TENSOR + bytes(described) + no_bytes), [])

@@ -420,3 +420,20 @@ def test_a_size_that_nobody_signed_keeps_no_run_from_beginning(
     start_signed(2)
     with checkpointing(store=disk) as ckpt:
         assert ckpt.restore("the beginning") == {"step": 1}
+
+
+def test_a_size_that_is_only_claimed_keeps_no_run_from_beginning(
+    start_attempt: StartAttempt, tmp_path: Path
+) -> None:
+    """Without signatures a manifest can claim anything; what lies in the store is what counts."""
+    disk = Disk(tmp_path / "store")
+    disk.free = 2**40
+    start_attempt(1)
+    with checkpointing(store=disk) as ckpt:
+        ckpt.save({"step": 1})
+    (manifest,) = (tmp_path / "store/3f0c").glob("*-*.json")
+    resealed(manifest, lambda fields: fields.update(size_bytes=2**60))
+    disk.free = 2 * 2**20
+    start_attempt(2)
+    with checkpointing(store=disk) as ckpt:
+        assert ckpt.restore({"step": 0}) == {"step": 0}
