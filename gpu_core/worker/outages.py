@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from prefect.client.orchestration import PrefectClient
 from gpu_core.adapters.atomic_file import make_folder, replace_file
 from gpu_core.adapters.ledger import is_ledger_outage
 from gpu_core.decisions.outages import Outage, Part, seen_away
+from gpu_core.worker.api_return import UNAWAITED, awaiting_return
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.threads import in_thread
 
@@ -39,9 +41,17 @@ class OutageWatch:
         client: Prefect's client.
         path: Where outages are kept for the next worker.
         disk: The folder whose disk attempts write to; None: they run elsewhere.
+        wake: Called when something is back that was away.
     """
 
-    def __init__(self, client: PrefectClient, path: Path, disk: Path | None) -> None:
+    def __init__(
+        self,
+        client: PrefectClient,
+        path: Path,
+        disk: Path | None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._wake = wake
         self._client = client
         self._path = path
         self._disk = disk
@@ -62,13 +72,14 @@ class OutageWatch:
         return "api" in self._away
 
     async def watch(self) -> None:
-        """Poll until cancelled."""
-        while True:
-            try:
-                await self.poll()
-            except Exception:
-                _log.warning("The platform is polled again in %.0f s", _POLL_S, exc_info=True)
-            await anyio.sleep(_POLL_S)
+        """Poll until cancelled. Requests of the client that an outage cuts off wait for its end."""
+        with awaiting_return(self._client, lambda: self.is_api_away, self.wait_for_return):
+            while True:
+                try:
+                    await self.poll()
+                except Exception:
+                    _log.warning("The platform is polled again in %.0f s", _POLL_S, exc_info=True)
+                await anyio.sleep(_POLL_S)
 
     async def wait_for_return(self) -> None:
         """Wait until something of the platform is back that was away."""
@@ -89,7 +100,7 @@ class OutageWatch:
     async def _is_api_away(self) -> bool | None:
         """None: nobody knows."""
         http = self._client._client  # with Prefect's TLS settings, proxies and headers
-        request = http.build_request("GET", "/ready", timeout=_ANSWER_S)
+        request = http.build_request("GET", "/ready", timeout=_ANSWER_S, extensions=UNAWAITED)
         try:
             # Prefect's own `send` repeats what failed for a minute, and hides the outage.
             response = await httpx.AsyncClient.send(http, request)
@@ -106,11 +117,12 @@ class OutageWatch:
             self._outages = seen_away(self._outages, part, datetime.now(UTC))
         if is_away != (part in self._away):
             _log.warning("The %s is %s", _PARTS[part], "away" if is_away else "back")
+            self._away ^= {part}
+            self._saved_at_s = float("-inf")
             if not is_away:
                 self._returned.set()
                 self._returned = anyio.Event()
-            self._away ^= {part}
-            self._saved_at_s = float("-inf")
+                self._wake()
 
     def _save(self) -> None:
         """Keep what was seen for the next worker; without a disk only this one knows it."""

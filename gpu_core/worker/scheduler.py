@@ -112,6 +112,7 @@ class GpuScheduler:
             client,
             settings.resolved_state_dir() / f"{file_name(pool)}.outages.json",
             infrastructure.disk,
+            wake,
         )
         tasks.start_soon(self._outages.watch)
         self._beginnings = Beginnings(client)
