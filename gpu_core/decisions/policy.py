@@ -8,6 +8,7 @@ from pydantic import Field
 from gpu_core.decisions.budget import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.calendar import CalendarPolicy, calendar_contradictions
 from gpu_core.decisions.capacity.policy import CapacityPolicy
+from gpu_core.decisions.catalog.sheet import Moment
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.fair_share import FairSharePolicy
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, kubernetes_contradictions
@@ -83,6 +84,8 @@ class Policy(Section):
     """The queue whose points Prefect's own `default` queue gets."""
     prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
     """Micro-USD per GPU-hour by GPU type and capacity type."""
+    prices_as_of: Moment | None = None
+    """The day of these prices, which is said where they decide; None: unknown."""
     virtual_gpus: VirtualGpus | None = None
     ordering: OrderingPolicy = OrderingPolicy()
     fair_share: FairSharePolicy = FairSharePolicy()
@@ -107,6 +110,12 @@ class Policy(Section):
             if known == capacity_type:
                 return price
         return None
+
+    @property
+    def prices_day(self) -> str:
+        """The day of the prices, in words."""
+        day = self.prices_as_of
+        return "prices of an unknown day" if day is None else f"prices of {day.date().isoformat()}"
 
     def max_gpus_per_user(self, team: str | None) -> int | None:
         """How many GPUs may a user of this team hold at once? None: any number."""

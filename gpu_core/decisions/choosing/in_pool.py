@@ -99,7 +99,8 @@ def with_gpu_types(
     if ranking is None:
         return workload
     if ranking.gpu_types:
-        return replace(workload, gpu_types=ranking.gpu_types, gpu_type_reason=ranking.reason)
+        reason = f"{ranking.reason}; {policy.prices_day}"
+        return replace(workload, gpu_types=ranking.gpu_types, gpu_type_reason=reason)
     which = "that it is permitted" if workload.gpu_types else "of this pool"
     hold = Hold(
         reason=Reason.EXCEEDS_CLUSTER,

@@ -76,6 +76,20 @@ def test_it_says_what_each_would_cost():
     assert "on on-demand, 6h 08m)" in found.gpu_type_reason
 
 
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({"prices_as_of": "2026-09-01"}, "; prices of 2026-09-01", id="a day"),
+        pytest.param({}, "; prices of an unknown day", id="no day"),
+    ],
+)
+def test_it_says_of_which_day_the_prices_are(fields, want):
+    policy = make_policy(prices={"l40s": {"on-demand": 1.8}}, **fields)
+    reason = with_gpu_types(make_workload(), LORA, [L40S], policy).gpu_type_reason
+    assert reason is not None
+    assert reason.endswith(want)
+
+
 def test_what_no_gpu_holds_is_held_with_the_reason_for_each():
     found = with_gpu_types(make_workload(), BIG, [L40S, A100], POLICY)
     assert found.hold is not None
