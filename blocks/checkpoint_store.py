@@ -14,7 +14,7 @@ class CheckpointStore(Block):
     Example:
         Open the store:
         ```python
-        from blocks.checkpoint_store import CheckpointStore
+        from gpu_core.blocks.checkpoint_store import CheckpointStore
 
         checkpoint_store = CheckpointStore.load("BLOCK_NAME")
         store = checkpoint_store.open()

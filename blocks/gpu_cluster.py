@@ -15,7 +15,7 @@ class GpuCluster(Block):
     Example:
         List the nodes:
         ```python
-        from blocks.gpu_cluster import GpuCluster
+        from gpu_core.blocks.gpu_cluster import GpuCluster
 
         gpu_cluster = GpuCluster.load("BLOCK_NAME")
         api = await gpu_cluster.connect()

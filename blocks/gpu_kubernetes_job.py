@@ -123,7 +123,7 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     Example:
         Run a container and wait for it:
         ```python
-        from blocks.gpu_kubernetes_job import GpuKubernetesJob
+        from gpu_core.blocks.gpu_kubernetes_job import GpuKubernetesJob
 
         gpu_kubernetes_job = GpuKubernetesJob.load("BLOCK_NAME")
         job_run = gpu_kubernetes_job.trigger()

@@ -18,7 +18,7 @@ class MLflowTracking(Block):
     Example:
         Get a client for the tracking server:
         ```python
-        from blocks.mlflow_tracking import MLflowTracking
+        from gpu_core.blocks.mlflow_tracking import MLflowTracking
 
         mlflow_tracking = MLflowTracking.load("BLOCK_NAME")
         client = mlflow_tracking.client()

@@ -14,7 +14,7 @@ class UsageLedger(Block):
     Example:
         Open the ledger and read what used GPUs in a time:
         ```python
-        from blocks.usage_ledger import UsageLedger
+        from gpu_core.blocks.usage_ledger import UsageLedger
 
         usage_ledger = UsageLedger.load("BLOCK_NAME")
         with usage_ledger.open() as ledger:

@@ -1,19 +1,24 @@
 """Report what a day's GPU runs cost: read the ledger, decide, publish to Prefect and MLflow."""
 
 from datetime import UTC, date, datetime
+from uuid import UUID
 
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import ObjectNotFound
+from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
+from prefect.utilities.asyncutils import run_coro_as_sync
 
-from blocks.mlflow_tracking import MLflowTracking
-from blocks.usage_ledger import UsageLedger
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.mlflow_client import mlflow_client
 from gpu_core.adapters.mlflow_cost import cost_status, log_run_cost
+from gpu_core.adapters.pool_blocks import read_ledger_url, read_mlflow_access
 from gpu_core.decisions.accounting import Provenance
 from gpu_core.decisions.cost import RunCost, Window, daily_costs, price_book, run_cost
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.mlflow_access import MlflowAccess
+from gpu_core.decisions.pool_blocks import LEDGER_BLOCK, MLFLOW_BLOCK, pool_block_names
 from gpu_core.decisions.report import (
     DayReport,
     artifact_keys,
@@ -24,9 +29,13 @@ from gpu_core.decisions.report import (
     window_to_read,
 )
 
+Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
+
 
 @flow(name="report-cost")
-def report_cost(day: date | None = None, with_generated: bool = False) -> None:
+def report_cost(
+    day: date | None = None, with_generated: bool = False, pool: str | None = None
+) -> None:
     """Report what the GPU runs of one day cost, and why.
 
     Running it again for the same day gives the same report and logs nothing twice.
@@ -35,15 +44,51 @@ def report_cost(day: date | None = None, with_generated: bool = False) -> None:
         day: A UTC day; by default the one before the day this run was scheduled for.
         with_generated: Count generated runs too, to show what a report looks like. It says so and
             is published apart; generated runs are never logged to MLflow.
+        pool: The work pool whose ledger is read; by default the one that this run runs in.
+
+    Raises:
+        InvalidInput: The pool has no ledger.
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
-    block = UsageLedger.load("default")
-    # Prefect types a synchronous call as if it could need awaiting.
-    with block.open() as ledger:  # type: ignore[union-attr]
+    # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
+    found: Addresses = run_coro_as_sync(read_addresses(pool))
+    ledger_url, access, names = found
+    with Ledger.open(ledger_url) as ledger:
         report = read_and_decide(ledger, day, with_generated, now)
         publish_report(report, with_generated)
-        log_costs_to_mlflow(whole_costs(ledger, day, now))
+        if access is None:
+            get_run_logger().warning(
+                "Costs are not logged: there is no block %s", _either(MLFLOW_BLOCK, names)
+            )
+            return
+        log_costs_to_mlflow(whole_costs(ledger, day, now), access)
+
+
+async def read_addresses(pool: str | None) -> Addresses:
+    """The addresses of the pool's ledger and of its MLflow, and the names of blocks looked for.
+
+    Raises:
+        InvalidInput: No block says where the ledger is.
+    """
+    async with get_client() as client:
+        if pool is None and flow_run.id is not None:
+            pool = (await client.read_flow_run(UUID(flow_run.id))).work_pool_name
+        ledger_url = await read_ledger_url(client, pool)
+        access = await read_mlflow_access(client, pool)
+    names = pool_block_names(pool)
+    if ledger_url is None:
+        raise InvalidInput(
+            "pool",
+            f"has no ledger: there is no block {_either(LEDGER_BLOCK, names)}",
+            got=pool,
+            remedy=f"run `prefect-gpu setup --pool {pool or 'POOL'} --ledger-url URL`",
+        )
+    return ledger_url, access, names
+
+
+def _either(slug: str, names: tuple[str, ...]) -> str:
+    return " or ".join(f"{slug}/{name}" for name in names)
 
 
 def read_and_decide(ledger: Ledger, day: date, with_generated: bool, now: datetime) -> DayReport:
@@ -72,17 +117,9 @@ def publish_report(report: DayReport, with_generated: bool) -> None:
 
 
 @task(cache_policy=NO_CACHE, retries=2, retry_delay_seconds=30)
-def log_costs_to_mlflow(costs: list[RunCost]) -> None:
-    """Log each run's cost to its MLflow run; where no MLflow is set up, say so."""
-    logger = get_run_logger()
-    try:
-        block = MLflowTracking.load("default")
-    except ValueError as error:
-        if not isinstance(error.__cause__, ObjectNotFound):
-            raise
-        logger.warning("Costs are not logged: there is no block gpu-mlflow-tracking/default")
-        return
-    client = block.client()  # type: ignore[union-attr] # as above
+def log_costs_to_mlflow(costs: list[RunCost], access: MlflowAccess) -> None:
+    """Log each run's cost to its MLflow run."""
+    client = mlflow_client(access)
     for cost in costs:
         log_run_cost(
             client,
@@ -91,4 +128,4 @@ def log_costs_to_mlflow(costs: list[RunCost]) -> None:
             status=cost_status(cost),
             price_book=price_book(cost.attempts),
         )
-    logger.info("Logged the cost of %s runs to MLflow", len(costs))
+    get_run_logger().info("Logged the cost of %s runs to MLflow", len(costs))

@@ -381,7 +381,9 @@ class GpuWorker(_Mixin):
 
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
         await in_thread(open_state_folder, self._state_dir)
-        connections = await read_connections(self.client, self._gpu_settings, self._state_dir)
+        connections = await read_connections(
+            self.client, self._gpu_settings, self._state_dir, self._work_pool_name
+        )
         self._connections = connections
         self._secrets.add(connections.secrets())
         if self._ledger is None:

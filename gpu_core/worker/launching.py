@@ -34,6 +34,7 @@ class Launching:
     def __init__(
         self,
         client: PrefectClient,
+        pool: str,
         settings: GpuWorkerSettings,
         connections: Connections,
         ledger: Ledger,
@@ -42,6 +43,7 @@ class Launching:
         history: History,
     ) -> None:
         self._client = client
+        self._pool = pool
         self._settings = settings
         self._connections = connections
         self._ledger = ledger
@@ -126,7 +128,7 @@ class Launching:
         now_s = anyio.current_time()
         if self._store_uri is None or now_s - self._store_read_at_s > _STORE_AGE_S:
             self._store_uri = await read_checkpoint_uri(
-                self._client, self._settings, self._settings.resolved_state_dir()
+                self._client, self._settings, self._settings.resolved_state_dir(), self._pool
             )
             self._store_read_at_s = now_s
         return self._store_uri

@@ -103,7 +103,14 @@ class GpuScheduler:
             pool, infrastructure.host, settings.resolved_state_dir(), ledger, self._faults
         )
         self._launching = Launching(
-            client, settings, connections, ledger, self._attempts, infrastructure, self._history
+            client,
+            pool,
+            settings,
+            connections,
+            ledger,
+            self._attempts,
+            infrastructure,
+            self._history,
         )
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)

@@ -44,15 +44,15 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     ledger_url: str | None = Field(
         default=None,
-        description="The usage ledger's database; the block gpu-usage-ledger/default by default.",
+        description="The usage ledger's database; the block gpu-usage-ledger/POOL by default.",
     )
     mlflow_tracking_uri: str | None = Field(
         default=None,
-        description="Where costs are logged; the block gpu-mlflow-tracking/default by default.",
+        description="Where costs are logged; the block gpu-mlflow-tracking/POOL by default.",
     )
     checkpoint_uri: str | None = Field(
         default=None,
-        description="Where runs save; the block gpu-checkpoint-store/default by default.",
+        description="Where runs save; the block gpu-checkpoint-store/POOL by default.",
     )
     checkpoint_signing_key: Annotated[SecretStr | None, AfterValidator(_signing_key)] = Field(
         default=None,

@@ -9,5 +9,4 @@ USER root
 RUN mkdir --mode=1777 /opt/prefect
 USER 1001
 WORKDIR /opt/prefect
-COPY blocks blocks
 COPY flows flows

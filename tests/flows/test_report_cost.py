@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.generated_history import ANOMALY_NAME, generated_history
 from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
@@ -141,6 +143,26 @@ def test_a_run_over_midnight_is_split_between_days_and_logged_whole(
 def test_a_day_with_nothing_is_reported_as_such(ledger: Ledger) -> None:
     report_cost(date(2020, 1, 1))
     assert "**No run held a GPU.**" in page()
+
+
+def test_a_pools_own_ledger_is_read_and_not_the_one_that_pools_share(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    UsageLedger(url=SecretStr(f"sqlite:///{tmp_path}/vision.db")).save("vision", overwrite=True)
+    report_cost(DAY, pool="vision")
+    assert "**No run held a GPU.**" in page()
+    report_cost(DAY, pool="speech")
+    assert "**$2.00 for 2.00 GPU-hours in 1 run" in page()
+
+
+def test_a_pool_without_a_ledger_is_refused_with_the_remedy(prefect_server: None) -> None:
+    for name in ("default", "vision"):
+        with suppress(ValueError):
+            UsageLedger.delete(name)
+    with pytest.raises(InvalidInput) as refused:
+        report_cost(DAY, pool="vision")
+    assert "no block gpu-usage-ledger/vision or gpu-usage-ledger/default" in str(refused.value)
+    assert "prefect-gpu setup --pool vision --ledger-url" in str(refused.value)
 
 
 def test_without_mlflow_the_day_is_reported_all_the_same(

@@ -75,6 +75,16 @@ def the_command_tells_its_version() -> None:
     assert WHEEL.version in done.stdout, done.stdout
 
 
+def blocks_and_flows_are_in_the_library() -> None:
+    """`prefect-gpu setup` finds them in a folder that has folders of the same names."""
+    import gpu_core
+
+    home = Path(gpu_core.__file__).parent
+    for name in ("gpu_core.blocks.usage_ledger", "gpu_core.flows.report_cost"):
+        module = import_module(name)
+        assert Path(module.__file__ or "").is_relative_to(home), module.__file__
+
+
 def a_new_ledger_opens() -> None:
     """The migrations are in the wheel: they make a ledger where there was none."""
     from gpu_core.adapters.ledger import Ledger
@@ -91,6 +101,7 @@ CHECKS = (
     every_entry_point_loads,
     prefect_knows_the_worker,
     the_command_tells_its_version,
+    blocks_and_flows_are_in_the_library,
     a_new_ledger_opens,
 )
 

@@ -26,21 +26,27 @@ IN_FIELDS = {"tracking_uri": "http://mlflow:5000", "username": "ada", "password"
 
 
 class Blocks:
-    """A server with these blocks, each under the name `default`."""
+    """A server with these blocks, by `slug/name`."""
 
     def __init__(self, **data):
         self._data = data
 
     async def read_block_document_by_name(self, name, slug, include_secrets):
-        assert (name, include_secrets) == ("default", True)
-        if slug not in self._data:
+        assert include_secrets
+        data = self._data.get(f"{slug}/{name}")
+        if data is None:
             raise ObjectNotFound(Exception(slug))
-        return SimpleNamespace(data=self._data[slug])
+        return SimpleNamespace(name=name, data=data)
 
 
 def connections(mlflow=None, **settings):
-    data = {} if mlflow is None else {"gpu-mlflow-tracking": mlflow}
-    return anyio.run(read_connections, Blocks(**data), GpuWorkerSettings(**settings), Path("/gpu"))
+    return read({} if mlflow is None else {"gpu-mlflow-tracking/vision": mlflow}, **settings)
+
+
+def read(blocks, pool="vision", **settings):
+    return anyio.run(
+        read_connections, Blocks(**blocks), GpuWorkerSettings(**settings), Path("/gpu"), pool
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +71,7 @@ def test_the_operator_is_told_of_a_password_in_clear_without_it(caplog):
     assert not caplog.records
     connections(IN_CLEAR)
     (record,) = caplog.records
-    assert "gpu-mlflow-tracking/default has a user or password in its address" in caplog.text
+    assert "gpu-mlflow-tracking/vision has a user or password in its address" in caplog.text
     assert PASSWORD not in record.getMessage()
 
 
@@ -74,6 +80,44 @@ def test_a_token_comes_from_the_block_and_a_setting_stands_for_all_of_it():
     assert connections(block).mlflow.token == PASSWORD
     elsewhere = connections(block, mlflow_tracking_uri="http://elsewhere").mlflow
     assert elsewhere == MlflowAccess(tracking_uri="http://elsewhere")
+
+
+SHARED = {
+    "gpu-usage-ledger/default": {"url": "sqlite:///shared.db"},
+    "gpu-checkpoint-store/default": {"uri": "/shared"},
+    "gpu-mlflow-tracking/default": {"tracking_uri": "http://shared"},
+}
+OWN = {
+    "gpu-usage-ledger/vision": {"url": "sqlite:///vision.db"},
+    "gpu-checkpoint-store/vision": {"uri": "/vision"},
+    "gpu-mlflow-tracking/vision": {"tracking_uri": "http://vision"},
+}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "pool", "want"),
+    [
+        pytest.param(
+            SHARED | OWN, "vision", ("sqlite:///vision.db", "/vision", "http://vision"), id="own"
+        ),
+        pytest.param(
+            SHARED | OWN, "speech", ("sqlite:///shared.db", "/shared", "http://shared"), id="shared"
+        ),
+        pytest.param(
+            OWN, "speech", ("sqlite:////gpu/ledger.db", "/gpu/checkpoints", None), id="of another"
+        ),
+        pytest.param(
+            {**SHARED, "gpu-checkpoint-store/vision": {"uri": "/vision"}},
+            "vision",
+            ("sqlite:///shared.db", "/vision", "http://shared"),
+            id="each block by itself",
+        ),
+    ],
+)
+def test_a_pool_uses_its_own_blocks_else_those_that_pools_share(blocks, pool, want):
+    found = read(blocks, pool)
+    mlflow = None if found.mlflow is None else found.mlflow.tracking_uri
+    assert (found.ledger_url, found.checkpoint_uri, mlflow) == want
 
 
 def test_without_a_block_there_is_no_mlflow():
