@@ -67,7 +67,10 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="create or update pool, queues, blocks and deployments; safe to repeat",
         description=(
             "Create what is missing and update what differs, in the Prefect server that "
-            "PREFECT_API_URL names. What people edited in the UI is kept."
+            "PREFECT_API_URL names. What people edited in the UI is kept. "
+            "+ is new, ~ changed, = as it was, ! needs a person. "
+            "Exit code: 0 done, 1 the server refused a step, 2 what was given is wrong and "
+            "nothing was changed."
         ),
     )
     command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")
@@ -78,7 +81,9 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "gpu-process for a new one)",
     )
     command.add_argument(
-        "--policy", type=Path, default=Path("deployments/policy.yaml"), help="the policy file"
+        "--policy",
+        type=Path,
+        help="the policy file (default: deployments/policy.yaml; without one, the default policy)",
     )
     command.add_argument(
         "--prefect-file",
@@ -92,6 +97,9 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_secret_option(command, "mlflow-uri", "MLflow's tracking URI, with user and password if any")
     add_secret_file(command, "mlflow-token", "MLflow's bearer token")
     command.add_argument("--checkpoint-uri", help="where runs save: a folder or s3://bucket/prefix")
+    command.add_argument(
+        "--dry-run", action="store_true", help="print what would change, and change nothing"
+    )
     command.set_defaults(run=_setup)
 
 
@@ -264,6 +272,7 @@ def _setup(options: argparse.Namespace) -> int:
             mlflow_uri=secret_option(options, "mlflow-uri"),
             mlflow_token=secret_option(options, "mlflow-token"),
             checkpoint_uri=options.checkpoint_uri,
+            dry_run=options.dry_run,
         )
     )
 

@@ -1,69 +1,236 @@
 """Is this prefect.yaml right? Prefect drops misspelt keys and creates misspelt queues."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import yaml
+from prefect.cli.deploy._models import DeploymentConfig, PrefectYamlModel
+from prefect.cli.deploy._schedules import _schedule_config_to_deployment_schedule
+from prefect.types.names import BANNED_CHARACTERS
+from prefect.utilities.templating import apply_values
+from pydantic import BaseModel, ValidationError
 
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import GpuRequest, parse_request
-from gpu_core.worker import WORKERS
-
-# Job variables that Prefect's machinery or the pods read. A file does not say of which type its
-# pool is, so that those of all types are known.
-_NOT_OURS = frozenset(
-    name for worker in WORKERS.values() for name in worker.job_configuration_variables.model_fields
-).difference(GpuRequest.model_fields)
+from gpu_core.adapters.yaml_file import read_yaml
+from gpu_core.cli.entrypoints import entrypoint_problem
+from gpu_core.cli.project_keys import anchored_keys, unknown_deployment_keys, unknown_file_keys
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.validation import located
 
 
-def check_project_file(path: Path, pool: str, policy: Policy) -> list[str]:
-    """Read a prefect.yaml and check what concerns this pool. Returns its deployments' names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One deployment of a file, with environment variables in the place of their templates."""
+
+    index: int
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+        value = self.data.get("name")
+        return None if value is None else str(value)
+
+    @property
+    def entrypoint(self) -> str:
+        """Where its flow is; empty: nowhere."""
+        return str(self.data.get("entrypoint") or "")
+
+    @property
+    def pool(self) -> str | None:
+        """The name of its work pool."""
+        value = self._pool.get("name")
+        return None if value is None else str(value)
+
+    @property
+    def queue(self) -> object:
+        """The name of its work queue."""
+        return self._pool.get("work_queue_name")
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Its job variables."""
+        value = self._pool.get("job_variables")
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def _pool(self) -> Mapping[str, Any]:
+        value = self.data.get("work_pool")
+        return value if isinstance(value, dict) else {}
+
+    def field(self, name: str) -> str:
+        """A field of this deployment, as a person would name it."""
+        label = "" if self.name is None else f" {self.name!r}"
+        return f"deployments[{self.index}]{label} {name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFile:
+    """A prefect.yaml, and what is wrong with it whatever its pools are."""
+
+    source: str
+    deployments: tuple[Deployment, ...]
+    problems: tuple[InvalidInput, ...]
+    lines: Mapping[str, int]
+
+    def located(self, deployment: Deployment, error: InvalidInput) -> InvalidInput:
+        """The error of a deployment's field, with file and line."""
+        path = f"deployments.{deployment.index}.{error.field}"
+        place = f"{self.source}:{self.lines[path]}" if path in self.lines else self.source
+        return moved(error, f"{place}: {deployment.field(error.field)}")
+
+
+def read_project_file(path: Path) -> ProjectFile:
+    """Read a prefect.yaml as `prefect deploy` does, and note what Prefect would not read.
 
     Raises:
-        InvalidInput: The file cannot be read, or a deployment names a queue that the policy does
-            not know or a job variable that cannot be used.
+        InvalidInput: The file cannot be read, or is not YAML with a list of deployments.
     """
-    deployments = _deployments(path)
-    for index, deployment in enumerate(deployments):
-        work_pool = deployment.get("work_pool") or {}
-        if work_pool.get("name") == pool:
-            _check(
-                f"{path.name}: deployments[{index}] {deployment.get('name')!r}", work_pool, policy
+    data, lines = read_yaml(path, what="prefect.yaml")
+    items = data.get("deployments") if isinstance(data, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidInput(str(path), "has no list of deployments", allowed="deployments: [...]")
+    deployments = tuple(
+        Deployment(index=index, data=_with_environment(item)) for index, item in enumerate(items)
+    )
+    project = ProjectFile(source=str(path), deployments=deployments, problems=(), lines=lines)
+    has_build = bool(data.get("build"))
+    top = {key: value for key, value in data.items() if key != "deployments"}
+    of_file = unknown_file_keys(data, anchored_keys(path))
+    of_file += _refused_by_prefect(PrefectYamlModel, top)
+    problems = [located(error, str(path), lines) for error in of_file]
+    for deployment in deployments:
+        problems += [
+            project.located(deployment, error)
+            for error in _deployment_problems(deployment, has_build)
+        ]
+    problems += _of_same_name(project)
+    return ProjectFile(
+        source=str(path), deployments=deployments, problems=tuple(problems), lines=lines
+    )
+
+
+def _with_environment(item: dict[str, Any]) -> dict[str, Any]:
+    # `prefect deploy` does the same; what is not set stays as it is.
+    return cast("dict[str, Any]", apply_values(item, dict(os.environ), remove_notset=False))
+
+
+def moved(error: InvalidInput, path: str) -> InvalidInput:
+    """The same error for a field of this name."""
+    return InvalidInput(
+        path,
+        error.problem,
+        got=error.got,
+        allowed=error.allowed,
+        nearest=error.nearest,
+        remedy=error.remedy,
+    )
+
+
+def is_template(value: object) -> bool:
+    """Does Prefect put something else here later?"""
+    return "{{" in str(value)
+
+
+def _deployment_problems(deployment: Deployment, has_build: bool) -> list[InvalidInput]:
+    problems = unknown_deployment_keys(deployment.data)
+    if not any(problem.nearest == "name" for problem in problems):
+        problems += _name_problems(deployment.data.get("name"))
+    problems += _schedule_problems(deployment.data)
+    is_built = has_build or bool(deployment.data.get("build"))
+    if not is_built and not is_template(deployment.entrypoint):
+        problem = entrypoint_problem(deployment.entrypoint, Path())
+        problems += [] if problem is None else [problem]
+    problems += _pool_problems(deployment)
+    named = {problem.field.split(".")[0] for problem in problems}
+    refused = _refused_by_prefect(DeploymentConfig, deployment.data)
+    return problems + [each for each in refused if each.field.split(".")[0] not in named]
+
+
+def _pool_problems(deployment: Deployment) -> list[InvalidInput]:
+    section = deployment.data.get("work_pool")
+    if isinstance(section, str):
+        remedy = f"write work_pool: {{name: {section}}}"
+        return [InvalidInput("work_pool", "is not a mapping", got=section, remedy=remedy)]
+    if deployment.pool is None:
+        return [InvalidInput("work_pool.name", "is missing", remedy="add work_pool: {name: NAME}")]
+    return []
+
+
+def _name_problems(name: object) -> list[InvalidInput]:
+    if name is None or name == "":
+        return [InvalidInput("name", "is missing", remedy="Prefect skips it without a name")]
+    if not isinstance(name, str):
+        return [InvalidInput("name", "is not text", got=name, remedy=f'write "{name}"')]
+    if any(character in name for character in BANNED_CHARACTERS):
+        allowed = f"text without {' '.join(BANNED_CHARACTERS)}"
+        return [
+            InvalidInput("name", "has a character that Prefect refuses", got=name, allowed=allowed)
+        ]
+    return []
+
+
+def _schedule_problems(data: Mapping[str, Any]) -> list[InvalidInput]:
+    schedules = data.get("schedules")
+    if data.get("schedule") and schedules is not None:
+        return [InvalidInput("schedule", "cannot be used with schedules", remedy="remove it")]
+    problems = []
+    for index, schedule in enumerate(schedules if isinstance(schedules, list) else ()):
+        if not isinstance(schedule, dict) or is_template(schedule):
+            continue
+        try:
+            _schedule_config_to_deployment_schedule(schedule)
+        except ValidationError as error:
+            detail = error.errors(include_url=False)[0]
+            name = ".".join(str(part) for part in detail["loc"])
+            problems.append(
+                InvalidInput(
+                    f"schedules.{index}.{name}".removesuffix("."),
+                    f"cannot be used: {detail['msg']}",
+                    got=schedule.get(name, schedule),
+                )
             )
-    return [str(deployment.get("name")) for deployment in deployments]
+        except ValueError:
+            allowed = "one of cron, interval and rrule"
+            problems.append(
+                InvalidInput(f"schedules.{index}", "has no time", got=schedule, allowed=allowed)
+            )
+    return problems
 
 
-def _deployments(path: Path) -> list[dict[str, Any]]:
+def _of_same_name(project: ProjectFile) -> list[InvalidInput]:
+    """The second of two would silently take the place of the first."""
+    first: dict[tuple[str, str | None], Deployment] = {}
+    problems = []
+    for deployment in project.deployments:
+        known = first.setdefault((deployment.entrypoint, deployment.name), deployment)
+        if known is not deployment and deployment.name is not None:
+            error = InvalidInput(
+                "name",
+                "comes twice for the same flow",
+                got=deployment.name,
+                remedy=f"rename it, or remove deployments[{known.index}]",
+            )
+            problems.append(project.located(deployment, error))
+    return problems
+
+
+def _refused_by_prefect(model: type[BaseModel], data: Mapping[str, Any]) -> list[InvalidInput]:
+    """For one value of a wrong type, `prefect deploy` skips the whole file and goes on."""
     try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise InvalidInput(path.name, f"is not YAML: {error}") from None
-    deployments = data.get("deployments") if isinstance(data, dict) else None
-    if not isinstance(deployments, list):
-        raise InvalidInput(path.name, "has no list of deployments", allowed="deployments: [...]")
-    return deployments
-
-
-def _check(where: str, work_pool: Mapping[str, Any], policy: Policy) -> None:
-    queue = work_pool.get("work_queue_name")
-    if queue is not None and policy.priority_of_queue(queue) is None:
-        raise InvalidInput(
-            f"{where} work_pool.work_queue_name",
-            "is not a queue of the policy",
-            got=queue,
-            allowed=listed(policy.priorities),
-            nearest=nearest_name(queue, policy.priorities),
-        )
-    try:
-        parse_request(work_pool.get("job_variables") or {}, _NOT_OURS)
-    except InvalidInput as error:
-        raise InvalidInput(
-            f"{where} work_pool.job_variables.{error.field}",
-            error.problem,
-            got=error.got,
-            allowed=error.allowed,
-            nearest=error.nearest,
-            remedy=error.remedy,
-        ) from None
+        model.model_validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    else:
+        return []
+    problems: dict[str, InvalidInput] = {}
+    for detail in details:
+        # What follows may name members of unions, which are Prefect's and not the file's.
+        field, *rest = detail["loc"]
+        index = rest[0] if rest and isinstance(rest[0], int) else None
+        path = str(field) if index is None else f"{field}.{index}"
+        if path not in problems:
+            got = data[str(field)] if index is None else data[str(field)][index]
+            problems[path] = InvalidInput(path, "cannot be used", got=got, allowed=detail["msg"])
+    return list(problems.values())

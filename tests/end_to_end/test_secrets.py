@@ -4,8 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import urlsplit
@@ -18,12 +17,10 @@ from gpu_core.decisions.redaction import basic_credentials
 from tests.end_to_end.conftest import FLOWS, processes_of
 from tests.support.mlflow_listener import mlflow_listener
 from tests.support.postgresql import new_database
-from tests.support.prefect_stack import Pool, PrefectServer, wait_for
+from tests.support.prefect_stack import Pool, wait_for
 
 # Nobody else on this machine types it while the story looks at what processes are given.
 CANARY = f"canary-{token_hex(8)}"
-
-BLOCKS = ("gpu-usage-ledger", "gpu-mlflow-tracking", "gpu-checkpoint-store")
 
 
 class ProcessList:
@@ -51,25 +48,10 @@ class ProcessList:
                     continue
 
 
-@contextmanager
-def without_blocks_afterwards(server: PrefectServer) -> Iterator[None]:
-    """The server is for all stories: what `setup` made for this one goes."""
-    try:
-        yield
-    finally:
-        with server.client() as http:
-            for slug in BLOCKS:
-                path = f"/block_types/slug/{slug}/block_documents/name/default"
-                found = http.get(path)
-                if found.is_success:
-                    http.delete(f"/block_documents/{found.json()['id']}").raise_for_status()
-
-
-def setup(environment: Mapping[str, str], folder: Path) -> str:
-    """Let `prefect-gpu setup` make the blocks; what it prints."""
-    arguments = ("--pool", "secrets", "--type", "gpu-kubernetes")
+def setup(environment: Mapping[str, str], folder: Path, pool: str) -> str:
+    """Let `prefect-gpu setup` make the pool's blocks; what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_core.cli", "setup", *arguments,
+        [sys.executable, "-m", "gpu_core.cli", "setup", "--pool", pool,
          "--prefect-file", str(folder / "none.yaml")],
         env=dict(environment), capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -116,8 +98,8 @@ def test_no_secret_is_shown_anywhere(
     with (
         ProcessList() as processes,
         mlflow_listener() as mlflow,
-        without_blocks_afterwards(prefect_on_postgresql),
     ):
+        pool = new_pool()
         printed = setup(
             {
                 **prefect_on_postgresql.environment,
@@ -125,8 +107,8 @@ def test_no_secret_is_shown_anywhere(
                 "PREFECT_GPU_MLFLOW_URI": f"http://ada:{CANARY}-mlflow@{mlflow.address}",
             },
             tmp_path,
+            pool.name,
         )
-        pool = new_pool()
         pool.ledger_url = ledger_url
         del pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"]  # the block has it
         pool.environment |= {

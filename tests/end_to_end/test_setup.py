@@ -1,23 +1,91 @@
 """`prefect-gpu setup` on a real server: what it makes, and that repeating it changes nothing."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.prefect_stack import PrefectServer
+
+ROOT = Path(__file__).parents[2]
+
+FLOW = """
+from prefect import flow
+
+@flow
+def train(epochs: int = 1): ...
+"""
+PROJECT = """
+deployments:
+  - name: {name}
+    entrypoint: train.py:train
+    work_pool: {{name: {pool}, work_queue_name: low, job_variables: {{gpu_count: 2}}}}
+"""
 
 
-def setup(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def setup(
+    environment: Mapping[str, str], *arguments: str, folder: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gpu_core.cli", "setup", *arguments],
-        env=dict(environment), capture_output=True, text=True, check=False,
+        [sys.executable, "-P", "-m", "gpu_core.cli", "setup", *arguments],
+        env=dict(environment), cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
-def run_setup(environment: Mapping[str, str], *arguments: str, pool: str = "gpu") -> dict[str, str]:
+def run_setup(
+    environment: Mapping[str, str], *arguments: str, pool: str = "gpu", folder: Path = ROOT
+) -> dict[str, str]:
     """Run the command; the mark of each object that it names."""
-    done = setup(environment, "--pool", pool, *arguments)
+    done = setup(environment, "--pool", pool, *arguments, folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
-    return {line[2:].split(":")[0]: line[0] for line in lines}
+    marked = tuple(f"  {mark} " for mark in "+~=!")
+    lines = [line.strip() for line in done.stdout.splitlines() if line.startswith(marked)]
+    return {line[2:].rpartition(": ")[0].split(": ")[0]: line[0] for line in lines}
+
+
+def content(server: PrefectServer) -> str:
+    """All that `setup` may change on a server."""
+    found: list[Any] = []
+    with server.client() as http:
+        for what in ("work_pools", "work_queues", "block_types", "block_schemas",
+                     "block_documents", "flows", "deployments"):  # fmt: skip
+            answer = http.post(f"/{what}/filter", json={}).raise_for_status().json()
+            found.append(sorted(answer, key=lambda each: each["id"]))
+    return json.dumps(found)
+
+
+def document(server: PrefectServer, slug: str, name: str) -> dict[str, Any] | None:
+    """The block SLUG/NAME, secrets included."""
+    path = f"/block_types/slug/{slug}/block_documents/name/{name}"
+    with server.client() as http:
+        answer = http.get(path, params={"include_secrets": True})
+        if answer.status_code == 404:
+            return None
+        data: dict[str, Any] = answer.raise_for_status().json()
+        return data
+
+
+def delete_deployments(server: PrefectServer, *names: str) -> None:
+    """The server is for all stories, and the plain name of a deployment is one pool's."""
+    wanted = {"deployments": {"name": {"any_": names}}}
+    with server.client() as http:
+        for each in http.post("/deployments/filter", json=wanted).raise_for_status().json():
+            http.delete(f"/deployments/{each['id']}").raise_for_status()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder of somebody's own: with `blocks` and `flows` that are not ours, and no policy."""
+    folder = tmp_path / "project"
+    for name in ("blocks", "flows"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise ImportError('not ours')")
+    (folder / "train.py").write_text(FLOW)
+    return folder
 
 
 def test_setup_makes_what_is_missing_and_repeats_without_a_change(prefect_on_sqlite, tmp_path):
@@ -41,16 +109,16 @@ def test_setup_makes_what_is_missing_and_repeats_without_a_change(prefect_on_sql
 
     made = {name for name, mark in first.items() if mark == "+"}
     assert {"work pool gpu", "work queue critical", "work queue low"} <= made
-    assert {"block gpu-usage-ledger/default", "block gpu-checkpoint-store/default"} <= made
+    assert {"block gpu-usage-ledger/gpu", "block gpu-checkpoint-store/gpu"} <= made
     assert {"deployment train-digits/research", "deployment report-cost/nightly"} <= made
-    assert first["block gpu-mlflow-tracking/default"] == "!"
-    # What was changed behind its back, or is now asked for, is mended; all else is left alone.
-    mended = {name for name, mark in again.items() if mark == "~"}
-    assert {"work pool gpu", "work queue low", "block gpu-checkpoint-store/default"} <= mended
+    assert first["block gpu-mlflow-tracking/gpu"] == "!"
+    # What was changed behind its back, or is now asked for, is set right; all else is left alone.
+    changed = {name for name, mark in again.items() if mark == "~"}
+    assert {"work pool gpu", "work queue low", "block gpu-checkpoint-store/gpu"} <= changed
     assert {name: mark for name, mark in again.items() if name.startswith("deployment ")} == {
         name: "=" for name in made if name.startswith("deployment ")
     }
-    assert again["block gpu-usage-ledger/default"] == "="
+    assert again["block gpu-usage-ledger/gpu"] == "="
     assert next(queue for queue in queues if queue["name"] == "low")["priority"] == 4
     assert after["gpu_count"]["default"] == 4
     assert "gpu_memory_gib" in after
@@ -63,6 +131,7 @@ def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_mac
     # Without deployments, which are set up as for any pool.
     nothing = ("--prefect-file", str(tmp_path / "none.yaml"))
     cluster = ("--type", "gpu-kubernetes", "--namespace", "prefect-gpu", *nothing)
+    delete_deployments(prefect_on_postgresql, "container-job")
 
     first = run_setup(environment, *cluster, "--image", "train:1", pool="cluster")
     newer = run_setup(environment, *cluster, "--image", "train:2", pool="cluster")
@@ -72,10 +141,90 @@ def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_mac
     refused = setup(environment, "--pool", "machine", "--image", "train:1", *nothing)
 
     assert [done["work pool cluster"] for done in (first, newer, again)] == ["+", "~", "="]
-    assert first["block gpu-usage-ledger/default"] == "!"
-    assert first["block gpu-checkpoint-store/default"] == "!"
+    assert first["block gpu-usage-ledger/cluster"] == "!"
+    assert first["block gpu-checkpoint-store/cluster"] == "!"
+    assert first["deployment run-container/container-job"] == "+"
     properties = template["variables"]["properties"]
     assert properties["namespace"]["default"] == "prefect-gpu"
     assert properties["image"]["default"] == "train:2"
     assert refused.returncode == 2
     assert "image is not a variable of a pool of type gpu-process" in refused.stderr
+
+
+def test_a_folder_of_ones_own_gets_everything_and_a_dry_run_changes_nothing(
+    prefect_on_postgresql, project
+):
+    """Block types and flows come from the package, blocks are the pool's, `default` stays."""
+    server, environment = prefect_on_postgresql, prefect_on_postgresql.environment
+    addresses = ("--ledger-url", "sqlite:////ledger/own.db", "--checkpoint-uri", "s3://bucket/own",
+                 "--mlflow-uri", "http://mlflow.example:5000")  # fmt: skip
+    (project / "prefect.yaml").write_text(PROJECT.format(name="own", pool="own"))
+    delete_deployments(server, "nightly", "own")
+
+    before = content(server)
+    dry = run_setup(environment, *addresses, "--dry-run", pool="own", folder=project)
+    assert content(server) == before
+    first = run_setup(environment, *addresses, pool="own", folder=project)
+    after = content(server)
+    dry_again = run_setup(environment, *addresses, "--dry-run", pool="own", folder=project)
+    assert content(server) == after
+
+    made = {name for name, mark in first.items() if mark == "+"}
+    assert {"work pool own", "block gpu-usage-ledger/own", "block gpu-checkpoint-store/own",
+            "block gpu-mlflow-tracking/own", "deployment train/own",
+            "deployment report-cost/nightly"} <= made  # fmt: skip
+    assert {name for name, mark in dry.items() if mark == "+"} == (
+        made - {"deployment train/own"} | {"deployment own"}
+    )
+    assert set(dry_again.values()) - {"!"} == {"="}
+    assert dry_again["policy"] == "!"
+    ledger = document(server, "gpu-usage-ledger", "own")
+    assert ledger is not None
+    assert ledger["data"]["url"] == "sqlite:////ledger/own.db"
+    assert document(server, "gpu-usage-ledger", "default") is None
+
+    # A pool of before: its blocks are those that all pools had in common.
+    with server.client() as http:
+        for slug, data in (("gpu-usage-ledger", {"url": "sqlite:////ledger/shared.db"}),
+                           ("gpu-checkpoint-store", {"uri": "/shared"})):  # fmt: skip
+            own = document(server, slug, "own")
+            assert own is not None
+            http.post("/block_documents/", json={
+                "name": "default", "data": data, "block_type_id": own["block_type_id"],
+                "block_schema_id": own["block_schema_id"],
+            }).raise_for_status()  # fmt: skip
+    other = run_setup(environment, "--checkpoint-uri", "/of-other", "--prefect-file", "none",
+                      pool="Other Pool", folder=project)  # fmt: skip
+    names = {name for name in other if name.startswith("block ")}
+    (ledger_of_other,) = (name for name in names if "usage-ledger" in name)
+    found = document(server, "gpu-usage-ledger", ledger_of_other.rpartition("/")[2])
+    assert found is not None
+    assert found["data"]["url"] == "sqlite:////ledger/shared.db"
+    (store,) = (name for name in names if "checkpoint-store" in name)
+    found = document(server, "gpu-checkpoint-store", store.rpartition("/")[2])
+    assert found is not None
+    assert found["data"]["uri"] == "/of-other"
+    # The plain name is the first pool's.
+    assert any(name.startswith("deployment report-cost/nightly-other-pool-") for name in other)
+
+    for slug in ("gpu-usage-ledger", "gpu-checkpoint-store"):
+        shared = document(server, slug, "default")
+        assert shared is not None
+        with server.client() as http:
+            http.delete(f"/block_documents/{shared['id']}").raise_for_status()
+
+
+def test_a_wrong_project_changes_nothing_and_says_all_that_is_wrong(prefect_on_postgresql, project):
+    (project / "prefect.yaml").write_text(
+        PROJECT.format(name="wrong", pool="wrong").replace("work_queue_name", "work_queue_nam")
+        + "  - {name: other, entrypoint: train.py:trian, work_pool: {name: no-such-pool}}\n"
+    )
+    before = content(prefect_on_postgresql)
+    done = setup(prefect_on_postgresql.environment, "--pool", "wrong", folder=project)
+
+    assert content(prefect_on_postgresql) == before
+    assert done.returncode == 2
+    for part in ("prefect.yaml:5: deployments[0] 'wrong' work_pool.work_queue_nam",
+                 "did you mean 'work_queue_name'", "did you mean 'train'",
+                 "'no-such-pool'"):  # fmt: skip
+        assert part in done.stderr

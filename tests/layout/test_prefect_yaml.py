@@ -1,5 +1,6 @@
 """prefect.yaml means what it says: Prefect itself drops misspelt keys and makes up queues."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from prefect.cli.deploy._models import (
     WorkPoolConfig,
 )
 
+from gpu_core.cli.setup.packaged import PACKAGED_DEPLOYMENTS
+
 ROOT = Path(__file__).parents[2]
 
 PREFECT_YAML = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
@@ -22,10 +25,14 @@ DEPLOYMENTS = [
     pytest.param(deployment, id=deployment.get("name", "without a name"))
     for deployment in PREFECT_YAML["deployments"]
 ]
-ENTRYPOINTS = sorted({deployment["entrypoint"] for deployment in PREFECT_YAML["deployments"]})
+ENTRYPOINTS = sorted(
+    {deployment["entrypoint"] for deployment in PREFECT_YAML["deployments"]}
+    | {deployment.entrypoint for deployment in PACKAGED_DEPLOYMENTS}
+)
 
 # The loading of a run: as in `prefect flow-run execute`, the checkout is the working directory
-# and not on the path (-P), and a flow that cannot be imported is an error, not a placeholder.
+# and not on the path (-P), and a flow that cannot be imported is an error, not a placeholder. A
+# module is found where the package is installed: the checkout stands for that.
 LOAD = """
 import sys
 from pathlib import Path
@@ -83,6 +90,7 @@ def test_the_flow_loads_from_a_fresh_clone(entrypoint, clean_export):
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOAD, entrypoint],
         cwd=clean_export,
+        env={**os.environ, "PYTHONPATH": str(clean_export)} if ":" not in entrypoint else None,
         capture_output=True,
         text=True,
         timeout=120,

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.setup import SetupOptions, _mlflow_fields, setup
+from gpu_core.cli.setup import SetupOptions, setup
+from gpu_core.cli.setup.blocks import mlflow_fields
 from gpu_core.decisions.errors import InvalidInput
 
 IN_CLEAR = {"tracking_uri": "http://ada:secret@mlflow"}
@@ -33,7 +34,7 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
         mlflow_uri=uri,
         mlflow_token=token,
     )
-    assert _mlflow_fields(options, current) == want
+    assert mlflow_fields(options, current) == want
     assert "secret" not in repr(options)
 
 

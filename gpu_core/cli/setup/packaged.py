@@ -1,0 +1,147 @@
+"""Deployments of the flows that come with this package."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.exceptions import ObjectNotFound
+from prefect.flows import Flow
+from prefect.utilities.callables import parameter_schema
+
+from gpu_core.cli.project_file import Deployment
+from gpu_core.cli.setup.session import Session, say
+from gpu_core.decisions.pool_blocks import pool_block_name
+from gpu_core.worker import GpuKubernetesWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedDeployment:
+    """A deployment that every pool gets."""
+
+    module: str
+    """Named, because the library may not depend on flows."""
+    function: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    job_variables: dict[str, Any]
+    cron: str | None = None
+    """When it runs, in UTC."""
+    pool_type: str | None = None
+    """None: any."""
+
+    @property
+    def entrypoint(self) -> str:
+        """Of the installed module: it needs no checkout where it runs."""
+        return f"{self.module}.{self.function}"
+
+    def is_in(self, project: Iterable[Deployment]) -> bool:
+        """Has the project a deployment of its own in its place?"""
+        return any(
+            each.name == self.name
+            and each.entrypoint.endswith((f":{self.function}", f".{self.function}"))
+            for each in project
+        )
+
+
+PACKAGED_DEPLOYMENTS = (
+    PackagedDeployment(
+        module="gpu_core.flows.report_cost",
+        function="report_cost",
+        name="nightly",
+        description="What yesterday's GPU runs cost, by team and project, and what stands out.",
+        tags=("gpu", "report"),
+        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        cron="30 1 * * *",
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.run_container",
+        function="run_container",
+        name="container-job",
+        description="Run an image and a command on GPUs; give both as job variables of the run.",
+        tags=("gpu", "container"),
+        job_variables={"gpu_count": 1},
+        pool_type=GpuKubernetesWorker.type,
+    ),
+)
+
+
+async def have_packaged_deployments(
+    session: Session, pool: str, pool_type: str, project: Iterable[Deployment]
+) -> None:
+    """Have the deployments of this package's flows in this pool; what people edited is kept."""
+    mine = [deployment for deployment in project if deployment.pool == pool]
+    for packaged in PACKAGED_DEPLOYMENTS:
+        if packaged.pool_type in (None, pool_type) and not packaged.is_in(mine):
+            await _have_deployment(session, pool, packaged)
+
+
+async def _have_deployment(session: Session, pool: str, packaged: PackagedDeployment) -> None:
+    flow: Flow[..., Any] = getattr(import_module(packaged.module), packaged.function)
+    name, found = packaged.name, await _read(session, f"{flow.name}/{packaged.name}")
+    if found is not None and found.work_pool_name != pool:
+        # The plain name is another pool's.
+        name = f"{packaged.name}-{pool_block_name(pool)}"
+        found = await _read(session, f"{flow.name}/{name}")
+    label = f"deployment {flow.name}/{name}"
+    schema = parameter_schema(flow).model_dump(exclude_unset=True)
+    if found is None:
+        if not session.dry_run:
+            await _create(session, pool, packaged, flow, name, schema)
+        say("+", label, session.did("created"))
+        return
+    changes: dict[str, Any] = {
+        field: value
+        for field, value in (
+            ("entrypoint", packaged.entrypoint),
+            ("parameter_openapi_schema", schema),
+        )
+        if getattr(found, field) != value
+    }
+    if not changes:
+        say("=", label, "unchanged")
+        return
+    if "entrypoint" in changes:
+        # An earlier version ran the file of a checkout, to which these steps led.
+        changes |= {"pull_steps": [], "path": None}
+    if not session.dry_run:
+        await session.client.update_deployment(found.id, DeploymentUpdate(**changes))
+    say("~", label, f"{', '.join(sorted(changes))} {session.did('changed')}")
+
+
+async def _read(session: Session, name: str) -> DeploymentResponse | None:
+    try:
+        return await session.client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+
+
+async def _create(
+    session: Session,
+    pool: str,
+    packaged: PackagedDeployment,
+    flow: Flow[..., Any],
+    name: str,
+    schema: dict[str, Any],
+) -> None:
+    flow_id = await session.client.create_flow_from_name(flow.name)
+    schedules = []
+    if packaged.cron is not None:
+        schedule = CronSchedule(cron=packaged.cron, timezone="UTC")
+        schedules.append(DeploymentScheduleCreate(schedule=schedule, slug=packaged.name))
+    await session.client.create_deployment(
+        flow_id=flow_id,
+        name=name,
+        schedules=schedules,
+        description=packaged.description,
+        work_pool_name=pool,
+        tags=list(packaged.tags),
+        entrypoint=packaged.entrypoint,
+        parameter_openapi_schema=schema,
+        job_variables=dict(packaged.job_variables),
+        enforce_parameter_schema=True,
+    )

@@ -1,0 +1,144 @@
+"""The work pool and its queues, as they should be."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.objects import WorkPool
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.cli.setup.session import Session, SetupOptions, say
+from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
+
+# Job variables of a cluster's pool whose defaults are options too.
+_DEFAULTS = ("namespace", "image")
+
+
+async def read_pool(client: PrefectClient, name: str) -> WorkPool | None:
+    """Which work pool has this name? None: there is none."""
+    try:
+        return await client.read_work_pool(name)
+    except ObjectNotFound:
+        return None
+
+
+def checked_type(pool: WorkPool | None, options: SetupOptions) -> str:
+    """Of which type is the pool, or will be?
+
+    Raises:
+        InvalidInput: The pool has another type, or an option is for pools of another type.
+    """
+    wanted = options.worker_type
+    if pool is not None and (pool.type not in WORKERS or wanted not in (None, pool.type)):
+        raise InvalidInput(
+            "pool",
+            f"{options.pool!r} exists with another type",
+            got=pool.type,
+            allowed=wanted or listed(WORKERS),
+            remedy="choose another name with --pool",
+        )
+    pool_type = wanted or GpuProcessWorker.type if pool is None else pool.type
+    given = [name for name in _DEFAULTS if getattr(options, name) is not None]
+    if given and pool_type != GpuKubernetesWorker.type:
+        raise InvalidInput(
+            given[0],
+            f"is not a variable of a pool of type {pool_type}",
+            allowed=f"a pool of type {GpuKubernetesWorker.type}",
+            remedy="choose another pool with --pool, or leave it out",
+        )
+    return pool_type
+
+
+async def have_pool(
+    session: Session, options: SetupOptions, pool: WorkPool | None, pool_type: str
+) -> None:
+    """Have the pool with all job variables of its type; edits of its form are kept."""
+    name = options.pool
+    newest = WORKERS[pool_type].get_default_base_job_template()
+    if pool is None:
+        template, _ = _with_defaults(newest, options)
+        new_pool = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
+        if not session.dry_run:
+            await session.client.create_work_pool(new_pool)
+        say("+", f"work pool {name}", f"{session.did('created')}, of type {pool_type}")
+        return
+    template, new = _with_missing_variables(pool.base_job_template, newest)
+    template, changed = _with_defaults(template, options)
+    news = [f"new job variables: {', '.join(new)}"] if new else []
+    news += [f"default of {', '.join(changed)} {session.did('changed')}"] if changed else []
+    if not news:
+        say("=", f"work pool {name}", "unchanged")
+        return
+    if not session.dry_run:
+        await session.client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
+    say("~", f"work pool {name}", "; ".join(news))
+
+
+def _with_missing_variables(
+    current: dict[str, Any], new: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The template with the variables of the new one that it lacks, and their names.
+
+    A pool keeps the form it was made with: what is new is put in, edits are kept.
+    """
+    properties = _properties(current)
+    missing = {name: schema for name, schema in _properties(new).items() if name not in properties}
+    return _with_properties(current, {**properties, **missing}), sorted(missing)
+
+
+def _with_defaults(
+    template: dict[str, Any], options: SetupOptions
+) -> tuple[dict[str, Any], list[str]]:
+    """The template with the defaults that are given, and the names of those that change."""
+    properties = _properties(template)
+    changed = {
+        name: {**properties.get(name, {}), "default": value}
+        for name in _DEFAULTS
+        if (value := getattr(options, name)) is not None
+        and properties.get(name, {}).get("default") != value
+    }
+    return _with_properties(template, {**properties, **changed}), sorted(changed)
+
+
+def _properties(template: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(template.get("variables", {}).get("properties", {}))
+
+
+def _with_properties(template: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    return {**template, "variables": {**template.get("variables", {}), "properties": properties}}
+
+
+async def have_queues(
+    session: Session, pool: WorkPool | None, options: SetupOptions, names: Sequence[str]
+) -> None:
+    """Have a queue for each priority, the most urgent first."""
+    client = session.client
+
+    async def priorities() -> dict[str, tuple[Any, int | None]]:
+        if pool is None and session.dry_run:
+            return {}
+        queues = await client.read_work_queues(work_pool_name=options.pool)
+        return {queue.name: (queue.id, queue.priority) for queue in queues}
+
+    existing = await priorities()
+    for priority, name in enumerate(names, start=1):
+        label = f"work queue {name}"
+        if name not in existing:
+            if not session.dry_run:
+                await client.create_work_queue(
+                    name=name, work_pool_name=options.pool, priority=priority
+                )
+                # The server moves the others.
+                existing = await priorities()
+            say("+", label, f"{session.did('created')}, priority {priority}")
+            continue
+        queue_id, current = existing[name]
+        if current == priority:
+            say("=", label, "unchanged")
+            continue
+        if not session.dry_run:
+            await client.update_work_queue(queue_id, priority=priority)
+            existing = await priorities()
+        say("~", label, f"priority {current} -> {priority}")
