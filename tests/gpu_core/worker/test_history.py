@@ -21,7 +21,7 @@ from gpu_core.worker.demand import Demand
 from gpu_core.worker.history import History
 from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
-from tests.strategies import make_node, make_policy, make_workload
+from tests.strategies import make_allocation, make_node, make_policy, make_workload
 
 BUDGETED = make_policy(
     ordering={"keys": ["fair-share"]},
@@ -294,6 +294,22 @@ def test_a_zone_that_has_just_failed_is_left_at_once(ledger, history):
     found = preferred(0.16)
     assert found.preferred_nodes == {"sa"}
     assert found.zone_reason.startswith("a: a stay is thought to give ")
+
+
+def test_a_run_that_gets_no_on_demand_takes_spot_in_a_later_cycle(history):
+    """Since when it has asked is remembered from one cycle to the next."""
+    nodes = (make_node("s", 1, capacity_type="spot"), make_node("o", 1))
+    full = make_allocation(make_workload("other"), {"o": "0"})
+    run_id, deadline_at = str(uuid4()), at(10.3)
+
+    def asked(hours):
+        one = demand(run_id, expected_duration_s=36_000, deadline_at=deadline_at)
+        found = anyio.run(
+            history.of_pending, {run_id: one}, nodes, (full,), make_policy(), at(hours)
+        )
+        return found[run_id].workload.capacity_type
+
+    assert [asked(0), asked(0.01), asked(0.02)] == ["on-demand", "on-demand", "spot"]
 
 
 def test_an_attempt_that_never_was_tells_nothing_of_spot(ledger, history):
