@@ -9,9 +9,12 @@ from urllib.parse import unquote
 from gpu_core.adapters.atomic_file import make_folder, replace_file
 from gpu_core.decisions.checkpoint_payload import Payload
 from gpu_core.decisions.checkpoint_space import format_bytes
-from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, nearest_name
+from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput, nearest_name, one_line
+from gpu_core.decisions.store_errors import permanent_remedy
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+# botocore quotes the patterns that a bucket's name may match.
+_LONGEST_REASON = 300
 _ALLOWED = "a folder's path, file:///folder or s3://bucket/prefix"
 
 
@@ -28,6 +31,48 @@ class StoreUnreachable(GpuSchedulingError):
             f"the checkpoint store {self.uri} cannot be used: {self.reason}; check checkpoint_uri, "
             "the endpoint, the credentials and what they may do (list, read, write, delete)"
         )
+
+
+class StoreMisconfigured(StoreUnreachable):
+    """The checkpoint store cannot be used by any attempt of the run as it is configured.
+
+    The worker knows it by its name in the message of the run's Failed state, and makes no other
+    attempt (`decisions.diagnosis`).
+    """
+
+    def __init__(self, uri: str, reason: str, remedy: str) -> None:
+        super().__init__(uri, reason)
+        self.args = (uri, reason, remedy)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"the checkpoint store {self.uri} cannot be used: {self.reason}; {self.remedy}"
+
+
+def store_error(uri: str, error: Exception) -> StoreUnreachable:
+    """The error of a run that cannot use its checkpoint store.
+
+    Args:
+        uri: The store as people find it.
+        error: What the store raised.
+    """
+    reason = one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+    remedy = permanent_remedy(
+        (each.__name__ for each in type(error).__mro__),
+        str(error),
+        code=_s3_code(error),
+        errno_=error.errno if isinstance(error, OSError) else None,
+    )
+    if remedy is None:
+        return StoreUnreachable(uri, reason)
+    return StoreMisconfigured(uri, reason, remedy)
+
+
+def _s3_code(error: Exception) -> str | None:
+    """S3's error code, without loading botocore, which takes longer than the rest of a start."""
+    response = getattr(error, "response", None)
+    found = response.get("Error") if isinstance(response, dict) else None
+    return str(found.get("Code", "")) if isinstance(found, dict) else None
 
 
 class NotEnoughSpace(GpuSchedulingError):
@@ -137,6 +182,7 @@ def open_store(uri: str) -> CheckpointStore:
 
     Raises:
         InvalidInput: It is none of these (field `checkpoint_uri`).
+        StoreUnreachable: What it takes to reach it is missing, such as boto3 or an AWS profile.
     """
     match = _URI.fullmatch(uri.strip())
     if match is None:
@@ -163,9 +209,6 @@ def _local_store(uri: str, path: str, must_be_absolute: bool = False) -> "LocalS
 
 
 def _s3_store(uri: str, rest: str) -> CheckpointStore:
-    # Imported here: boto3 takes longer to load than the rest of a run's runtime together.
-    from gpu_core.adapters.checkpoint_store_s3 import S3Store
-
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
         raise InvalidInput(
@@ -177,7 +220,13 @@ def _s3_store(uri: str, rest: str) -> CheckpointStore:
         )
     if not bucket:
         raise InvalidInput("checkpoint_uri", "names no bucket", got=uri, allowed=_ALLOWED)
-    return S3Store(bucket, prefix.strip("/"))
+    try:
+        # Imported here: boto3 takes longer to load than the rest of a run's runtime together.
+        from gpu_core.adapters.checkpoint_store_s3 import S3Store
+
+        return S3Store(bucket, prefix.strip("/"))
+    except Exception as error:  # whatever boto3 raises for its configuration
+        raise store_error(uri, error) from error
 
 
 class LocalStore:

@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
 
 from gpu_core.adapters.checkpoint_store import AlreadyCommitted
 from gpu_core.adapters.s3_multipart import CONNECTIONS, SHA256, MultipartUploads
@@ -14,6 +15,9 @@ from gpu_core.decisions.checkpoint_payload import Payload
 
 # Another writer of the same name was faster, or is at it; both say that ours did not happen.
 _LOST_RACE = ("PreconditionFailed", "ConditionalRequestConflict")
+
+# The name in botocore's configuration (`AWS_METADATA_SERVICE_NUM_ATTEMPTS`), 1 by default.
+_METADATA_ATTEMPTS = "metadata_service_num_attempts"
 
 
 class S3Store:
@@ -27,7 +31,9 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._client: Any = boto3.client("s3", config=Config(max_pool_connections=CONNECTIONS + 2))
+        self._client: Any = _session().client(
+            "s3", config=Config(max_pool_connections=CONNECTIONS + 2)
+        )
         self._multipart = MultipartUploads(self._client, bucket)
 
     def put(self, key: str, content: bytes) -> None:
@@ -136,6 +142,20 @@ class S3Store:
         checksum = head.get("ChecksumSHA256", "").partition("-")[0]
         want_checksum = b64encode(bytes.fromhex(payload.sha256)).decode()
         return bool(head["ContentLength"] == payload.size_bytes and checksum == want_checksum)
+
+
+def _session() -> boto3.Session:
+    """The flow's own default session, or one that asks an instance's metadata service repeatedly.
+
+    By default a single request that gets no answer looks as if there were no credentials, which
+    ends a run for good.
+    """
+    if boto3.DEFAULT_SESSION is not None:
+        return boto3.DEFAULT_SESSION
+    core = get_session()
+    if core.get_config_variable(_METADATA_ATTEMPTS) == 1:
+        core.set_config_variable(_METADATA_ATTEMPTS, 3)
+    return boto3.Session(botocore_session=core)
 
 
 def _code(error: BotoCoreError | ClientError) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from gpu_core.adapters.checkpoint_store import (
     CheckpointStore,
     NotEnoughSpace,
-    StoreUnreachable,
+    store_error,
 )
 from gpu_core.adapters.verified_read import read_verified, verify
 from gpu_core.decisions.checkpoint_manifest import (
@@ -164,8 +164,7 @@ class RunCheckpoints:
         except GpuSchedulingError:
             raise
         except Exception as error:  # whatever the store raises: better now than at the first save
-            uri = self._store.uri(self._flow_run_id)
-            raise StoreUnreachable(uri, f"{type(error).__name__}: {error}") from error
+            raise store_error(self._store.uri(self._flow_run_id), error) from error
 
     def next_sequence(self) -> int:
         """The number that the next checkpoint gets.

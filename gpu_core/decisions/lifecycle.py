@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.diagnosis import Diagnosis
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 
 NextState = Literal["AwaitingRetry", "Scheduled", "Cancelled", "Completed", "Failed", "Crashed"]
@@ -74,8 +75,10 @@ class EndFacts:
     """Of a paused run: whether its process has ended for that, as Prefect starts another one when
     it is resumed. Otherwise its process was to wait, and is to go on."""
     state_message: str | None = None
-    why_unbegun: str | None = None
-    """Why its flow did not begin, as its output tells; None: it did, or nobody knows."""
+    diagnosis: Diagnosis | None = None
+    """Why it failed, as its output or its flow's state tells; None: neither does."""
+    has_worked_before: bool = False
+    """Whether an earlier attempt of the run got past the point at which this one failed."""
     refusal: str | None = None
     """Why what was to run it can never be made as it is, with what helps; None: it was made."""
     drain_reason: EndReason | None = None
@@ -162,7 +165,8 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
         case EndReason.FAILED if not facts.is_flow:
             return _charged(facts, EndReason.FAILED, _crash(facts), max_failures)
         case EndReason.FAILED:
-            what = facts.state_message or "the flow failed"
+            what = facts.diagnosis.message if facts.diagnosis else facts.state_message
+            what = what or "the flow failed"
             return _charged(facts, EndReason.FAILED, what, max_failures)
         case EndReason.CRASHED:
             return _charged(facts, EndReason.CRASHED, _crash(facts), max_failures)
@@ -350,23 +354,39 @@ def _interrupted(facts: EndFacts, max_interruptions: int | None) -> Settlement:
 
 def _charged(facts: EndFacts, reason: EndReason, what: str, max_failures: int) -> Settlement:
     number = facts.failures_before + 1
-    is_last = number >= max_failures
-    # Of a flow that did not begin Prefect knows only the exit code: ours says more.
-    is_over = facts.prefect_state_type in ("FAILED", "CRASHED") and facts.why_unbegun is None
-    final: NextState | None = "Failed" if reason is EndReason.FAILED else "Crashed"
-    final = None if is_over else final
+    is_permanent = _is_permanent(facts)
+    is_last = is_permanent or number >= max_failures
+    failure = "Permanent failure" if is_permanent else f"Failure {number} of {max_failures}"
     outcome = "it is not tried again" if is_last else "trying again"
     return Settlement(
         end_reason=reason,
         is_charged_failure=True,
-        next_state=final if is_last else "AwaitingRetry",
-        message=f"Failure {number} of {max_failures}: {_clause(what)}; {outcome}.",
+        next_state=_final_state(facts, reason) if is_last else "AwaitingRetry",
+        message=f"{failure}: {_clause(what)}; {outcome}.",
     )
 
 
+def _is_permanent(facts: EndFacts) -> bool:
+    """Would each further attempt fail in the same way? What has worked once may work again: the
+    node, or a change of the code that is under way, may be at fault."""
+    if facts.diagnosis is None or facts.has_worked_before:
+        return False
+    return facts.diagnosis.is_permanent
+
+
+def _final_state(facts: EndFacts, reason: EndReason) -> NextState | None:
+    """The state after the last failure; None: Prefect has it already, and with its reason."""
+    if facts.prefect_state_type == "FAILED":
+        return None
+    # Of a flow that did not begin Prefect knows only the exit code: the diagnosis says more.
+    if facts.prefect_state_type == "CRASHED" and facts.diagnosis is None:
+        return None
+    return "Failed" if reason is EndReason.FAILED else "Crashed"
+
+
 def _crash(facts: EndFacts) -> str:
-    if facts.why_unbegun is not None:
-        return facts.why_unbegun
+    if facts.diagnosis is not None:
+        return facts.diagnosis.message
     if facts.exit_message is not None:
         return facts.exit_message
     code = facts.exit_code

@@ -19,6 +19,7 @@ from gpu_core.decisions.capacity.run_budget import Spending
 from gpu_core.decisions.capacity.state import CapacityDecision
 from gpu_core.decisions.lifecycle import Settlement
 from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.unbegun import is_load_error_logged
 from gpu_core.decisions.units import count, format_duration
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts, write_start
@@ -224,6 +225,10 @@ class Endings:
             with self._contained(running, now):
                 trouble = self._infrastructure.trouble(running, policy, now)
                 if trouble is None:
+                    continue
+                if trouble.reason is EndReason.REFUSED:
+                    if not running.is_ending:
+                        self.refuse(running, trouble.message)
                     continue
                 await self._begin(
                     running,
@@ -466,13 +471,15 @@ class Endings:
     ) -> tuple[str, ...]:
         """Tell the run the last lines of its output, where nothing else explains the attempt's end.
 
+        Lines with a traceback that its log has already are only returned.
+
         Returns:
             Them; empty: something else explains it, or there is no output.
         """
         if running.attempt.settlement is not None or not is_unexplained(running, run, exit_):
             return ()
         lines = await self._infrastructure.last_lines(running)
-        if lines:
+        if lines and not is_load_error_logged(lines):
             text = "\n".join(lines[-_TOLD_LINES:])
             run_log(running.record).error("The last lines of its output:\n%s", text)
         return lines

@@ -52,6 +52,8 @@ class Exit:
     """Another node of its gang had fallen silent before: what failed could not but fail."""
     is_own_failure: bool = False
     """What ran it is known to have failed by itself, also where no exit code is known."""
+    is_permanent: bool = False
+    """Each further attempt would end in the same way, and the message says why."""
 
 
 class NotStarted(Exception):
@@ -77,7 +79,7 @@ class Trouble:
     """An attempt that cannot go on where it is."""
 
     reason: EndReason
-    """What it is ended for."""
+    """What it is ended for; Refused: it can never start, and is ended at once."""
     message: str
 
 

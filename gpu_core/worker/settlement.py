@@ -26,11 +26,15 @@ from prefect.states import (
 )
 
 from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.diagnosis import Diagnosis, why_container_failed, why_flow_failed
 from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.outages import EndSigns, Outage, excuse_of
 from gpu_core.decisions.unbegun import why_unbegun
 from gpu_core.worker.infrastructure import Exit
 from gpu_core.worker.running import RunningAttempt
+
+# A shell reports a signal as 128 and its number.
+_FIRST_SIGNAL_CODE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,8 @@ def decide(
             prefect_state_type=state.type.value if state is not None else None,
             is_suspended=state is None or bool(state.state_details.pause_reschedule),
             state_message=state.message if state is not None else None,
-            why_unbegun=why_unbegun(last_lines),
+            diagnosis=_diagnosis(state, exit_, last_lines, has_begun=has_begun),
+            has_worked_before=_has_worked_before(run, earlier, has_begun=has_begun),
             refusal=running.refusal,
             drain_reason=EndReason.POSTPONED if running.postponement else attempt.drain_reason,
             drain_message=running.postponement or attempt.drain_message,
@@ -164,6 +169,38 @@ def decide(
         is_end_estimated=is_estimated,
         retries=_retries(settlement, run, has_begun=has_begun),
     )
+
+
+def _diagnosis(
+    state: State[Any] | None, exit_: Exit | None, last_lines: Sequence[str], *, has_begun: bool
+) -> Diagnosis | None:
+    """Why did the attempt fail, as far as its output or its flow's state tells?"""
+    if exit_ is not None and not exit_.is_flow:
+        return _container_diagnosis(exit_)
+    if state is not None and state.type is StateType.FAILED:
+        return why_flow_failed(state.message)
+    if has_begun:
+        return None
+    found = why_unbegun(last_lines)
+    if found is None and exit_ is not None and exit_.is_permanent:
+        return Diagnosis(message=exit_.message or "", is_permanent=True)
+    return found
+
+
+def _container_diagnosis(exit_: Exit) -> Diagnosis | None:
+    """A container that a signal ended may have handled the error that its output speaks of."""
+    if exit_.is_permanent:
+        return Diagnosis(message=exit_.message or "", is_permanent=True)
+    if exit_.exit_code is None or not 0 < exit_.exit_code < _FIRST_SIGNAL_CODE:
+        return None
+    return why_container_failed((exit_.message or "").splitlines())
+
+
+def _has_worked_before(run: FlowRun | None, earlier: Sequence[Attempt], *, has_begun: bool) -> bool:
+    """Did an earlier attempt of the run get past the point at which this one failed?"""
+    if not has_begun:
+        return run is not None and bool(run.run_count)
+    return any(attempt.checkpointed_at or attempt.first_step_at for attempt in earlier)
 
 
 def _is_excused(attempt: Attempt) -> bool:

@@ -235,8 +235,8 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
 
 def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace):
     """Its pod ends well, and Prefect itself says only that a process ended with code 1."""
-    run = pool.submit(pool.deploy(f"{FLOWS}:no_such_flow"), "typo", max_failures=1)
-    wait_for(lambda: "Failure 1 of 1" in pool.message(run), "its page says why", timeout_s=240)
+    run = pool.submit(pool.deploy(f"{FLOWS}:no_such_flow"), "typo")
+    wait_for(lambda: "Permanent failure" in pool.message(run), "its page says why", timeout_s=240)
     settled(pool, run)
 
     (pod,) = pods(namespace, run)
@@ -246,12 +246,8 @@ def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool, namespace):
     (attempt,) = pool.attempts(run)
     assert (attempt.end_reason, attempt.is_charged_failure) == ("Crashed", True)
     wait_for(
-        lambda: any(
-            line.startswith("The last lines of its output:")
-            and "Function with name 'no_such_flow' not found" in line
-            for line in pool.logs(run)
-        ),
-        "the pod's last lines are in its log",
+        lambda: any("'no_such_flow' not found" in line for line in pool.logs(run)),
+        "the traceback is in its log",
     )
 
 
@@ -259,9 +255,11 @@ def test_a_job_that_the_cluster_refuses_for_good_is_tried_once(pool, namespace):
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     invalid = pool.submit(deployment, "invalid", env={"not a name!": "1"}, **shell("true"))
     nowhere = pool.submit(deployment, "nowhere", namespace="no-such-place", **shell("true"))
+    misnamed = pool.submit(deployment, "image", image="Team/Train:1", **shell("true"))
     for run, want in (
         (invalid, "The cluster refuses it: Job.batch"),
         (nowhere, "The cluster has no namespace 'no-such-place'. Create it"),
+        (misnamed, "Image 'Team/Train:1' of container prefect-job is no valid name"),
     ):
         pool.wait_until(run, "Crashed", timeout_s=90)
         settled(pool, run)

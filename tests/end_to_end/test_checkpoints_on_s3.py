@@ -104,17 +104,19 @@ def test_a_run_does_not_start_without_the_store_that_it_needs(new_pool, s3, tmp_
     """It would find out hours later, at its first save."""
     pool = new_pool(POLICY)
     run = pool.submit(
-        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment), max_failures=1),
+        pool.deploy(f"{FLOWS}:count_until_released", env=dict(s3.environment)),
         "hopeless",
         {"folder": str(tmp_path)},
         checkpoint_uri="s3://no-such-bucket/team",
     )
     pool.start_worker()
-    pool.wait_until(run, "Failed")
+    wait_for(lambda: closed(pool, run, 1), "one attempt")
 
+    assert pool.state(run) == "Failed"
     assert not (tmp_path / "began-1").exists()
     assert "s3://no-such-bucket/team" in pool.message(run)
     assert "NoSuchBucket" in pool.message(run)
+    assert "; create the bucket, or correct checkpoint_uri" in pool.message(run)
 
 
 def logged(pool: Pool, run: str, text: str) -> bool:

@@ -1,6 +1,7 @@
 """How attempts end: preempted, failed, killed, cancelled, overdue; and what follows."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -103,16 +104,72 @@ def test_an_attempt_whose_flow_did_not_begin_adds_no_execution_of_its_body(pool,
     assert pool.message(run).startswith("Flow run encountered an exception")
 
 
-def test_a_flow_that_cannot_be_loaded_says_why_on_its_page(pool):
-    """Prefect's own words for it are an exit code."""
-    run = pool.submit(pool.deploy(f"{FLOWS}:no_such_flow"), "typo", max_failures=1)
+UNKNOWN_TO_AWS = {
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+
+
+def test_what_fails_alike_each_time_is_tried_once_and_says_what_helps(pool, tmp_path):
+    """No run holds GPUs three times for a module, a function, a folder or a key that is missing."""
+    script = tmp_path / "train.py"
+    script.write_text("import no_such_module\n")
+    saving = f"{FLOWS}:count_until_released"
+    folder, bucket = f"{os.devnull}/checkpoints", "s3://bucket/team"
+    cases = {
+        "module": (f"{script}:train", {}, "Crashed", "No module named 'no_such_module'. Install"),
+        "function": (f"{FLOWS}:no_such", {}, "Crashed", "has no flow 'no_such'. Correct the"),
+        "folder": (saving, {"checkpoint_uri": folder}, "Failed", "; set checkpoint_uri to a"),
+        "keys": (
+            saving,
+            {"checkpoint_uri": bucket, "env": UNKNOWN_TO_AWS},
+            "Failed",
+            "Unable to locate credentials; set AWS_ACCESS_KEY_ID and",
+        ),
+    }
+    runs = {}
+    for name, (entrypoint, variables, _, _) in cases.items():
+        parameters = {"folder": str(tmp_path)} if entrypoint == saving else {}
+        runs[name] = pool.submit(pool.deploy(entrypoint, **variables), name, parameters)
     pool.start_worker()
 
-    wait_for(lambda: closed(pool, run, 1), "one attempt", timeout_s=90)
-    assert pool.state(run) == "Crashed"
-    assert "has no flow 'no_such_flow'. Correct the deployment's entrypoint" in pool.message(run)
+    for name, (_, _, want_state, want_message) in cases.items():
+        run = runs[name]
+        wait_for(lambda run=run: closed(pool, run, 1), f"one attempt of {name}", timeout_s=120)
+        assert pool.state(run) == want_state
+        assert want_message in pool.message(run)
+        assert pool.attempts(run)[0].end_message.startswith("Permanent failure: ")
+        assert pool.attempts(run)[0].end_message.endswith("; it is not tried again.")
+
+    run = runs["module"]
+    wait_for(lambda: said(pool, run, "Attempt 1 ended"), "its end is in its log")
+    # Prefect's engine prints the traceback; the worker does not repeat it.
+    assert sum("import no_such_module" in text for text in pool.logs(run)) == 1
+    assert not said(pool, run, "The last lines of its output")
+
+    # What Prefect's `Retry` does, after a person has corrected the code.
+    script.write_text("from prefect import flow\n\n\n@flow\ndef train() -> None:\n    pass\n")
+    again = {"type": "SCHEDULED", "name": "AwaitingRetry"}
+    pool.call("POST", f"/flow_runs/{run}/set_state", {"state": again})
+    pool.wait_until(run, "Completed")
+
+
+def said(pool, run: str, start: str) -> bool:
+    """Does an entry of the run's log begin like this?"""
+    return any(text.startswith(start) for text in pool.logs(run))
+
+
+def test_the_last_lines_of_output_that_nothing_else_explains_are_on_the_page(pool):
+    """Prefect's own words for it are an exit code."""
+    command = "sh -c 'echo the data set is empty; exit 3'"
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing", command=command), "mute", max_failures=1)
+    pool.start_worker()
+
+    wait_for(lambda: closed(pool, run, 1), "one attempt")
+    assert "exit code 3" in pool.message(run)
     wait_for(
-        lambda: any(line.startswith("The last lines of its output:") for line in pool.logs(run)),
+        lambda: said(pool, run, "The last lines of its output:\nthe data set is empty"),
         "its last lines are in its log",
     )
 

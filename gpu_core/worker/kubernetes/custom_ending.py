@@ -11,6 +11,7 @@ from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.worker.infrastructure import Exit, Trouble
 from gpu_core.worker.kubernetes.ending import (
     given_up,
+    image_trouble,
     is_of_others,
     moment,
     node_trouble,
@@ -88,13 +89,16 @@ def custom_trouble_of(
     policy: KubernetesPolicy,
     now: datetime,
     gone_nodes: Container[str] = (),
+    *,
+    is_first: bool = True,
 ) -> Trouble | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?"""
     if item is None or _told(item).phase in _OVER:
         return None
-    return node_trouble(pods, nodes, gone_nodes, policy, now) or _waits_in_vain(
-        item, pods, policy, now
-    )
+    trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
+    if trouble is None and is_first and not is_custom_running(item):
+        trouble = image_trouble(pods)
+    return trouble or _waits_in_vain(item, pods, policy, now)
 
 
 def _waits_in_vain(

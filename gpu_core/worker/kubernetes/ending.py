@@ -1,5 +1,6 @@
 """Whether an attempt lives, how it ended, and whether it is where it can never work."""
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -7,6 +8,7 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.kubernetes.gang import is_first
 from gpu_core.decisions.kubernetes.gang_loss import silent_partner
+from gpu_core.decisions.kubernetes.image_errors import why_never_pulled
 from gpu_core.decisions.kubernetes.node_health import interruption_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
 from gpu_core.decisions.kubernetes.pod_endings import main_end
@@ -15,6 +17,11 @@ from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.units import format_duration
 from gpu_core.worker.infrastructure import Exit, Trouble
 from gpu_core.worker.kubernetes.view import has_ended
+
+# The words of runc and crun, and of no other trouble that keeps a container from being started.
+_NO_PROGRAM = re.compile(
+    r"exec: .*(?:executable file not found in \$PATH|no such file or directory|permission denied)"
+)
 
 _OF_OTHERS = frozenset({Charge.INTERRUPTION, Charge.PREEMPTION})
 
@@ -123,6 +130,7 @@ def exit_of(
         message=None if found.phase is Phase.SUCCEEDED else words(found, last_lines),
         is_flow=is_flow,
         is_interruption=is_of_others(found),
+        is_permanent=is_no_program(found),
     )
 
 
@@ -171,6 +179,7 @@ def trouble_of(
     *,
     gone_nodes: Container[str] = (),
     is_for_new_node: bool = False,
+    is_first: bool = True,
 ) -> Trouble | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
 
@@ -183,9 +192,13 @@ def trouble_of(
         now: Aware.
         gone_nodes: The names of nodes that were there.
         is_for_new_node: Whether it was placed on nodes that were still to come.
+        is_first: Whether it is the first attempt of its run: an image that another one had may be
+            back in time.
     """
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is not None:
+        return trouble
+    if is_first and (trouble := image_trouble(pods, events, is_new_node=is_for_new_node)):
         return trouble
     trouble = _waits_in_vain(jobs, pods, events, policy, now)
     if trouble is None or not is_for_new_node or not pods or bound_at(pods) is not None:
@@ -215,6 +228,14 @@ def node_trouble(
         if why is not None:
             return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
     return None
+
+
+def image_trouble(
+    pods: Sequence[Json], events: Sequence[Json] = (), *, is_new_node: bool = False
+) -> Trouble | None:
+    """Does one of these pods wait for an image that can never be pulled?"""
+    why = why_never_pulled(pods, events, is_new_node=is_new_node)
+    return None if why is None else Trouble(reason=EndReason.REFUSED, message=why)
 
 
 def bound_at(pods: Iterable[Json]) -> datetime | None:
@@ -286,6 +307,11 @@ def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str
     if silent_s is not None and silent_s >= policy.silent_after_s:
         return f"has been silent for {format_duration(int(silent_s))}"
     return None
+
+
+def is_no_program(found: Outcome) -> bool:
+    """Does the image lack the program that the container's command names?"""
+    return found.cause is Cause.NOT_STARTED and _NO_PROGRAM.search(found.message) is not None
 
 
 def is_of_others(found: Outcome) -> bool:

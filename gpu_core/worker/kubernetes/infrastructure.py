@@ -336,6 +336,7 @@ class KubernetesInfrastructure:
                 policy.kubernetes,
                 now,
                 self._view.gone_nodes,
+                is_first=running.attempt.number == 1,
             )
         return trouble_of(
             self._view.jobs_of(attempt_id),
@@ -346,6 +347,7 @@ class KubernetesInfrastructure:
             now,
             gone_nodes=self._view.gone_nodes,
             is_for_new_node=bool(running.awaited_kinds),
+            is_first=running.attempt.number == 1,
         )
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:

@@ -1,11 +1,15 @@
 """The newest checkpoint that is as it was written wins, whatever is killed or damaged."""
 
+import copy
+import errno
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import boto3
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +19,10 @@ from gpu_core.adapters.checkpoint_store import (
     AlreadyCommitted,
     CheckpointStore,
     LocalStore,
+    StoreMisconfigured,
     StoreUnreachable,
     open_store,
+    store_error,
 )
 from gpu_core.adapters.run_checkpoints import (
     MissingShards,
@@ -304,14 +310,62 @@ def test_uploads_of_dead_attempts_are_aborted(store: CheckpointStore) -> None:
 def test_a_store_that_cannot_be_reached_is_refused_at_the_start(tmp_path: Path) -> None:
     """Hours before the first save would have failed."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreUnreachable, match=r"file/3f0c cannot be used: NotADirectoryError"):
+    want_error = r"file/3f0c cannot be used: NotADirectoryError.*; set checkpoint_uri to a folder"
+    with pytest.raises(StoreMisconfigured, match=want_error):
         open_attempt(LocalStore(tmp_path / "file"), 1)
 
 
 def test_a_bucket_that_does_not_exist_is_refused_at_the_start(s3_uri: str) -> None:
     """The error says which store, and what to check."""
-    with pytest.raises(StoreUnreachable, match=r"s3://no-such-bucket.*NoSuchBucket.*credentials"):
+    want_error = r"s3://no-such-bucket.*NoSuchBucket.*; create the bucket, or correct"
+    with pytest.raises(StoreMisconfigured, match=want_error):
         open_attempt(open_store("s3://no-such-bucket/x"), 1)
+
+
+@pytest.mark.parametrize(
+    ("uri", "environment", "want_error"),
+    [
+        pytest.param("s3://b/x", {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+                     "NoCredentialsError.*; set AWS_ACCESS_KEY_ID", id="no credentials"),
+        pytest.param("s3://b/x", {"AWS_PROFILE": "typo"},
+                     "ProfileNotFound.*typo.*; correct AWS_PROFILE", id="no such profile"),
+        pytest.param("s3://b/x", {"AWS_ENDPOINT_URL_S3": "localhost:9000"},
+                     "Invalid endpoint: localhost:9000; correct AWS_ENDPOINT", id="endpoint"),
+        pytest.param("s3://No_Bucket!/x", {},
+                     "ParamValidationError.*; correct the bucket's name", id="no bucket's name"),
+    ],
+)  # fmt: skip
+def test_a_store_that_is_configured_wrongly_says_what_to_correct(
+    s3_uri: str, monkeypatch: pytest.MonkeyPatch, uri: str, environment: dict[str, str],
+    want_error: str,
+) -> None:  # fmt: skip
+    """No attempt of the run could use it."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers its credentials
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    with pytest.raises(StoreMisconfigured, match=f"{uri}.*{want_error}"):
+        open_attempt(open_store(uri), 1)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EIO, errno.ESTALE])
+def test_what_may_be_one_nodes_fault_may_be_tried_again(store: CheckpointStore, code: int) -> None:
+    class Broken(Troubled):
+        def put(self, key: str, content: bytes) -> None:
+            raise OSError(code, os.strerror(code))
+
+    with pytest.raises(StoreUnreachable) as raised:
+        open_attempt(Broken(store), 1)
+    assert not isinstance(raised.value, StoreMisconfigured)
+
+
+def test_the_error_of_a_store_is_made_anew_from_its_parts() -> None:
+    """As Prefect does it, to hand an error from one process to another."""
+    error = store_error("/checkpoints", PermissionError(errno.EACCES, "Permission denied", "/c"))
+    copied = copy.copy(error)
+    assert isinstance(copied, StoreMisconfigured)
+    assert str(copied) == str(error)
 
 
 def open_rank(store: CheckpointStore, rank: int, ranks: int = 3, **settings: Any) -> RunCheckpoints:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.diagnosis import Diagnosis
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.lifecycle import MAX_EXCUSED, PREFECT_STATE_TYPES, EndFacts, settle
 
@@ -38,6 +39,8 @@ LOST_GANG = {
     "is_gang_lost": True,
     "exit_message": "node b was lost, and with it its gang.",
 }
+MAY_PASS = Diagnosis(message="No API. Start it.", is_permanent=False)
+PERMANENT = Diagnosis(message="No file x. Add it.", is_permanent=True)
 EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
 
 
@@ -228,31 +231,71 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
         ),
         pytest.param(
             "CRASHED",
-            {"state_message": "status code: 1", "why_unbegun": "No file x. Add it."},
+            {"state_message": "status code: 1", "diagnosis": MAY_PASS},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: No file x. Add it; trying again.",
+            "Failure 1 of 3: No API. Start it; trying again.",
             id="a flow that did not begin",
         ),
         pytest.param(
             "CRASHED",
             {
                 "state_message": "status code: 1",
-                "why_unbegun": "No file x. Add it.",
+                "diagnosis": MAY_PASS,
                 "failures_before": 2,
             },
             "Crashed",
             "Crashed",
-            "Failure 3 of 3: No file x. Add it; it is not tried again.",
+            "Failure 3 of 3: No API. Start it; it is not tried again.",
             id="a flow that did not begin for the last time: its page says why",
         ),
         pytest.param(
             "PENDING",
-            {"exit_code": 1, "exit_message": "exit code 1", "why_unbegun": "No API. Mend it."},
+            {"exit_code": 1, "exit_message": "exit code 1", "diagnosis": MAY_PASS},
             "Crashed",
             "AwaitingRetry",
-            "Failure 1 of 3: No API. Mend it; trying again.",
+            "Failure 1 of 3: No API. Start it; trying again.",
             id="a flow whose process could not even tell Prefect",
+        ),
+        pytest.param(
+            "CRASHED",
+            {"state_message": "status code: 1", "diagnosis": PERMANENT},
+            "Crashed",
+            "Crashed",
+            "Permanent failure: No file x. Add it; it is not tried again.",
+            id="a flow that can never begin",
+        ),
+        pytest.param(
+            "CRASHED",
+            {"diagnosis": PERMANENT, "has_worked_before": True},
+            "Crashed",
+            "AwaitingRetry",
+            "Failure 1 of 3: No file x. Add it; trying again.",
+            id="a flow that has begun before",
+        ),
+        pytest.param(
+            "CRASHED",
+            {"diagnosis": PERMANENT} | PREEMPTED,
+            "Preempted",
+            "AwaitingRetry",
+            "Preempted: for 'urgent'; it waits in line again.",
+            id="a flow that can never begin, told to end before",
+        ),
+        pytest.param(
+            "FAILED",
+            {"state_message": "Flow run: ...", "diagnosis": PERMANENT},
+            "Failed",
+            None,
+            "Permanent failure: No file x. Add it; it is not tried again.",
+            id="a flow that fails alike each time has told why",
+        ),
+        pytest.param(
+            "RUNNING",
+            CONTAINER | {"exit_code": 1, "exit_message": "code 1", "diagnosis": PERMANENT},
+            "Failed",
+            "Failed",
+            "Permanent failure: No file x. Add it; it is not tried again.",
+            id="a container that fails alike each time",
         ),
         pytest.param(
             "RUNNING",

@@ -24,7 +24,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.attempts import OpenAttempts
 from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.endings import Endings, _lingers
-from gpu_core.worker.infrastructure import Exit
+from gpu_core.worker.infrastructure import Exit, Trouble
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
@@ -123,6 +123,24 @@ def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, ru
             await woken.wait()
         assert orphan.poll() is not None
         assert running.is_gone
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, running, monkeypatch):
+    """Such as one whose image does not exist: it is settled, not told to end and tried again."""
+    trouble = Trouble(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
+    monkeypatch.setattr(ProcessInfrastructure, "trouble", lambda *_: trouble)
+
+    async def act(endings, woken):
+        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
+        assert running.is_ending
+        assert running.refusal == trouble.message
+        assert not running.is_draining
+        monkeypatch.setattr(endings, "refuse", None)  # what is settled already is left alone
+        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
+        with anyio.fail_after(20):
+            await woken.wait()
 
     while_the_api_is_away(tmp_path, ledger, running, act)
 

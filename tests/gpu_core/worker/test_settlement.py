@@ -139,14 +139,81 @@ def test_output_is_looked_at_where_nothing_else_explains_the_end(tmp_path, state
     [
         pytest.param(UNLOADABLE, "The flow did not begin: its code cannot be imported", id="told"),
         pytest.param(("hello",), "Process exited with status code: 1", id="it says nothing of it"),
-        pytest.param((), "Process exited with status code: 1", id="it had begun"),
+        pytest.param((), "Process exited with status code: 1", id="there is no output"),
     ],
 )
 def test_the_output_tells_why_a_flow_did_not_begin(tmp_path, lines, want):
     state = Crashed(message="Process exited with status code: 1.")
     exit_ = Exit(exit_code=0)
-    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines)
+    ending = decide(undisturbed(tmp_path), flow_run(state), exit_, (), NOW, lines, has_begun=False)
     assert ending.settlement.message.startswith(f"Failure 1 of 3: {want}")
+
+
+SCRIPT = "ScriptError: Script at 'train.py' encountered an exception: "
+NO_TORCH = (f"{SCRIPT}ModuleNotFoundError(\"No module named 'torch'\")",)
+NO_STORE = (
+    "Flow run encountered an exception: StoreMisconfigured: the checkpoint store s3://b/p cannot "
+    "be used: NoCredentialsError: Unable to locate credentials; set AWS_ACCESS_KEY_ID"
+)
+SAVED = make_attempt(RUN, checkpointed_at=NOW - timedelta(hours=2))
+STEPPED = make_attempt(RUN, first_step_at=NOW - timedelta(hours=2))
+UNSAVED = make_attempt(RUN)
+CONTAINER_WORDS = "The container failed: exit code 1.\nIts last lines:\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "run_count", "earlier", "exit_", "want"),
+    [
+        pytest.param(Crashed(), 0, (), Exit(exit_code=1), "Crashed", id="its code cannot load"),
+        pytest.param(Crashed(), 1, (), Exit(exit_code=1), "AwaitingRetry", id="it once could"),
+        pytest.param(Failed(message=NO_STORE), 1, (), Exit(exit_code=0), None, id="no credentials"),
+        pytest.param(
+            Failed(message=NO_STORE), 2, (UNSAVED,), Exit(exit_code=0), None, id="as never before"
+        ),
+        pytest.param(
+            Failed(message=NO_STORE), 2, (SAVED,), Exit(exit_code=0), "AwaitingRetry",
+            id="an earlier attempt saved",
+        ),
+        pytest.param(
+            Failed(message=NO_STORE), 2, (STEPPED,), Exit(exit_code=0), "AwaitingRetry",
+            id="an earlier attempt worked",
+        ),
+        pytest.param(
+            Failed(message="Flow run encountered an exception: ValueError: nan"), 1, (),
+            Exit(exit_code=0), "AwaitingRetry", id="an error of the flow",
+        ),
+        pytest.param(
+            Running(), 1, (),
+            Exit(exit_code=1, is_flow=False, message=f"{CONTAINER_WORDS}{NO_STORE}"), "Failed",
+            id="a container without credentials",
+        ),
+        pytest.param(
+            Running(), 1, (),
+            Exit(exit_code=137, is_flow=False, message=f"{CONTAINER_WORDS}{NO_STORE}"),
+            "AwaitingRetry", id="a container that was killed after it had handled that",
+        ),
+        pytest.param(
+            Running(), 1, (),
+            Exit(exit_code=128, is_flow=False, is_permanent=True, message="No program 'x'."),
+            "Failed", id="a container whose command is not in its image",
+        ),
+        pytest.param(
+            Pending(), 0, (), Exit(exit_code=128, is_permanent=True, message="No program 'x'."),
+            "Crashed", id="a flow whose command is not in its image",
+        ),
+    ],
+)  # fmt: skip
+def test_what_fails_alike_each_time_is_not_tried_again(
+    tmp_path, state, run_count, earlier, exit_, want
+):
+    run = flow_run(state).model_copy(update={"run_count": run_count})
+    is_begun = state.type in (StateType.FAILED, StateType.RUNNING)
+    lines = () if is_begun else ("hello",) if state.type is StateType.PENDING else NO_TORCH
+    ending = decide(undisturbed(tmp_path), run, exit_, earlier, NOW, lines, has_begun=is_begun)
+    assert ending.settlement.next_state == want
+    is_final = want != "AwaitingRetry"
+    assert ending.settlement.message.startswith("Permanent failure: ") is is_final
+    assert ending.settlement.is_charged_failure
 
 
 @pytest.mark.parametrize(

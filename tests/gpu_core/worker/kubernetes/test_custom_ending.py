@@ -108,7 +108,8 @@ def test_what_nobody_saw_is_unknown():
     assert custom_exit_of(None, [], []) is None
 
 
-BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "no such image 'train:typo'"}
+BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "cannot pull 'train:typo'"}
+NO_IMAGE = {"reason": "ErrImagePull", "message": "manifest unknown"}
 
 
 def waiting_pod(seconds, **more):
@@ -128,6 +129,14 @@ def waiting_pod(seconds, **more):
         pytest.param(
             ray("Initializing", created_s_ago=600), [waiting_pod(600, waiting=BAD_IMAGE)],
             EndReason.TIMED_OUT, id="a person's work",
+        ),
+        pytest.param(
+            ray("Initializing", created_s_ago=1), [waiting_pod(1, waiting=NO_IMAGE)],
+            EndReason.REFUSED, id="an image that does not exist",
+        ),
+        pytest.param(
+            RUNS, [make_pod(), waiting_pod(1, waiting=NO_IMAGE)], None,
+            id="an image that the others have had",
         ),
         pytest.param(
             RUNS, [make_pod(node="n2")], EndReason.INTERRUPTED, id="its node is gone"

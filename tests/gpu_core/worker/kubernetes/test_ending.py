@@ -177,7 +177,7 @@ def test_an_attempt_is_over_when_its_own_container_is(terminated, want):
         assert (found.exit_code, found.is_interruption) == want
 
 
-BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "no such image 'train:typo'"}
+BAD_IMAGE = {"reason": "ImagePullBackOff", "message": "cannot pull 'train:typo'"}
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,50 @@ def test_a_pod_that_does_not_start_is_given_up_in_time(created_s_ago, pod, want)
     assert (trouble and trouble.reason) == want
     if want is EndReason.TIMED_OUT and trouble is not None:
         assert "train:typo" in trouble.message
+
+
+NO_IMAGE = {"reason": "ErrImagePull", "message": "manifest unknown: manifest unknown"}
+NO_KEYS = {"reason": "ErrImagePull", "message": "unexpected status: 401 Unauthorized"}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "more", "want"),
+    [
+        pytest.param(NO_IMAGE, {}, EndReason.REFUSED, id="it does not exist"),
+        pytest.param(NO_IMAGE, {"is_first": False}, None, id="an earlier attempt may have had it"),
+        pytest.param(NO_KEYS, {}, EndReason.REFUSED, id="no pull secret"),
+        pytest.param(NO_KEYS, {"is_for_new_node": True}, None, id="a node that has just been made"),
+        pytest.param(BAD_IMAGE, {}, None, id="no known words"),
+    ],
+)
+def test_an_image_that_can_never_be_pulled_is_refused_at_once(waiting, more, want):
+    pod = make_pod("Pending", waiting=waiting)
+    trouble = trouble_of([make_job(1)], [pod], [], {"n1": make_node()}, POLICY, NOW, **more)
+    assert (trouble and trouble.reason) == want
+
+
+@pytest.mark.parametrize(
+    ("terminated", "want"),
+    [
+        pytest.param(
+            {"exitCode": 128, "reason": "StartError", "message": "failed to create containerd "
+             'task: runc create failed: exec: "trian": executable file not found in $PATH'}, True,
+            id="a program that is not in the image",
+        ),
+        pytest.param(
+            {"exitCode": 128, "reason": "StartError", "message": "runc create failed: "
+             "nvidia-container-cli: initialization error: driver not loaded"}, False,
+            id="a node without its driver",
+        ),
+        pytest.param({"exitCode": 127, "reason": "Error"}, False, id="a shell's command"),
+        pytest.param({"exitCode": 1, "reason": "Error"}, False, id="it began"),
+    ],
+)  # fmt: skip
+def test_a_container_whose_program_is_missing_fails_alike_each_time(terminated, want):
+    pod = make_pod("Failed", terminated=terminated)
+    found = exit_of([make_job()], [pod], [], is_flow=True)
+    assert found is not None
+    assert found.is_permanent is want
 
 
 def test_a_job_without_a_pod_that_a_quota_refuses_is_postponed_at_once():
