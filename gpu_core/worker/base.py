@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import anyio
 import anyio.abc
+import httpx
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
@@ -18,11 +20,12 @@ from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNam
 from prefect.exceptions import PrefectSignal
 from prefect.flows import Flow
 from prefect.futures import PrefectFlowRunFuture
+from prefect.settings import get_current_settings
 from prefect.states import Pending
 from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.configuration import configured
@@ -33,7 +36,14 @@ from gpu_core.worker.outages import platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.start_checks import (
+    EXIT_CODE,
+    CannotStart,
+    check_machine,
+    check_pool,
+    read_settings,
+    refusal_in,
+)
 from gpu_core.worker.state_folder import open_state_folder
 from gpu_core.worker.stopping import stop_on_sigterm
 from gpu_core.worker.threads import in_thread
@@ -96,12 +106,20 @@ class GpuWorker(_Mixin):
 
     _documentation_url = "https://docs.prefect.io/v3/concepts/workers"
 
+    needs_state_folder = False
+    """Do runs need the folder that this machine keeps for the worker?"""
+
     starts_at_once = 1
     """How many runs are handed to the infrastructure at a time."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._gpu_settings = GpuWorkerSettings()
+        # A worker that is only asked to submit a flow must not end the process that asked.
+        self._gpu_settings, self._mistakes = read_settings(os.environ)
+        # Pools are made by `prefect-gpu setup`: one of a misspelt name would be served in silence.
+        self._create_pool_if_not_found = False
+        self._policies: PolicySource | None = None
+        self._is_pool_checked = False
         self._leadership = self._new_leadership()
         self._scheduler: GpuScheduler | None = None
         self._scheduling: anyio.abc.TaskGroup | None = None
@@ -117,6 +135,7 @@ class GpuWorker(_Mixin):
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None
+        self._said_of_ledger: str | None = None
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
@@ -134,10 +153,50 @@ class GpuWorker(_Mixin):
     # -- Prefect's life cycle ------------------------------------------------------------------
 
     async def start(self, *arguments: Any, **options: Any) -> None:
-        """Schedule until SIGTERM or SIGINT."""
+        """Schedule until SIGTERM or SIGINT.
+
+        Raises:
+            SystemExit: A person has to change something first, as is said on stderr; code 2.
+        """
         self._is_started = True
-        with stop_on_sigterm(self._stop, self._cancel_scheduling):
-            await super().start(*arguments, **options)
+        try:
+            self._check_machine()
+            with stop_on_sigterm(self._stop, self._cancel_scheduling):
+                await super().start(*arguments, **options)
+        except BaseException as error:
+            refusal = refusal_in(error)
+            if refusal is None:
+                raise
+            text = self._secrets.hidden(f"prefect worker start: {refusal}")
+            print(text, file=sys.stderr, flush=True)
+            raise SystemExit(EXIT_CODE) from None
+
+    def _check_machine(self) -> None:
+        if not get_current_settings().api.url:
+            raise InvalidInput(
+                "PREFECT_API_URL",
+                "is not set",
+                remedy="name the server that has the pool, such as http://127.0.0.1:4200/api",
+            )
+        self._policies = check_machine(
+            self._gpu_settings, self._mistakes, needs_folder=self.needs_state_folder
+        )
+        if self._policies.notice is not None:
+            self._logger.warning(self._policies.notice)
+
+    async def sync_with_backend(self) -> None:
+        """Look at the pool before the first contact, which would begin to serve it."""
+        if self._is_started and not self._is_pool_checked:
+            try:
+                await check_pool(self.client, self._work_pool_name, self.type, self._work_queues)
+            except httpx.TransportError:
+                self._logger.warning(
+                    "Nothing answers at %s: start the Prefect server, or correct PREFECT_API_URL",
+                    self.client.api_url,
+                )
+                raise
+            self._is_pool_checked = True
+        await super().sync_with_backend()
 
     def _stop(self) -> None:
         """Start no run from now on."""
@@ -301,9 +360,20 @@ class GpuWorker(_Mixin):
             if scheduler is None:
                 return []
             return await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
-        except Exception:
-            self._logger.exception("This cycle failed; the next one starts afresh")
+        except CannotStart:
+            raise
+        except Exception as error:
+            self._say_failed(error)
             return []
+
+    def _say_failed(self, error: Exception) -> None:
+        if not isinstance(error, LedgerError) or self._scheduler is not None:
+            self._logger.exception("This cycle failed; the next one starts afresh")
+            return
+        text = str(error)
+        if text != self._said_of_ledger:
+            self._logger.warning("The worker waits until it can open the ledger: %s", text)
+        self._said_of_ledger = text
 
     async def run(
         self,
@@ -387,8 +457,8 @@ class GpuWorker(_Mixin):
         self._connections = connections
         self._secrets.add(connections.secrets())
         if self._ledger is None:
-            self._ledger = await in_thread(Ledger.open, connections.ledger_url)
-        policies = PolicySource(self._gpu_settings.policy_path)
+            self._ledger = await self._open_ledger(connections.ledger_url)
+        policies = self._policies or PolicySource(self._gpu_settings.policy_path)
         scheduling: anyio.abc.TaskGroup = await tasks.start(_hold_tasks)
         try:
             scheduler = GpuScheduler(
@@ -410,6 +480,19 @@ class GpuWorker(_Mixin):
             raise
         self._scheduler, self._scheduling = scheduler, scheduling
         self._logger.info("Scheduling %s", scheduler.describe())
+
+    async def _open_ledger(self, url: str) -> Ledger:
+        """Open the ledger; what a person must change first ends the worker."""
+        try:
+            ledger = await in_thread(Ledger.open, url)
+        except (InvalidInput, LedgerRefused) as error:
+            raise CannotStart(
+                f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the block of the ledger"
+            ) from error
+        if self._said_of_ledger is not None:
+            self._logger.info("The ledger is open")
+            self._said_of_ledger = None
+        return ledger
 
     async def _stop_scheduling(self) -> None:
         """Stop deciding and carrying out; what runs goes on, for whoever acts next."""
@@ -447,6 +530,8 @@ class GpuWorker(_Mixin):
             began_s = anyio.current_time()
             try:
                 await self.get_and_submit_flow_runs()
+            except CannotStart:
+                raise
             except Exception:
                 self._logger.exception("This cycle failed; the next one starts afresh")
             # Each of a hundred starts wakes the cycle: one serves all that is told meanwhile.

@@ -2,10 +2,18 @@
 
 from gpu_core.adapters.ledger.errors import (
     LedgerError,
+    LedgerRefused,
     LedgerTooNew,
     UnknownAttempt,
     is_ledger_outage,
 )
 from gpu_core.adapters.ledger.store import Ledger
 
-__all__ = ["Ledger", "LedgerError", "LedgerTooNew", "UnknownAttempt", "is_ledger_outage"]
+__all__ = [
+    "Ledger",
+    "LedgerError",
+    "LedgerRefused",
+    "LedgerTooNew",
+    "UnknownAttempt",
+    "is_ledger_outage",
+]

@@ -29,7 +29,7 @@ def parse_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: of a port that is no number
         # The text is not shown: it may be a password with a typing error around it.
         raise InvalidInput(_FIELD, "is not a database address", allowed=_ALLOWED) from None
     if parsed.drivername in ("postgresql", "postgres"):

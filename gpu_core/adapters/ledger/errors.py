@@ -1,7 +1,10 @@
 """What can go wrong with the ledger, one class for each thing a caller may want to tell apart."""
 
+import os
+
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError, StatementError
 
+from gpu_core.adapters.errnos import REFUSED_PATHS
 from gpu_core.decisions.errors import GpuSchedulingError
 
 
@@ -9,12 +12,62 @@ class LedgerError(GpuSchedulingError):
     """The ledger could not be opened, or refused what it was told; nothing was written."""
 
 
-class LedgerTooNew(LedgerError):
+class LedgerRefused(LedgerError):
+    """The ledger cannot be opened until a person changes its address or its rights."""
+
+
+class LedgerTooNew(LedgerRefused):
     """A newer version of this library has upgraded the database."""
 
 
 class UnknownAttempt(LedgerError):
     """The ledger has no such attempt."""
+
+
+# How PostgreSQL and its client word a refusal to connect; an error of a connection has no code.
+_REFUSED_CONNECTIONS = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "does not exist",
+    "permission denied",
+)
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: invalid authorization, invalid
+# catalog name, insufficient privilege.
+_REFUSED_STATES = ("28000", "28P01", "3D000", "42501")
+# https://www.sqlite.org/rescode.html: a file of another kind, and one that may not be written.
+_REFUSED_FILES = ("SQLITE_NOTADB", "SQLITE_READONLY", "SQLITE_PERM")
+
+
+def is_refusal(error: BaseException, file: str | None = None) -> bool:
+    """Does the ledger stay closed until a person changes something, as this error shows?
+
+    False: it may open later by itself, such as after a restart of its server or on a full disk.
+
+    Args:
+        error: What opening it failed with: an `OSError`, or SQLAlchemy's error.
+        file: The database's file, of SQLite.
+    """
+    if isinstance(error, OSError):
+        return error.errno in REFUSED_PATHS
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) in _REFUSED_STATES:
+        return True
+    code = str(getattr(cause, "sqlite_errorname", ""))
+    if code.startswith("SQLITE_CANTOPEN") and file is not None:
+        return _is_refused(file)
+    if code.startswith(_REFUSED_FILES):
+        return True
+    return any(words in str(cause) for words in _REFUSED_CONNECTIONS)
+
+
+def _is_refused(file: str) -> bool:
+    """Why could SQLite not open it? It names no cause, and a full disk is no refusal."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        return error.errno in REFUSED_PATHS
+    return False
 
 
 def is_ledger_outage(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
-from gpu_core.adapters.ledger.errors import LedgerError, UnknownAttempt
+from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
@@ -43,6 +43,7 @@ class Ledger:
         Raises:
             InvalidInput: The address cannot be used.
             LedgerTooNew: A newer version of this library has upgraded the database.
+            LedgerRefused: The database cannot be opened until a person changes something.
             LedgerError: The database cannot be reached or written.
         """
         parsed = parse_url(url)
@@ -56,8 +57,9 @@ class Ledger:
         except (OSError, SQLAlchemyError) as error:
             cause = getattr(error, "orig", None) or error
             shown = redact(parsed.render_as_string(hide_password=True))
-            text = redact(str(cause), secrets_in(url))
-            raise LedgerError(f"cannot open the ledger at {shown}: {text}") from error
+            text = redact(" ".join(str(cause).split()), secrets_in(url))
+            kind = LedgerRefused if is_refusal(error, parsed.database) else LedgerError
+            raise kind(f"cannot open the ledger at {shown}: {text}") from error
         return cls(engine)
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ class GpuProcessWorker(
     """
 
     type = "gpu-process"
+    needs_state_folder = True
     job_configuration = GpuProcessJobConfiguration
     job_configuration_variables = GpuProcessVariables
     _display_name = "GPU Process"

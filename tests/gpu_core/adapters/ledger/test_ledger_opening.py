@@ -1,5 +1,6 @@
 """Opening a ledger: addresses, migrations, several processes at once, and passwords."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerTooNew
+from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused, LedgerTooNew
 from gpu_core.adapters.ledger.engine import connect, parse_url
+from gpu_core.adapters.ledger.errors import is_refusal
 from gpu_core.adapters.ledger.schema import metadata
 from gpu_core.decisions.errors import InvalidInput
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
@@ -98,6 +100,9 @@ def test_sqlite_writes_every_commit_to_the_disk(tmp_path: Path) -> None:
         pytest.param("sqlite://", "names no file", id="SQLite in memory, by nothing"),
         pytest.param("sqlite:///:memory:", "names no file", id="SQLite in memory, by name"),
         pytest.param("me:do-not-show-me@db", "is not a database address", id="half an address"),
+        pytest.param(
+            "postgresql://me:do-not-show-me@db:54x2/x", "is not a database address", id="a port"
+        ),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_showing_the_password(
@@ -121,6 +126,61 @@ def test_an_unreachable_server_is_one_error_without_the_password(url: str) -> No
         Ledger.open(url)
     assert PASSWORD not in str(caught.value)
     assert PASSWORD not in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("file/ledger.db", id="in a file"),
+        pytest.param("folder", id="a folder"),
+        pytest.param("file", id="a file of another kind"),
+    ],
+)
+def test_a_file_that_no_ledger_can_be_is_refused_for_good(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("in the way " * 100)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LedgerRefused, match="cannot open the ledger at sqlite"):
+        Ledger.open(f"sqlite:///{tmp_path}/{path}")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("do-not-show-me", "another-secret", id="a wrong password"),
+        pytest.param("postgres:", "nobody-known:", id="an unknown user"),
+        pytest.param("", "/no-such-database", id="an unknown database"),
+    ],
+)
+def test_what_postgresql_refuses_is_refused_for_good(
+    postgresql: str, before: str, after: str
+) -> None:
+    head, at, host = postgresql.rpartition("@")
+    wrong = head.replace(before, after, 1) + at + host if before else f"{postgresql}{after}"
+    with pytest.raises(LedgerRefused, match="cannot open the ledger at postgresql") as caught:
+        Ledger.open(wrong)
+    assert PASSWORD not in str(caught.value)
+    assert "another-secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(OSError(errno.ENOSPC, "No space left on device"), False, id="a full disk"),
+        pytest.param(OSError(errno.EIO, "Input/output error"), False, id="a disk that fails"),
+        pytest.param(OSError(errno.EACCES, "Permission denied"), True, id="no right"),
+        pytest.param(OSError(errno.EROFS, "Read-only file system"), True, id="a read-only disk"),
+        pytest.param(Exception("FATAL:  the database system is starting up"), False, id="starting"),
+        pytest.param(Exception("FATAL:  sorry, too many clients already"), False, id="busy"),
+        pytest.param(Exception("connection failed: Connection refused"), False, id="away"),
+        pytest.param(Exception("failed to resolve host 'db'"), False, id="no name service"),
+        pytest.param(Exception("fe_sendauth: no password supplied"), True, id="no password"),
+        pytest.param(Exception("FATAL:  no pg_hba.conf entry for host"), True, id="no entry"),
+    ],
+)
+def test_only_what_a_person_must_change_is_a_refusal(error: Exception, want: bool) -> None:
+    assert is_refusal(error) is want
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:

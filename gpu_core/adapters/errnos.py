@@ -1,0 +1,18 @@
+"""What the operating system's refusals mean for whoever starts something."""
+
+import errno
+
+REFUSED_PATHS = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""Errors of a path that stay until a person changes the path or its rights; a full disk is none."""

@@ -1,0 +1,49 @@
+"""A worker that a person has to help says what is wrong and ends with code 2, on a real server."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gpu_core.adapters.policy_file import load_policy
+from gpu_core.decisions.errors import InvalidInput
+
+PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing
+
+
+def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
+    """Of pool, type, policy, settings and ledger; the workers start side by side."""
+    broken = pool.folder / "broken.yaml"
+    broken.write_text("version: 1\nprioritees: {}\nbackfill: {mode: eazy}\n")
+    address = f"postgresql://me:{PASSWORD}@db:54x2/ledger"
+    ours, prefix = ("--type", "gpu-process"), "PREFECT_INTEGRATIONS_GPU_"
+    rows = {
+        "a misspelt pool": (("--pool", f"{pool.name}x", *ours), {}),
+        "another type": (("--pool", pool.name, "--type", "gpu-kubernetes"), {}),
+        "a broken policy": (("--pool", pool.name, *ours), {"POLICY_PATH": str(broken)}),
+        "a setting": (("--pool", pool.name, *ours), {"CAPACITY_TYPE": "spott"}),
+        "a ledger": (("--pool", pool.name, *ours), {"LEDGER_URL": address}),
+    }
+    workers = {
+        row: subprocess.Popen(
+            [sys.executable, "-m", "prefect", "worker", "start", *arguments],
+            env=pool.environment | {f"{prefix}{name}": value for name, value in settings.items()},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for row, (arguments, settings) in rows.items()
+    }  # fmt: skip
+    said = {row: worker.communicate()[0] for row, worker in workers.items()}
+
+    assert {row: worker.returncode for row, worker in workers.items()} == dict.fromkeys(rows, 2)
+    assert not any("Traceback" in text for text in said.values()), said
+    assert f"did you mean '{pool.name}'?" in said["a misspelt pool"]
+    assert f"prefect-gpu setup --pool {pool.name}x --type gpu-process" in said["a misspelt pool"]
+    names = {each["name"] for each in pool.call("POST", "/work_pools/filter", {})}
+    assert f"{pool.name}x" not in names
+    assert "allowed: gpu-process" in said["another type"]
+    with pytest.raises(InvalidInput) as of_setup:
+        load_policy(broken)
+    assert str(of_setup.value) in said["a broken policy"]
+    assert f"{prefix}CAPACITY_TYPE is not one of the choices" in said["a setting"]
+    assert "ledger url is not a database address" in said["a ledger"]
+    assert PASSWORD not in said["a ledger"]
