@@ -10,6 +10,14 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.cli.prefect_api import ask
 from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.tags import FIRST_TAG, HOLD_TAG
+
+# What the tags mean for a run that has its GPUs: it keeps them.
+_GOES_ON = {
+    HOLD_TAG: "It runs already and goes on; it is held if it has to wait again. "
+    "To stop it: prefect flow-run cancel {id}",
+    FIRST_TAG: "It runs already and goes on; it comes first if it has to wait again.",
+}
 
 
 def set_tag(run: str, tag: str, *, is_set: bool) -> int:
@@ -25,6 +33,8 @@ def set_tag(run: str, tag: str, *, is_set: bool) -> int:
     """
     found = ask(lambda client: _set(client, run, tag, is_set=is_set))
     print(f"{found.name} {'has' if is_set else 'does not have'} the tag {tag} now ({found.id})")
+    if _has_begun(found) and is_set:
+        print(_GOES_ON[tag].format(id=found.id))
     return 0
 
 
@@ -54,6 +64,11 @@ def _only(found: Sequence[FlowRun], run: str) -> FlowRun:
             "run", "means several", got=run, allowed=listed([str(one.id) for one in found])
         )
     return found[0]
+
+
+def _has_begun(run: FlowRun) -> bool:
+    """Has it been given its GPUs?"""
+    return run.state is not None and (run.state.is_running() or run.state.is_pending())
 
 
 def _is_over(run: FlowRun) -> bool:

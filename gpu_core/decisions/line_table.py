@@ -27,6 +27,9 @@ _COLUMNS: Mapping[str, str] = {
 }
 """What a column is called in the table, and here."""
 
+NOTICES = "notices"
+"""Under which name the table's metadata has what people must know beside it: a JSON list."""
+
 # Longer texts say no more to a person, and one run must not fill the artifact of all.
 _LONGEST_TEXT = 2_000
 

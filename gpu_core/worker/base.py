@@ -350,6 +350,11 @@ class GpuWorker(_Mixin):
                 await scheduler.tell()
             except Exception:
                 self._logger.exception("Why runs wait is published later")
+        # Starts need not wait for this.
+        try:
+            await scheduler.look_at_pool()
+        except Exception as error:
+            self._logger.debug("The pool is looked at later: %s", error, exc_info=True)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         if self._is_stopping:

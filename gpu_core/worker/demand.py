@@ -1,6 +1,7 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from gpu_core.decisions.request import (
 from gpu_core.decisions.validation import without_controls
 from gpu_core.decisions.workload import Hold, Workload
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.pool_watch import KeptBack, PoolWatch
 from gpu_core.worker.run_faults import RunFaults
 
 # The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
@@ -124,12 +126,18 @@ class DemandReader:
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
 
     async def line(
-        self, policy: Policy, template: Mapping[str, Any], now: datetime, held: Container[str]
+        self,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+        held: Container[str],
+        watch: PoolWatch | None = None,
     ) -> Line:
         """Which runs are due, what does each want, and which cannot be used?
 
         Args:
             held: Runs that do not compete, because their last attempt is not over.
+            watch: Knows which runs Prefect keeps back; None: none.
         """
         async with self._turn:
             responses = await self._poll(now + LOOK_AHEAD)
@@ -148,6 +156,9 @@ class DemandReader:
                 demands.append(await self._read_or_hold(response, queue, policy, template, now))
             except InvalidInput as error:
                 refusals.append(Refusal(flow_run=response.flow_run, error=error))
+        for kept in () if watch is None else watch.kept_back(responses.keys()):
+            if str(kept.flow_run.id) not in held:
+                demands.append(await self._read_kept_back(kept, policy, template, now))
         starts = [r.flow_run.next_scheduled_start_time for r in later]
         return Line(
             responses=responses,
@@ -155,6 +166,25 @@ class DemandReader:
             refusals=tuple(refusals),
             next_due_at=min((start for start in starts if start is not None), default=None),
         )
+
+    async def _read_kept_back(
+        self, kept: KeptBack, policy: Policy, template: Mapping[str, Any], now: datetime
+    ) -> Demand:
+        """What this run wants, held for what Prefect keeps it back for.
+
+        Variables that cannot be used are refused when Prefect hands it out: it may be gone by now.
+        """
+        flow_run, demand = kept.flow_run, None
+        with (
+            suppress(InvalidInput),
+            self._faults.contained(
+                str(flow_run.id), flow_run.name, "read", now, but=(InvalidInput,)
+            ),
+        ):
+            demand = await self.read(flow_run, kept.queue, policy, template, now)
+        if demand is None:
+            return _unread(flow_run, kept.queue, policy, kept.hold, now)
+        return replace(demand, workload=replace(demand.workload, hold=kept.hold))
 
     async def _read_or_hold(
         self,

@@ -5,6 +5,7 @@ reason or its place in coarse steps has changed, the head of the line first, and
 one cycle. The whole line is one artifact of the pool.
 """
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,7 +25,13 @@ from prefect.states import Scheduled
 
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.attempt_report import attempts_markdown
-from gpu_core.decisions.line_table import line_entries, line_key, to_row, without_texts
+from gpu_core.decisions.line_table import (
+    NOTICES,
+    line_entries,
+    line_key,
+    to_row,
+    without_texts,
+)
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.run_faults import RunFaults, is_outage
@@ -136,33 +143,47 @@ class Publisher:
             written += 1
 
     async def line(
-        self, explanations: Sequence[Explanation], demands: Mapping[str, Demand], now: datetime
+        self,
+        explanations: Sequence[Explanation],
+        demands: Mapping[str, Demand],
+        now: datetime,
+        notices: Sequence[str] = (),
     ) -> None:
-        """Show the whole line as one artifact of the pool, if it changed."""
+        """Show the whole line as one artifact of the pool, if it changed.
+
+        Args:
+            explanations: Of the runs that wait, the head of the line first.
+            demands: The runs, by flow run id.
+            now: Aware.
+            notices: What people must know beside it; the artifact's description has them too.
+        """
         rows: list[dict[str, object]] = []
         for e in explanations:
             workload = demands[e.workload_id].workload
             with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
                 rows.extend(map(to_row, line_entries([e], {e.workload_id: workload})))
-        essence = [(e.workload_id, e.reason, e.position) for e in explanations]
+        essence = [*notices, *((e.workload_id, e.reason, e.position) for e in explanations)]
         written_at = self._line_written_at
         is_stale = written_at is None or now - written_at >= _REFRESH
         if essence == self._line and (rows == self._rows or not is_stale):
             return
-        await self._write_line(rows)
+        await self._write_line(rows, notices)
         self._line, self._rows, self._line_written_at = essence, rows, now
 
-    async def _write_line(self, rows: Sequence[Mapping[str, object]]) -> None:
+    async def _write_line(
+        self, rows: Sequence[Mapping[str, object]], notices: Sequence[str]
+    ) -> None:
         """Write these rows; where the server refuses them, the same without anybody's texts."""
-        description = "Runs that wait for GPUs, the next one first."
+        description = "\n\n".join([*notices, "Runs that wait for GPUs, the next one first."])
+        metadata = {NOTICES: json.dumps(list(notices))}
         try:
-            await self._write_artifact(self._pool_key, None, "table", rows, description)
+            await self._write_artifact(self._pool_key, None, "table", rows, description, metadata)
         except Exception as error:
             if is_outage(error):
                 raise
             _log.warning("The queue is published without the texts of its runs: %s", error)
             plain = [without_texts(row) for row in rows]
-            await self._write_artifact(self._pool_key, None, "table", plain, description)
+            await self._write_artifact(self._pool_key, None, "table", plain, description, metadata)
 
     async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
         """Show a run the story of its attempts."""
@@ -191,15 +212,27 @@ class Publisher:
         await self._client.set_flow_run_state(flow_run.id, state)
 
     async def _write_artifact(
-        self, key: str, flow_run_id: UUID | None, kind: str, data: object, description: str
+        self,
+        key: str,
+        flow_run_id: UUID | None,
+        kind: str,
+        data: object,
+        description: str,
+        metadata: dict[str, str] | None = None,
     ) -> None:
         artifact_id = await self._artifact_id(key, flow_run_id)
         if artifact_id is not None:
-            await self._client.update_artifact(artifact_id, ArtifactUpdate(data=data))
+            update = ArtifactUpdate(data=data, description=description, metadata_=metadata)
+            await self._client.update_artifact(artifact_id, update)
             return
         created = await self._client.create_artifact(
             ArtifactCreate(
-                key=key, type=kind, data=data, description=description, flow_run_id=flow_run_id
+                key=key,
+                type=kind,
+                data=data,
+                description=description,
+                metadata_=metadata,
+                flow_run_id=flow_run_id,
             )
         )
         self._note_id(flow_run_id, created.id)

@@ -37,6 +37,7 @@ from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.launching import Launching
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.pool_watch import PoolWatch
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_faults import RunFaults, by_run
 from gpu_core.worker.run_log import run_log
@@ -92,6 +93,7 @@ class GpuScheduler:
         self._turn = anyio.Lock()
         self._faults = RunFaults(hidden)
         self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
+        self._watch_pool = PoolWatch(client, pool, queues, wake)
         self._history = History(ledger, pool, self._faults)
         self._forecasts = Forecasts(
             settings.resolved_state_dir() / f"{file_name(pool)}.forecasts.json"
@@ -216,8 +218,9 @@ class GpuScheduler:
         )
         # A run competes again when its last attempt is settled, not before.
         held = {running.attempt.flow_run_id for running in self._attempts}
-        line = await self._reader.line(policy, template, now, held)
-        self._faults.keep(held | {str(flow_run_id) for flow_run_id in line.responses}, now)
+        line = await self._reader.line(policy, template, now, held, self._watch_pool)
+        waiting = {str(demand.flow_run.id) for demand in line.demands}
+        self._faults.keep(held | waiting | {str(run_id) for run_id in line.responses}, now)
         await self._strays.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
         await self._history.look(policy, now)
@@ -340,8 +343,13 @@ class GpuScheduler:
             limit=limit,
             is_held=lambda run: self._attempts.of_run(str(run)) is not None,
         )
-        await self._publisher.line(waiting, demands, now)
+        notice = self._policies.notice
+        await self._publisher.line(waiting, demands, now, () if notice is None else (notice,))
         await in_thread(self._forecasts.save)
+
+    async def look_at_pool(self) -> None:
+        """Note whom Prefect keeps back, for the next cycle, and who else serves the pool."""
+        await self._watch_pool.look(datetime.now(UTC))
 
     async def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that go on, for the next worker."""

@@ -16,6 +16,7 @@ from gpu_core.decisions.workload import Workload
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS, POLICY
+from tests.support.prefect_stack import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +60,10 @@ def publish_line(server, pool, run):
 def test_the_line_is_read_from_anywhere(server, pool, capsys):
     """No worker has to be asked: what it published last is in Prefect."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "waiting")
-    assert main(["queue", "--pool", pool.name]) == 2
-    assert "has no published line" in capsys.readouterr().err
+    assert main(["queue", "--pool", pool.name]) == 0
+    shown = capsys.readouterr().out
+    assert f"prefect worker start --pool {pool.name} --type gpu-process" in shown
+    assert f"1 run in pool '{pool.name}': due" in shown
     publish_line(server, pool, run)
 
     assert main(["queue", "--pool", pool.name, "--json"]) == 0
@@ -75,11 +78,16 @@ def test_the_line_is_read_from_anywhere(server, pool, capsys):
 
 
 def test_a_pool_that_is_not_there_is_one_clear_line(server, capsys):
-    """Exit code 2."""
+    """Exit code 2; also for a pool of Prefect's own."""
+    with server.client() as http:
+        http.post("/work_pools/", json={"name": "only-cpus", "type": "process"})
     assert main(["queue", "--pool", "nope"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("prefect-gpu queue: pool is not known to this server (got 'nope')")
+    assert "prefect-gpu setup --pool nope --type gpu-process" in error
     assert error.count("\n") == 1
+    assert main(["queue", "--pool", "only-cpus"]) == 2
+    assert "'only-cpus' is not a GPU pool (got 'process')" in capsys.readouterr().err
 
 
 def test_people_hold_release_and_move_up_runs(pool, capsys):
@@ -134,3 +142,68 @@ def test_a_held_run_waits_until_it_is_released(new_pool, journal, capsys):
 
     assert main(["release", held]) == 0
     pool.wait_until(held, "Completed")
+
+
+def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
+    pool, journal, tmp_path, capsys
+):
+    """On the run's page, in the line and in the log; what runs goes on, also when it is held."""
+    release = tmp_path / "release"
+    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(120, release))
+    pool.start_worker()
+    running = pool.submit(deployment, "running")
+    wait_for(lambda: journal.entries("begin"), "the first run has begun")
+    capsys.readouterr()
+    assert main(["hold", running]) == 0
+    assert "goes on" in capsys.readouterr().out
+
+    pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": True})
+    pool.policy_path.write_text("version: 1\nprioritees: {}\n")
+    waiting = pool.submit(deployment, "waiting")
+    resume = f"prefect work-pool resume {pool.name}"
+    wait_for(lambda: "PoolPaused" in pool.message(waiting), "its page says that the pool is paused")
+    assert resume in pool.message(waiting)
+    wait_for(lambda: "prioritees" in notices_of(pool, capsys), "the line says what the policy is")
+    assert main(["queue", "--pool", pool.name]) == 0
+    shown = capsys.readouterr().out
+    assert resume in shown
+    assert "waiting: PoolPaused" in shown.replace("\n", " ")
+    assert "Nobody waits" not in shown
+    log = pool.worker_log()
+    assert log.count(resume) == log.count("cannot be used; the last good version stays") == 1
+
+    pool.policy_path.write_text(POLICY)
+    pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": False})
+    release.touch()
+    pool.wait_until(waiting, "Completed")
+    pool.wait_until(running, "Completed")
+    wait_for(lambda: "can be used again" in pool.worker_log(), "the good policy is told")
+
+
+def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, capsys):
+    """In the line, in the log and on the run's page, each with the command that helps."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing", **journal.variables()), "taken")
+    pool.start_worker(worker_type="process")
+    wait_for(lambda: journal.entries("begin"), "the other worker has started the run")
+    ours = f"prefect worker start --pool {pool.name} --type gpu-process"
+    wait_for(lambda: "type 'process'" in notices_of(pool, capsys), "the line names the worker")
+    assert f"No gpu-process worker of this pool is online. Start one: {ours}" in notices_of(
+        pool, capsys
+    )
+
+    pool.start_worker()
+    wait_for(
+        lambda: any(
+            "of type 'process' started this run" in line and ours in line for line in pool.logs(run)
+        ),
+        "its page says what started it",
+    )
+    assert pool.worker_log().count("starts runs of this pool and gives them no GPUs") == 1
+    assert "No gpu-process worker" not in notices_of(pool, capsys)
+
+
+def notices_of(pool, capsys):
+    """What the line says beside its runs, as JSON."""
+    capsys.readouterr()
+    assert main(["queue", "--pool", pool.name, "--json"]) == 0
+    return json.dumps(json.loads(capsys.readouterr().out)["notices"])

@@ -311,17 +311,18 @@ class Pool:
 
     # -- the worker ------------------------------------------------------------------------------
 
-    def start_worker(self, parent: str = "usual") -> Service:
+    def start_worker(self, parent: str = "usual", worker_type: str | None = None) -> Service:
         """Start a worker as a process of its own.
 
         Args:
             parent: What its parent did to its signals: `usual`, `nohup` or `deaf`.
+            worker_type: Its type, where that is not the pool's.
         """
         number = len(self._workers) + 1
         self._server.services.use(self.environment)
         command = [
             *(sys.executable, "-m", "prefect", "worker", "start"),
-            *("--pool", self.name, "--type", self._worker_type),
+            *("--pool", self.name, "--type", worker_type or self._worker_type),
             *("--name", f"{self.name}-{number}"),
         ]
         service = self._server.services.start(
