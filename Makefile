@@ -77,8 +77,9 @@ bench-month: dev ## A month of real arrivals (DATA=folder) on spot and on-demand
 bench-input: dev ## Read 100,000 job variables of all kinds: none may fail, none may take a second
 	$(BIN)/python -m tests.bench.job_variables --out bench-results/job_variables.json $(ARGS)
 
-bench-servers: dev ## Measure how long runs wait for their start, and many at once; ARGS="--runs 10" is quicker
+bench-servers: dev ## Measure how long runs wait for their start, starts a second, and many at once; ARGS="--runs 10" is quicker
 	$(BIN)/python -m tests.bench.start_latency $(ARGS)
+	$(BIN)/python -m tests.bench.start_rate $(ARGS)
 	$(BIN)/python -m tests.bench.load $(ARGS)
 
 bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, on simulated nodes

@@ -8,11 +8,18 @@ from tests.support.postgresql import find_postgresql, postgresql_server
 from tests.support.prefect_stack import PrefectServer, new_server
 
 GPUS = 8
-POLICY = f"""
+
+
+def policy(gpus: int) -> str:
+    """A policy with this many virtual GPUs, as YAML."""
+    return f"""
 version: 1
 prices: {{a100-80gb: {{on-demand: 3.6}}}}
-virtual_gpus: {{gpu_type: a100-80gb, count: {GPUS}}}
+virtual_gpus: {{gpu_type: a100-80gb, count: {gpus}}}
 """
+
+
+POLICY = policy(GPUS)
 
 
 def databases() -> tuple[str, ...]:

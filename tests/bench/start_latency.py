@@ -25,7 +25,7 @@ from tests.bench import report
 from tests.bench.servers import POLICY, databases, prefect_server
 from tests.support.prefect_stack import Pool, PrefectServer, wait_for
 
-_STAMP = Path(__file__).with_name("stamp.py")
+STAMP = Path(__file__).with_name("stamp.py")
 _START_DEADLINE_S = 60.0
 _PREFECTS_DEFAULT_POLL_S = 10
 
@@ -92,7 +92,7 @@ def measure(server: PrefectServer, database: str, contender: Contender, runs: in
     with _started(server, contender) as (pool, stamps):
         deployment = pool.deploy(
             "tests/end_to_end/flows.py:do_nothing",
-            command=shlex.join([sys.executable, "-I", "-S", str(_STAMP), str(stamps)]),
+            command=shlex.join([sys.executable, "-I", "-S", str(STAMP), str(stamps)]),
             **contender.variables,
         )
         latencies = []
@@ -128,13 +128,13 @@ def _started(server: PrefectServer, contender: Contender) -> Iterator[tuple[Pool
 def _latency_s(pool: Pool, deployment: str, name: str, stamps: Path) -> float:
     run = pool.submit(deployment, name)
     answered_at_s = time.time()
-    wait_for(lambda: run in _stamps(stamps), f"{name} starts", _START_DEADLINE_S)
+    wait_for(lambda: run in stamps_in(stamps), f"{name} starts", _START_DEADLINE_S)
     # The next run finds all GPUs free. Prefect's own worker has no attempts to wait for.
     wait_for(lambda: all(a.released_at for a in pool.attempts(run)), f"{name} is settled")
-    return _stamps(stamps)[run] - answered_at_s
+    return stamps_in(stamps)[run] - answered_at_s
 
 
-def _stamps(path: Path) -> dict[str, float]:
+def stamps_in(path: Path) -> dict[str, float]:
     """When the process of each run was there, by flow run id."""
     if not path.exists():
         return {}
