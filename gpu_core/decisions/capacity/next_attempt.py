@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from gpu_core.decisions.accounting import Attempt
@@ -13,6 +14,7 @@ from gpu_core.decisions.capacity.elsewhere import (
 )
 from gpu_core.decisions.capacity.mix import choose_for_mix
 from gpu_core.decisions.capacity.observed import SPOT
+from gpu_core.decisions.capacity.on_demand import can_expect_on_demand
 from gpu_core.decisions.capacity.postponed import (
     is_past_excuses,
     is_postponed,
@@ -142,7 +144,12 @@ class NextAttempts:
             self._view.asks_for_no_on_demand(workload)
             return decision
         ended_at = attempts[-1].released_at if attempts else None
-        if self._view.can_have_on_demand(workload, ended_at):
+        waited_s = self._view.on_demand_wait_s(workload, ended_at)
+        if not state.spot.is_up:
+            return decision
+        spare_s = (state.slack_s or 0.0) - state.changeover_s
+        needed_by = self._view.now + timedelta(seconds=spare_s)
+        if can_expect_on_demand(workload, self._view, waited_s, needed_by):
             return decision
         return decide(state._replace(can_have_on_demand=False), self._policy)
 

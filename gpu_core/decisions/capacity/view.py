@@ -100,23 +100,17 @@ class CapacityView:
             self._full.add(shape)  # taking makes no room
         return placement
 
-    def can_have_on_demand(self, workload: Workload, ended_at: datetime | None) -> bool:
-        """Can it still expect the on-demand that it asks for?
-
-        Not after a whole look without any: a plan since then would have admitted it, or preempted
-        others for it.
+    def on_demand_wait_s(self, workload: Workload, ended_at: datetime | None) -> float:
+        """For how long has it asked for on-demand and got none?
 
         Args:
             workload: It waits, and asks for on-demand in this cycle.
             ended_at: The end of its last attempt; None: it had none.
         """
-        key = workload.workload_id
         is_free = workload.hold is None and self.fits(workload, ON_DEMAND)
-        waited_s = self._sights.on_demand.waited_s(
-            key, is_free=is_free, ended_at=ended_at, now=self.now
+        return self._sights.on_demand.waited_s(
+            workload.workload_id, is_free=is_free, ended_at=ended_at, now=self.now
         )
-        is_coming = any(held.draining_for == key for held in self.allocations)
-        return is_coming or waited_s < LOOK_S
 
     def asks_for_no_on_demand(self, workload: Workload) -> None:
         """It waits for something else, or for nothing."""

@@ -199,6 +199,37 @@ def test_it_waits_for_gpus_that_are_being_freed_for_it() -> None:
     assert asked.capacity_type == "on-demand"
 
 
+@pytest.mark.parametrize(
+    ("fields", "protected_min", "section", "want"),
+    [
+        pytest.param({"priority": LOW}, 4, {}, None, id="it can be preempted in time"),
+        pytest.param({"priority": LOW}, 6, {}, "s1", id="it can be preempted too late"),
+        pytest.param({}, 4, {}, "s1", id="it is as urgent"),
+        pytest.param(
+            {"priority": LOW, "is_preemptible": False}, 4, {}, "s1", id="it is not preemptible"
+        ),
+        pytest.param(
+            {"priority": LOW}, 4, {"preemption": {"enabled": False}}, "s1", id="the policy"
+        ),
+        pytest.param({"priority": LOW, "gpus": 7}, 4, {}, "s1", id="another holds one of the GPUs"),
+    ],
+)
+def test_it_waits_for_whom_it_can_preempt_in_time(
+    fields: Any, protected_min: int, section: Any, want: str | None
+) -> None:
+    """18 min of slack, 12 min for a start: 5 min can be waited, and a look."""
+    pool, run = Pool(policy=make_policy(**section)), due_in(10.3)
+    gpus = fields.get("gpus", 8)
+    other = make_workload(
+        "other", **({"gpus": 8, "min_runtime_s": 3600 + protected_min * 60} | fields)
+    )
+    held = [make_allocation(other, {"o1": " ".join("01234567"[:gpus])})]
+    if gpus < 8:
+        held.append(make_allocation(make_workload("one"), {"o1": "7"}))
+    assert pool.admitted_to(run, 0, *held) is None
+    assert pool.admitted_to(run, 60, *held) == want
+
+
 def test_free_on_demand_that_no_plan_gives_it_is_none() -> None:
     """A quota or a reservation may keep it from GPUs that are free."""
     limits = {"a100-80gb/spot": 8, "a100-80gb/on-demand": 0}
