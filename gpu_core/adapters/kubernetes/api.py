@@ -6,7 +6,7 @@ more than all the planning.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -163,17 +163,24 @@ class KubernetesApi:
         return True
 
     async def lines(
-        self, path: str, query: Mapping[str, str], *, silence_s: float
-    ) -> AsyncIterator[bytes]:
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        silence_s: float,
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[bytes, None]:
         """The lines of an answer that goes on: a watch, or the log of a pod.
 
         Args:
             silence_s: Give up when nothing comes for so long.
+            on_answer: Called when the answer begins.
         """
         patience = aiohttp.ClientTimeout(total=None, sock_connect=_TIMEOUT_S, sock_read=silence_s)
         response = await self._request("GET", path, query, patience=patience)
         try:
             await _raise_for_status(response)
+            on_answer()
             async for line in response.content:
                 yield line
         except (aiohttp.ClientError, TimeoutError) as error:

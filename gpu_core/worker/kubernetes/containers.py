@@ -1,6 +1,5 @@
 """Runs without Prefect inside: the worker tells Prefect of their states and their output."""
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -10,18 +9,11 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import StateType
 from prefect.states import Running
 
-from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.names import HEAD, ROLE_LABEL, SUBMITTER
-from gpu_core.worker.kubernetes.rights import NO_OUTPUT, MissingRights
+from gpu_core.worker.kubernetes.output import Output, OutputFollower
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
-
-_log = logging.getLogger("prefect.gpu.containers")
-
-# A container that says nothing for so long may be asked again; its log goes on where it was.
-_SILENCE_S = 300.0
-_RETRY_S = 2.0
 
 # Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
 _LONGEST_LINE = 8_000
@@ -35,38 +27,51 @@ class ContainerRuns:
 
     Args:
         client: Prefect's client.
-        api: The cluster.
+        output: Reads what they write.
         tasks: Where logs are followed.
         is_over: Has this attempt's pod ended, so that no more output comes?
-        rights: What the worker lacks.
     """
 
     def __init__(
         self,
         client: PrefectClient,
-        api: KubernetesApi,
+        output: OutputFollower,
         tasks: TaskGroup,
         is_over: Callable[[RunningAttempt], bool],
-        rights: MissingRights,
     ) -> None:
         self._client = client
-        self._api = api
+        self._output = output
         self._tasks = tasks
         self._is_over = is_over
-        self._rights = rights
         self._turn = anyio.Lock()
         self._told_running: set[str] = set()
         self._followed: dict[str, str] = {}
         self._last_lines: dict[str, deque[str]] = {}
 
     def follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
-        """Follow its output; asked for again, nothing more happens."""
+        """Follow its output; asked for again, what may be gone soon is read first."""
         attempt_id = running.attempt.attempt_id
         if attempt_id in self._followed:
+            if running.is_draining or running.is_ending:
+                self._output.hurry(attempt_id)
             return
         self._followed[attempt_id] = pod["metadata"]["uid"]
-        lines = self._last_lines[attempt_id] = deque(maxlen=_LAST_LINES)
-        self._tasks.start_soon(self._follow, running, pod, container, lines)
+        log, lines = run_log(running.record), deque[str](maxlen=_LAST_LINES)
+        self._last_lines[attempt_id] = lines
+
+        def tell(text: str) -> None:
+            lines.append(text[:_LONGEST_LINE])
+            log.info("%s", text[:_LONGEST_LINE])
+
+        output = Output(
+            key=attempt_id,
+            namespace=pod["metadata"]["namespace"],
+            pod=pod["metadata"]["name"],
+            container=container,
+            tell=tell,
+            is_over=lambda: self._is_over(running),
+        )
+        self._tasks.start_soon(self._output.follow, output)
 
     def follows(self, attempt_id: str, uid: str) -> bool:
         """Is it this pod's output that the run's log has?"""
@@ -96,34 +101,6 @@ class ContainerRuns:
         self._told_running.discard(attempt_id)
         self._followed.pop(attempt_id, None)
         self._last_lines.pop(attempt_id, None)
-
-    async def _follow(
-        self, running: RunningAttempt, pod: Json, container: str, lines: deque[str]
-    ) -> None:
-        log = run_log(running.record)
-        since: str | None = None
-        metadata = pod["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
-        while True:
-            query = {"container": container, "follow": "true", "timestamps": "true"}
-            if since is not None:
-                query["sinceTime"] = since
-            try:
-                async for raw in self._api.lines(path, query, silence_s=_SILENCE_S):
-                    moment, _, text = raw.decode(errors="replace").rstrip("\r\n").partition(" ")
-                    if since is not None and moment <= since:
-                        continue  # told before the connection was cut
-                    since = moment
-                    lines.append(text[:_LONGEST_LINE])
-                    log.info("%s", text[:_LONGEST_LINE])
-            except KubernetesError as error:
-                if error.is_missing:
-                    return
-                self._rights.note(error, NO_OUTPUT)
-                _log.debug("The output of %r: %s", running.record.name, error)
-            if self._is_over(running):
-                return
-            await anyio.sleep(_RETRY_S)
 
 
 def followed_pod(pods: Sequence[Json]) -> Json | None:

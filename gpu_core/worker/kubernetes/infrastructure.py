@@ -72,6 +72,7 @@ from gpu_core.worker.kubernetes.node_pools import NodePools
 from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.orphans import Orphans
+from gpu_core.worker.kubernetes.output import OutputFollower
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
@@ -92,6 +93,7 @@ class KubernetesInfrastructure:
 
     Args:
         api: The cluster.
+        output_api: The same cluster, over connections for the output of containers alone.
         pool: The pool's name.
         namespace: Where Jobs are created whose template says nothing else.
         client: Prefect's, for what pods cannot tell themselves.
@@ -105,6 +107,7 @@ class KubernetesInfrastructure:
         self,
         api: KubernetesApi,
         *,
+        output_api: KubernetesApi,
         pool: str,
         namespace: str,
         client: PrefectClient,
@@ -114,6 +117,7 @@ class KubernetesInfrastructure:
         template: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._api = api
+        self._output_api = output_api
         self._pool = pool
         self._client = client
         self._prefect_secrets = prefect_secrets
@@ -139,9 +143,8 @@ class KubernetesInfrastructure:
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
         self._host = await self._cluster_name()
-        self._containers = ContainerRuns(
-            self._client, self._api, tasks, self._is_over, self._rights
-        )
+        output = OutputFollower(self._output_api, self._rights)
+        self._containers = ContainerRuns(self._client, output, tasks, self._is_over)
         await self._view.start(tasks)
 
     @property
@@ -417,6 +420,8 @@ class KubernetesInfrastructure:
     async def terminate(self, running: RunningAttempt) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
         attempt_id = running.attempt.attempt_id
+        if is_container_job(running):
+            self._follow_output(running)  # with the pod its output goes
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
     async def kill(self, running: RunningAttempt) -> bool:

@@ -1,7 +1,7 @@
 """The worker type `gpu-kubernetes`: GPUs of a cluster, runs as Jobs."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio.abc
 from prefect.blocks.core import Block
@@ -27,6 +27,8 @@ from gpu_core.worker.policy_source import PolicySource
 
 _DEFAULT_NAMESPACE = "default"
 
+_Use = Literal["cluster", "lease", "output"]
+
 
 class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     """Schedules the runs of a work pool on the GPUs of a Kubernetes cluster.
@@ -48,7 +50,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._api: KubernetesApi | None = None
+        self._apis: dict[_Use, KubernetesApi] = {}
         self._prefect_secrets: Mapping[str, SecretReference] = {}
 
     async def __aenter__(self) -> Self:
@@ -66,13 +68,13 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
 
     async def _give_back(self) -> None:
         await super()._give_back()
-        if self._api is not None:
-            await self._api.close()
-            self._api = None
+        apis, self._apis = self._apis, {}
+        for api in apis.values():
+            await api.close()
 
     def _new_leadership(self) -> Leadership:
         self._lease = ClusterLeadership(
-            self._connected,
+            lambda: self._connected("lease"),
             self._gpu_settings.kubernetes_namespace or _DEFAULT_NAMESPACE,
             job_name(f"pool-{self._work_pool_name}"),
             self._task_group,
@@ -91,7 +93,8 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             self._logger.warning(warning)
         self._warn_of_missing_secrets(in_secrets)
         infrastructure = KubernetesInfrastructure(
-            await self._connected(),
+            await self._connected("cluster"),
+            output_api=await self._connected("output"),
             pool=self._work_pool_name,
             namespace=self._namespace,
             client=self.client,
@@ -117,14 +120,15 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             raise RuntimeError("the worker has not been set up")
         return self._tasks
 
-    async def _connected(self) -> KubernetesApi:
-        if self._api is None:
+    async def _connected(self, use: _Use) -> KubernetesApi:
+        """A client for this use alone: its connections are taken by nothing else."""
+        if use not in self._apis:
             cluster = await self._cluster()
-            self._api = await KubernetesApi.connect(
+            self._apis[use] = await KubernetesApi.connect(
                 None if cluster is None else cluster.config,
                 None if cluster is None else cluster.context_name,
             )
-        return self._api
+        return self._apis[use]
 
     async def _cluster(self) -> KubernetesClusterConfig | None:
         """The cluster block of the pool's template: one for all its runs, or there is none."""

@@ -49,7 +49,7 @@ def running():
 
 
 def of_server(server):
-    return ContainerRuns(server, api=None, tasks=None, is_over=lambda _: False, rights=None)
+    return ContainerRuns(server, output=None, tasks=None, is_over=lambda _: False)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from gpu_core.worker.kubernetes.attempt_objects import path_in
 from gpu_core.worker.kubernetes.containers import ContainerRuns
 from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
+from gpu_core.worker.kubernetes.output import OutputFollower
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.kubernetes.view import kept_node
@@ -58,6 +59,7 @@ def of_cluster(api, prefect_secrets=None):
     """The infrastructure of a pool in this cluster, before any watch told of anything."""
     return KubernetesInfrastructure(
         api,
+        output_api=api,
         pool="gpu",
         namespace="ml",
         client=SimpleNamespace(),
@@ -365,7 +367,10 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
             attempt.variables = {"container_command": "train.py", "framework": "torchrun"}
             infrastructure._containers = ContainerRuns(
-                SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
+                SimpleNamespace(),
+                OutputFollower(client, MissingRights()),
+                tasks,
+                lambda _: True,
             )
             infrastructure._containers._followed["a"] = followed
             for pod in pods:
@@ -388,7 +393,10 @@ def test_a_container_that_ended_before_anybody_looked_tells_its_output_all_the_s
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
             attempt.variables = {"container_command": "echo"}
             infrastructure._containers = ContainerRuns(
-                SimpleNamespace(), client, tasks, lambda _: True, MissingRights()
+                SimpleNamespace(),
+                OutputFollower(client, MissingRights()),
+                tasks,
+                lambda _: True,
             )
             infrastructure._view._pod_changed(None, pod)
             assert await infrastructure.kill(attempt)

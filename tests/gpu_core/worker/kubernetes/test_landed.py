@@ -75,6 +75,7 @@ def a_pod(attempt, number, node, gpus=1):
 def a_cluster(policy, *pods):
     infrastructure = KubernetesInfrastructure(
         SimpleNamespace(),
+        output_api=SimpleNamespace(),
         pool="gpu",
         namespace="ml",
         client=SimpleNamespace(),
