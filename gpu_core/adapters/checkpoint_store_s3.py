@@ -31,9 +31,7 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._client: Any = _session().client(
-            "s3", config=Config(max_pool_connections=CONNECTIONS + 2)
-        )
+        self._client: Any = _client(Config(max_pool_connections=CONNECTIONS + 2))
         self._multipart = MultipartUploads(self._client, bucket)
 
     def put(self, key: str, content: bytes) -> None:
@@ -144,18 +142,19 @@ class S3Store:
         return bool(head["ContentLength"] == payload.size_bytes and checksum == want_checksum)
 
 
-def _session() -> boto3.Session:
-    """The flow's own default session, or one that asks an instance's metadata service repeatedly.
+def _client(config: Config) -> Any:
+    """A client of the flow's own default session, or one that asks an instance's metadata service
+    repeatedly.
 
     By default a single request that gets no answer looks as if there were no credentials, which
     ends a run for good.
     """
     if boto3.DEFAULT_SESSION is not None:
-        return boto3.DEFAULT_SESSION
+        return boto3.client("s3", config=config)
     core = get_session()
     if core.get_config_variable(_METADATA_ATTEMPTS) == 1:
         core.set_config_variable(_METADATA_ATTEMPTS, 3)
-    return boto3.Session(botocore_session=core)
+    return boto3.Session(botocore_session=core).client("s3", config=config)
 
 
 def _code(error: BotoCoreError | ClientError) -> str:
