@@ -88,8 +88,7 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     command.add_argument(
         "--prefect-file",
         type=Path,
-        default=Path("prefect.yaml"),
-        help="the deployments; skipped where there is no such file",
+        help="the deployments (default: prefect.yaml; without one, none)",
     )
     command.add_argument("--namespace", help="gpu-kubernetes: where runs run that say nothing else")
     command.add_argument("--image", help="gpu-kubernetes: what runs run in that say nothing else")

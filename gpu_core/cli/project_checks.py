@@ -90,15 +90,11 @@ def _missing_pool(name: str, pools: Mapping[str, PoolFacts]) -> InvalidInput:
 
 def _queue_problems(deployment: Deployment, pool: PoolFacts, policy: Policy) -> list[InvalidInput]:
     queue = deployment.queue
-    if queue is None or is_template(queue):
+    if not isinstance(queue, str) or is_template(queue):
         return []
     known = sorted(policy.priorities) if pool.queues is None else sorted(pool.queues)
-    is_known = (
-        queue in known
-        if pool.queues is not None
-        else isinstance(queue, str) and policy.priority_of_queue(queue) is not None
-    )
-    if is_known:
+    is_of_policy = pool.queues is None and policy.priority_of_queue(queue) is not None
+    if is_of_policy or queue in known:
         return []
     owner = "the policy" if pool.queues is None else f"the pool {pool.name!r}"
     return [
@@ -107,13 +103,13 @@ def _queue_problems(deployment: Deployment, pool: PoolFacts, policy: Policy) -> 
             f"is not a queue of {owner}",
             got=queue,
             allowed=listed(known),
-            nearest=nearest_name(str(queue), known),
+            nearest=nearest_name(queue, known),
         )
     ]
 
 
 def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidInput]:
-    given = deployment.variables
+    given = {name: value for name, value in deployment.variables.items() if isinstance(name, str)}
     ours = {*known_names(GpuRequest)}
     of_pool = {*_template_variables(pool.type), *pool.variables} - ours
     of_clusters = _template_variables(GpuKubernetesWorker.type) - of_pool - ours

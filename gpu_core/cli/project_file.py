@@ -1,7 +1,7 @@
 """Is this prefect.yaml right? Prefect drops misspelt keys and creates misspelt queues."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -41,7 +41,7 @@ class Deployment:
     def pool(self) -> str | None:
         """The name of its work pool."""
         value = self._pool.get("name")
-        return None if value is None else str(value)
+        return value if isinstance(value, str) else None
 
     @property
     def queue(self) -> object:
@@ -88,7 +88,7 @@ def read_project_file(path: Path) -> ProjectFile:
         InvalidInput: The file cannot be read, or is not YAML with a list of deployments.
     """
     data, lines = read_yaml(path, what="prefect.yaml")
-    items = data.get("deployments") if isinstance(data, dict) else None
+    items = data.get("deployments") or [] if isinstance(data, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(str(path), "has no list of deployments", allowed="deployments: [...]")
     deployments = tuple(
@@ -143,9 +143,14 @@ def _deployment_problems(deployment: Deployment, has_build: bool) -> list[Invali
         problem = entrypoint_problem(deployment.entrypoint, Path())
         problems += [] if problem is None else [problem]
     problems += _pool_problems(deployment)
-    named = {problem.field.split(".")[0] for problem in problems}
+    named = [problem.field for problem in problems]
     refused = _refused_by_prefect(DeploymentConfig, deployment.data)
-    return problems + [each for each in refused if each.field.split(".")[0] not in named]
+    return problems + [each for each in refused if not _is_named(each.field, named)]
+
+
+def _is_named(field: str, named: list[str]) -> bool:
+    """Has the field, or a part of it, been named already?"""
+    return any(each == field or each.startswith(f"{field}.") for each in named)
 
 
 def _pool_problems(deployment: Deployment) -> list[InvalidInput]:
@@ -153,7 +158,7 @@ def _pool_problems(deployment: Deployment) -> list[InvalidInput]:
     if isinstance(section, str):
         remedy = f"write work_pool: {{name: {section}}}"
         return [InvalidInput("work_pool", "is not a mapping", got=section, remedy=remedy)]
-    if deployment.pool is None:
+    if not isinstance(section, dict) or section.get("name") is None:
         return [InvalidInput("work_pool.name", "is missing", remedy="add work_pool: {name: NAME}")]
     return []
 
@@ -226,11 +231,29 @@ def _refused_by_prefect(model: type[BaseModel], data: Mapping[str, Any]) -> list
         return []
     problems: dict[str, InvalidInput] = {}
     for detail in details:
-        # What follows may name members of unions, which are Prefect's and not the file's.
-        field, *rest = detail["loc"]
-        index = rest[0] if rest and isinstance(rest[0], int) else None
-        path = str(field) if index is None else f"{field}.{index}"
+        # A schedule has five forms, whose own fields would be named for each of them.
+        depth = 2 if detail["loc"][0] == "schedules" else None
+        path, got = _place(detail["loc"][:depth], data)
+        is_key = detail["loc"][-1] == "[key]"
         if path not in problems:
-            got = data[str(field)] if index is None else data[str(field)][index]
-            problems[path] = InvalidInput(path, "cannot be used", got=got, allowed=detail["msg"])
-    return list(problems.values())
+            allowed = detail["msg"].removeprefix("Input should be ")
+            problem = "has a name that is not text" if is_key else "cannot be used"
+            problems[path] = InvalidInput(path, problem, got=got, allowed=allowed)
+    # Of a value that may have several forms, the form that it nearly has says most.
+    return [each for path, each in problems.items() if not _has_deeper(path, problems)]
+
+
+def _has_deeper(path: str, paths: Iterable[str]) -> bool:
+    return any(each.startswith(f"{path}.") for each in paths)
+
+
+def _place(location: Sequence[str | int], data: object) -> tuple[str, object]:
+    """The field at this place and its value; parts that are members of unions lead nowhere."""
+    path: list[str] = []
+    for part in location:
+        try:
+            data = data[part]  # type: ignore[index] # what is no list or mapping raises
+        except (TypeError, KeyError, IndexError):
+            continue
+        path.append(str(part))
+    return ".".join(path), data

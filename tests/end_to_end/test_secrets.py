@@ -51,8 +51,7 @@ class ProcessList:
 def setup(environment: Mapping[str, str], folder: Path, pool: str) -> str:
     """Let `prefect-gpu setup` make the pool's blocks; what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_core.cli", "setup", "--pool", pool,
-         "--prefect-file", str(folder / "none.yaml")],
+        [sys.executable, "-m", "gpu_core.cli", "setup", "--pool", pool], cwd=folder,
         env=dict(environment), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

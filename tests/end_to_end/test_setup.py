@@ -128,17 +128,17 @@ def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_mac
     prefect_on_postgresql, tmp_path
 ):
     environment = prefect_on_postgresql.environment
-    # Without deployments, which are set up as for any pool.
-    nothing = ("--prefect-file", str(tmp_path / "none.yaml"))
-    cluster = ("--type", "gpu-kubernetes", "--namespace", "prefect-gpu", *nothing)
+    cluster = ("--type", "gpu-kubernetes", "--namespace", "prefect-gpu")
+    # A folder without deployments, which are set up as for any pool.
+    here = {"pool": "cluster", "folder": tmp_path}
     delete_deployments(prefect_on_postgresql, "container-job")
 
-    first = run_setup(environment, *cluster, "--image", "train:1", pool="cluster")
-    newer = run_setup(environment, *cluster, "--image", "train:2", pool="cluster")
-    again = run_setup(environment, *cluster, pool="cluster")
+    first = run_setup(environment, *cluster, "--image", "train:1", **here)
+    newer = run_setup(environment, *cluster, "--image", "train:2", **here)
+    again = run_setup(environment, *cluster, **here)
     with prefect_on_postgresql.client() as http:
         template = http.get("/work_pools/cluster").json()["base_job_template"]
-    refused = setup(environment, "--pool", "machine", "--image", "train:1", *nothing)
+    refused = setup(environment, "--pool", "machine", "--image", "train:1", folder=tmp_path)
 
     assert [done["work pool cluster"] for done in (first, newer, again)] == ["+", "~", "="]
     assert first["block gpu-usage-ledger/cluster"] == "!"
@@ -193,8 +193,9 @@ def test_a_folder_of_ones_own_gets_everything_and_a_dry_run_changes_nothing(
                 "name": "default", "data": data, "block_type_id": own["block_type_id"],
                 "block_schema_id": own["block_schema_id"],
             }).raise_for_status()  # fmt: skip
-    other = run_setup(environment, "--checkpoint-uri", "/of-other", "--prefect-file", "none",
-                      pool="Other Pool", folder=project)  # fmt: skip
+    (project / "prefect.yaml").unlink()
+    arguments = ("--checkpoint-uri", "/of-other")
+    other = run_setup(environment, *arguments, pool="Other Pool", folder=project)
     names = {name for name in other if name.startswith("block ")}
     (ledger_of_other,) = (name for name in names if "usage-ledger" in name)
     found = document(server, "gpu-usage-ledger", ledger_of_other.rpartition("/")[2])

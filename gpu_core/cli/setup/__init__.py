@@ -11,20 +11,20 @@ from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.prefect_api import ask
 from gpu_core.cli.project_checks import PoolFacts, check_deployments, template_variables
 from gpu_core.cli.project_file import ProjectFile, is_template, read_project_file
+from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import have_blocks
 from gpu_core.cli.setup.packaged import have_packaged_deployments
-from gpu_core.cli.setup.pool import checked_type, have_pool, have_queues, read_pool
+from gpu_core.cli.setup.pool import check_pool_name, checked_type, have_pool, have_queues, read_pool
 from gpu_core.cli.setup.project import have_project_deployments
 from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.redaction import secrets_in
 from gpu_core.decisions.validation import refuse
 from gpu_core.worker import GpuProcessWorker
 
 __all__ = ["SetupError", "SetupOptions", "setup"]
 
 DEFAULT_POLICY = Path("deployments/policy.yaml")
+DEFAULT_PROJECT = Path("prefect.yaml")
 
 
 def setup(options: SetupOptions) -> int:
@@ -36,9 +36,12 @@ def setup(options: SetupOptions) -> int:
         ApiError: The server refused a step or went away; the lines say what was done.
         SetupError: `prefect deploy` refused a deployment.
     """
+    options = with_checked_addresses(options)
+    check_pool_name(options.pool)
+    project_path = options.prefect_file or DEFAULT_PROJECT
+    is_wanted = options.prefect_file is not None or project_path.is_file()
+    project = read_project_file(project_path) if is_wanted else None
     policy = _policy(options.policy_path)
-    _check_checkpoint_uri(options.checkpoint_uri)
-    project = read_project_file(options.prefect_file) if options.prefect_file.is_file() else None
 
     async def steps(client: PrefectClient) -> None:
         await _apply(Session(client, options.dry_run), options, policy, project)
@@ -52,16 +55,6 @@ def _policy(path: Path | None) -> Policy:
         return load_policy(path or DEFAULT_POLICY)
     say("!", "policy", f"there is no {DEFAULT_POLICY}: the default one; --policy names another")
     return Policy(version=1)
-
-
-def _check_checkpoint_uri(uri: str | None) -> None:
-    if secrets_in(uri or ""):
-        raise InvalidInput(
-            "--checkpoint-uri",
-            "has credentials in it",
-            got=uri,
-            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
-        )
 
 
 async def _apply(
@@ -78,9 +71,9 @@ async def _apply(
     await have_queues(session, pool, options, queues)
     await have_blocks(session, options, is_local=pool_type == GpuProcessWorker.type)
     if project is None:
-        say("=", "deployments", f"there is no {options.prefect_file}")
+        say("=", "deployments", f"there is no {DEFAULT_PROJECT}")
     else:
-        await have_project_deployments(session, project, options.prefect_file)
+        await have_project_deployments(session, project)
     deployments = () if project is None else project.deployments
     await have_packaged_deployments(session, options.pool, pool_type, deployments)
 

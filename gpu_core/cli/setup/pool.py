@@ -7,6 +7,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
+from prefect.types.names import BANNED_CHARACTERS
 
 from gpu_core.cli.setup.session import Session, SetupOptions, say
 from gpu_core.decisions.errors import InvalidInput, listed
@@ -14,6 +15,19 @@ from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
 # Job variables of a cluster's pool whose defaults are options too.
 _DEFAULTS = ("namespace", "image")
+
+
+def check_pool_name(name: str) -> None:
+    """Refuse what cannot be the name of a work pool.
+
+    Raises:
+        InvalidInput: It is empty or has a character that Prefect refuses.
+    """
+    if not name.strip():
+        raise InvalidInput("--pool", "is empty", remedy="leave it out for the pool `gpu`")
+    if any(character in name for character in BANNED_CHARACTERS):
+        allowed = f"text without {' '.join(BANNED_CHARACTERS)}"
+        raise InvalidInput("--pool", "is no name for a work pool", got=name, allowed=allowed)
 
 
 async def read_pool(client: PrefectClient, name: str) -> WorkPool | None:

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import PrefectClient
@@ -31,17 +30,17 @@ _FIELDS = (
 )
 
 
-async def have_project_deployments(session: Session, project: ProjectFile, path: Path) -> None:
+async def have_project_deployments(session: Session, project: ProjectFile) -> None:
     """Have the deployments of this file as it says."""
     names = sorted({each.name for each in project.deployments if each.name is not None})
     if not names:
-        say("=", "deployments", f"{path} has none")
+        say("=", "deployments", f"{project.source} has none")
         return
     before = await _read(session.client, names)
     if session.dry_run:
         _say_what_would_change(project, before)
         return
-    _deploy(path)
+    _deploy(project.source)
     for name, now in sorted((await _read(session.client, names)).items()):
         then = before.get(name)
         if then is None:
@@ -51,7 +50,7 @@ async def have_project_deployments(session: Session, project: ProjectFile, path:
         say("~" if changed else "=", f"deployment {name}", ", ".join(changed) or "unchanged")
 
 
-def _deploy(path: Path) -> None:
+def _deploy(path: str) -> None:
     result = subprocess.run(
         # With -m this folder is on the path, which is where the project's own modules are.
         [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", path],
@@ -117,6 +116,8 @@ async def _read(client: PrefectClient, names: list[str]) -> dict[str, dict[str, 
     for deployment in deployments:
         flow = await client.read_flow(deployment.flow_id)
         fields = {field: getattr(deployment, field) for field in _FIELDS}
+        # Prefect makes one without a description with "" at first, and with None later.
+        fields["description"] = deployment.description or None
         fields["schedules"] = [
             (schedule.slug, str(schedule.schedule), schedule.active)
             for schedule in deployment.schedules

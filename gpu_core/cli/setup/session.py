@@ -21,7 +21,8 @@ class SetupOptions:
     """None: as the pool is, and for a new one the worker of one machine."""
     policy_path: Path | None
     """None: `deployments/policy.yaml` where there is one, else the default policy."""
-    prefect_file: Path
+    prefect_file: Path | None = None
+    """None: `prefect.yaml` where there is one."""
     namespace: str | None = None
     """Where runs of a cluster's pool run, unless they say otherwise."""
     image: str | None = None

@@ -168,6 +168,19 @@ def checked(tmp_path, monkeypatch):
             id="a misspelt name",
         ),
         pytest.param(
+            deployment(variables="{3: 4}"), ["job_variables.3 has a name that is not"], id="number"
+        ),
+        pytest.param(
+            deployment(queue="[low]"),
+            ["work_pool.work_queue_name cannot be used (got ['low']); allowed: a valid string"],
+            id="a list of queues",
+        ),
+        pytest.param(
+            deployment(more="concurrency_limit: {limit: few}"),
+            ["concurrency_limit.limit cannot be used (got 'few')"],
+            id="a value of one of several forms",
+        ),
+        pytest.param(
             deployment(pool="gup"), ["work_pool.name is not a work pool", "'gup'"], id="no such one"
         ),
         pytest.param(
@@ -236,9 +249,15 @@ def test_all_mistakes_of_all_deployments_come_at_once(checked) -> None:
         assert any(f"{name} " in problem for problem in problems), name
 
 
+@pytest.mark.parametrize("text", ["name: a\n", "deployments:\n", "deployments: []\npull: []\n"])
+def test_a_file_without_deployments_is_a_project_file(checked, text: str) -> None:
+    assert checked(text) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
+        pytest.param("", "has no list of deployments", id="nothing"),
         pytest.param("deployments: 3", "has no list of deployments", id="no list"),
         pytest.param("deployments: [3]", "has no list of deployments", id="a list of other things"),
         pytest.param("deployments: [", "is not valid YAML", id="no YAML"),

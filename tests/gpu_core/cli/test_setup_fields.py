@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.cli.setup import SetupOptions, setup
+from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import mlflow_fields
 from gpu_core.decisions.errors import InvalidInput
 
@@ -30,12 +31,73 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
     options = SetupOptions(
         pool="gpu",
         policy_path=Path("policy.yaml"),
-        prefect_file=Path("prefect.yaml"),
         mlflow_uri=uri,
         mlflow_token=token,
     )
     assert mlflow_fields(options, current) == want
     assert "secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"pool": ""}, "--pool is empty", id="no pool"),
+        pytest.param({"pool": "a/b"}, "--pool is no name for a work pool (got 'a/b')", id="pool"),
+        pytest.param(
+            {"ledger_url": "nonsense"}, "--ledger-url is not a database address", id="ledger"
+        ),
+        pytest.param(
+            {"ledger_url": "mysql://a@b/c"}, "--ledger-url names another database", id="database"
+        ),
+        pytest.param(
+            {"checkpoint_uri": "s4://bucket"},
+            "--checkpoint-uri has an unknown scheme (got 's4://bucket')",
+            id="store",
+        ),
+        pytest.param(
+            {"mlflow_uri": "nonsense"},
+            "--mlflow-uri is not an address (got 'nonsense')",
+            id="mlflow",
+        ),
+        pytest.param(
+            {"ledger_url": "x", "mlflow_uri": "y"}, "\n--mlflow-uri is not an address", id="two"
+        ),
+        pytest.param(
+            {"prefect_file": Path("prefct.yaml")}, "prefct.yaml cannot be read", id="no such file"
+        ),
+        pytest.param({"policy_path": Path("plicy.yaml")}, "plicy.yaml cannot", id="no policy"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused_before_the_server_is_asked(
+    given, want, monkeypatch
+):
+    # Nothing listens there: had anything been asked of the server, the error would be another one.
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with pytest.raises(InvalidInput) as refused:
+        setup(SetupOptions(**{"pool": "gpu", "policy_path": None, **given}))
+    assert want in str(refused.value)
+
+
+def test_addresses_mean_the_same_in_every_folder(monkeypatch, tmp_path):
+    """Worker and runs have other folders than the person who sets up."""
+    monkeypatch.chdir(tmp_path)
+    given = SetupOptions(
+        pool="gpu", policy_path=None, ledger_url="sqlite:///a.db", checkpoint_uri="checkpoints"
+    )
+    found = with_checked_addresses(given)
+    assert found.ledger_url == f"sqlite:///{tmp_path}/a.db"
+    assert found.checkpoint_uri == f"{tmp_path}/checkpoints"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://gpu:secret@db/ledger", "postgresql+psycopg://gpu@db:5432/l?sslmode=require"],
+)
+def test_an_address_of_a_server_stays_as_it_was_given(address):
+    given = SetupOptions(
+        pool="gpu", policy_path=None, ledger_url=address, checkpoint_uri="s3://bucket/prefix"
+    )
+    assert with_checked_addresses(given) == given
 
 
 def test_keys_in_the_address_of_the_checkpoints_are_refused_and_not_shown():

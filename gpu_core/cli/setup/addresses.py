@@ -1,0 +1,72 @@
+"""The addresses that `prefect-gpu setup` was given: checked, and the same from every folder."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gpu_core.adapters.checkpoint_store import open_store
+from gpu_core.adapters.ledger.engine import parse_url
+from gpu_core.cli.project_file import moved
+from gpu_core.cli.setup.session import SetupOptions
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.redaction import secrets_in
+from gpu_core.decisions.validation import refuse
+
+
+def with_checked_addresses(options: SetupOptions) -> SetupOptions:
+    """The options with addresses that can be used; paths in them are absolute.
+
+    Raises:
+        InvalidInput: One cannot be used; the field is the option.
+        InvalidInputs: Several cannot.
+    """
+    errors: list[InvalidInput] = []
+
+    def checked(option: str, given: str | None, check: Callable[[str], str]) -> str | None:
+        if given is None:
+            return None
+        try:
+            return check(given)
+        except InvalidInput as error:
+            errors.append(moved(error, option))
+            return None
+
+    found = replace(
+        options,
+        ledger_url=checked("--ledger-url", options.ledger_url, _ledger_url),
+        checkpoint_uri=checked("--checkpoint-uri", options.checkpoint_uri, _checkpoint_uri),
+        mlflow_uri=checked("--mlflow-uri", options.mlflow_uri, _mlflow_uri),
+    )
+    refuse(errors)
+    return found
+
+
+def _ledger_url(url: str) -> str:
+    parsed = parse_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return parsed.render_as_string(hide_password=False) if is_file else url
+
+
+def _checkpoint_uri(uri: str) -> str:
+    if secrets_in(uri):
+        raise InvalidInput(
+            "",
+            "has credentials in it",
+            got=uri,
+            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+        )
+    if uri.strip().lower().startswith("s3://"):
+        return uri  # whether its bucket is there, only its runs can say
+    open_store(uri)
+    return uri if "://" in uri else str(Path(uri.strip()).expanduser().absolute())
+
+
+def _mlflow_uri(uri: str) -> str:
+    if "://" in uri or uri.split("/")[0] in ("databricks", "databricks-uc"):
+        return uri
+    raise InvalidInput(
+        "",
+        "is not an address",
+        got=uri,
+        allowed="such as http://mlflow:5000 or sqlite:////absolute/path/mlflow.db",
+    )
