@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gpu_core.adapters.atomic_file import make_folder, replace_file
+from gpu_core.adapters.text_file import read_json_file
 from gpu_core.adapters.yaml_file import read_yaml
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
-from gpu_core.decisions.errors import InvalidInput
 
 
 def load_catalog(path: Path = DEFAULT_CATALOG, own_sheets: Sequence[Path] = ()) -> Catalog:
@@ -26,7 +26,7 @@ def load_catalog(path: Path = DEFAULT_CATALOG, own_sheets: Sequence[Path] = ()) 
         InvalidInput: A file cannot be read or used.
         InvalidInputs: Several fields of a file cannot be used.
     """
-    base = load_sheet(path) if path.exists() else shipped_catalog()
+    base = load_sheet(path) if _is_there(path) else shipped_catalog()
     return combined((base, *(load_sheet(sheet) for sheet in own_sheets)))
 
 
@@ -44,7 +44,7 @@ def load_sheet(path: Path) -> Catalog:
         InvalidInputs: Several fields cannot be used; the message has a line for each.
     """
     if path.suffix == ".json":
-        return parse_sheet(_read_json(path), source=str(path))
+        return parse_sheet(read_json_file(path, "price sheet"), source=str(path))
     data, lines = read_yaml(path, what="price sheet")
     return parse_sheet(data, source=str(path), lines=lines)
 
@@ -76,12 +76,9 @@ def _type_text(row: dict[str, Any]) -> str:
     return f'{facts[:-1]}, "prices": {listed}}}'
 
 
-def _read_json(path: Path) -> Any:
+def _is_there(path: Path) -> bool:
+    """Is there anything of this name? Reading it says what is wrong with a name that cannot be."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            str(path), "cannot be read", got=str(error), remedy="name a readable price sheet"
-        ) from None
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path}:{error.lineno}", "is not valid JSON", got=error.msg) from None
+        return "\0" in str(path) or path.exists()
+    except OSError:
+        return True

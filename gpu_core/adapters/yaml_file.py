@@ -53,7 +53,7 @@ def _text(path: Path, what: str) -> str:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidInput(
             str(path), "cannot be read", got=str(error), remedy=f"name a readable {what} in UTF-8"
         ) from None

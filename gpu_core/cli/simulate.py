@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from gpu_core.adapters.policy_file import load_policy
+from gpu_core.adapters.text_file import is_file
 from gpu_core.adapters.traces.clusters import shorthand_nodes
 from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.kueue import GeneratedWorkload, read_generator
@@ -160,7 +161,7 @@ def _knowledge(options: SimulateOptions) -> RunTimeKnowledge:
 
 def _policy(text: str) -> Policy:
     path = Path(text)
-    return load_policy(path) if path.is_file() else named_policy(text)
+    return load_policy(path) if is_file(path) else named_policy(text)
 
 
 def _with_rules(policy: Policy, stated: GeneratedWorkload) -> Policy:
@@ -175,7 +176,7 @@ def _with_rules(policy: Policy, stated: GeneratedWorkload) -> Policy:
 
 def _trace(options: SimulateOptions) -> Trace:
     path = Path(options.nodes)
-    nodes = read_openb_nodes(path) if path.is_file() else shorthand_nodes(options.nodes)
+    nodes = read_openb_nodes(path) if is_file(path) else shorthand_nodes(options.nodes)
     return Trace(
         jobs=_with_checkpoints(_jobs(options, nodes), options),
         nodes=nodes,
@@ -229,7 +230,7 @@ def _weights(path: Path) -> dict[str, float]:
     rows: list[Any] = list(read_table(path, ("vc", "node num")))
     weights = {row.text("vc"): row.number("node num") for row in rows}
     if not sum(weights.values()):
-        raise InvalidInput(str(path), "entitles nobody to anything")
+        raise InvalidInput(str(path), "has no weight over 0", remedy="give a team a weight")
     return weights
 
 

@@ -20,6 +20,9 @@ from gpu_core.decisions.capacity.trace import SpotTrace
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 
+_MOST = 1_000_000
+"""Of hours, of a ratio and of replays."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotReplayOptions:
@@ -53,12 +56,14 @@ def run_spot_replay(options: SpotReplayOptions) -> int:
         # SQLAlchemy takes longer to load than a small replay takes.
         from gpu_core.cli.spot_hindsight import run_spot_hindsight
 
+        if options.price_ratio is not None:
+            _in_range("price-ratio", options.price_ratio, least=0.001)
         return run_spot_hindsight(options.ledger, options.price_ratio, as_json=options.as_json)
     task = _task(options)
     names = tuple(_strategy(name) for name in options.policies) or tuple(STRATEGIES)
     for field, number in (("starts", options.starts), ("nodes", options.nodes)):
-        if number < 1:
-            raise InvalidInput(field, "is too small", got=number, allowed="1 or more")
+        if not 1 <= number <= _MOST:
+            raise InvalidInput(field, "is out of range", got=number, allowed=f"1 to {_MOST:,}")
     traces = [_cut(trace, options.ticks) for trace in _traces(options)]
     comparison = compare(
         traces,
@@ -107,10 +112,13 @@ _ROWS: tuple[tuple[str, Callable[[StrategyResult], str]], ...] = (
 def _task(options: SpotReplayOptions) -> Task:
     task_hours = _in_range("task-hours", options.task_hours)
     deadline_hours = _in_range("deadline-hours", options.deadline_hours)
-    price_ratio = _in_range("price-ratio", options.price_ratio)
-    if not 0 <= options.changeover_hours < 1e6:
+    price_ratio = _in_range("price-ratio", options.price_ratio, least=0.001)
+    if not 0 <= options.changeover_hours <= _MOST:
         raise InvalidInput(
-            "changeover-hours", "is negative or too large", got=options.changeover_hours
+            "changeover-hours",
+            "is out of range",
+            got=options.changeover_hours,
+            allowed=f"0 to {_MOST:,}",
         )
     return Task(
         work_s=task_hours * SECONDS_PER_HOUR,
@@ -121,11 +129,12 @@ def _task(options: SpotReplayOptions) -> Task:
     )
 
 
-def _in_range(field: str, value: float | None) -> float:
+def _in_range(field: str, value: float | None, least: float = 1e-6) -> float:
+    allowed = f"{least:g} to 1,000,000"
     if value is None:
-        raise InvalidInput(field, "is missing", allowed="over 0, under 1e6")
-    if not 0 < value < 1e6:
-        raise InvalidInput(field, "is out of range", got=value, allowed="over 0, under 1e6")
+        raise InvalidInput(field, "is missing", allowed=allowed)
+    if not least <= value <= _MOST:
+        raise InvalidInput(field, "is out of range", got=value, allowed=allowed)
     return value
 
 

@@ -12,6 +12,11 @@ from gpu_core.decisions.errors import InvalidInput
 GPU_TYPE = "gpu"
 """The GPU type of clusters whose trace names none."""
 
+MOST_GPUS = 1_000_000
+"""Of a cluster that is replayed; ten times the largest that is known."""
+
+MOST_GPUS_PER_NODE = 10_000
+
 _PART = r"(?:(\d{1,6})x|count:)(\d{1,7})(?::(on-demand|spot|reserved))?"
 _ALLOWED = "NODESxGPUS such as 80x8, count:GPUS, or several such as 16x8+64x8:spot"
 _PREFIXES = {"on-demand": "node"}
@@ -28,6 +33,8 @@ def shorthand_nodes(text: str) -> tuple[Node, ...]:
         InvalidInput: None.
     """
     kinds = [kind for part in text.split("+") for kind in _kinds(part, text)]
+    if sum(gpus for _, gpus in kinds) > MOST_GPUS:
+        raise InvalidInput("nodes", "has too many GPUs", got=text, allowed=f"up to {MOST_GPUS:,}")
     totals = Counter(capacity_type for capacity_type, _ in kinds)
     made: Counter[str] = Counter()
     nodes = []

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.adapters.text_file import read_text_file
 from gpu_core.decisions.policy_base import CapacityType, Section
 from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.decisions.validation import input_errors
@@ -65,11 +65,7 @@ def read_lines(path: Path, model: type[LineT]) -> Iterator[tuple[str, LineT]]:
     Raises:
         InvalidInput: The file cannot be used; the message names the line and field.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text_file(path, "file of JSON lines").splitlines(), 1):
         if line.strip():
             where = f"{path}:{number}"
             yield where, _read_line(line, where, model)

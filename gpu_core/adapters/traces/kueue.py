@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.adapters.text_file import is_file
+from gpu_core.adapters.yaml_file import read_yaml
+from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.policy_base import Name, Section
 from gpu_core.decisions.quota.flavors import ANY
 from gpu_core.decisions.quota.policy import QuotaPolicy
@@ -21,10 +22,11 @@ from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.decisions.validation import input_errors
 
 _MS_PER_S = 1000
+_MOST = 1_000_000
 _NEVER = (None, "Never")
 
-Count = Annotated[int, Field(ge=0)]
-Milliseconds = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+Milliseconds = Annotated[int, Field(ge=0, le=10**12)]
 
 
 class _Workload(Section):
@@ -151,14 +153,17 @@ def read_generator(source: str) -> GeneratedWorkload:
         InvalidInput: The file cannot be used; the message names the field.
     """
     known = WORKLOADS.get(source)
-    return _generated(_read(Path(source)) if known is None else known, source)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    if known is not None:
+        return _generated(known, source)
+    if not is_file(Path(source)):
+        raise InvalidInput(
+            "workload",
+            "is neither a file nor a known workload",
+            got=source,
+            allowed=f"a generator's YAML file, or one of {listed(WORKLOADS)}",
+            nearest=nearest_name(source, WORKLOADS),
+        )
+    return _generated(read_yaml(Path(source), "generator")[0], source)
 
 
 def _generated(data: Any, source: str) -> GeneratedWorkload:
@@ -168,6 +173,7 @@ def _generated(data: Any, source: str) -> GeneratedWorkload:
         first = input_errors(error, _Generator)[0]
         first.field = f"{source}: {first.field}" if first.field else source
         raise first from None
+    _check_size(generator, source)
     queues = list(_queues(generator))
     jobs = [job for _, queue, shape in queues for job in _jobs(queue, shape)]
     return GeneratedWorkload(
@@ -175,6 +181,21 @@ def _generated(data: Any, source: str) -> GeneratedWorkload:
         quotas=_quotas(queues),
         preempts=_preempts(generator, source),
     )
+
+
+def _check_size(generator: _Generator, source: str) -> None:
+    shapes = [(c.count * shape.count, shape) for c in generator.cohorts for shape in c.queue_sets]
+    queues = sum(number for number, _ in shapes)
+    jobs = sum(
+        number * each.count * len(each.workloads)
+        for number, shape in shapes
+        for each in shape.workload_sets
+    )
+    for what, number in (("queues", queues), ("jobs", jobs)):
+        if number > _MOST:
+            raise InvalidInput(
+                source, f"makes too many {what}", got=number, allowed=f"up to {_MOST:,}"
+            )
 
 
 def _preempts(generator: _Generator, source: str) -> bool | None:

@@ -5,10 +5,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.text_file import is_file
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.run_work import has_ended, work_s
 from gpu_core.decisions.simulation.trace import TraceJob
+
+_REMEDY = "name the ledger's file, or its address such as postgresql+psycopg://USER@HOST/DATABASE"
+_SQLITE_FILE = "sqlite:///"
+_SQLITE = b"SQLite format 3\0"
+"""What each such file begins with (the SQLite file format, 1.3)."""
 
 _ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 
@@ -62,10 +68,13 @@ def _job(run: RunRecord, attempts: Sequence[Attempt], began_at: datetime) -> Tra
 
 
 def _url(source: str) -> str:
-    if "://" in source:
+    if "://" in source and not source.startswith(_SQLITE_FILE):
         return source
-    path = Path(source)
+    path = Path(source.removeprefix(_SQLITE_FILE))
     # Opening a ledger creates it; a misspelt path must not.
-    if not path.is_file():
-        raise InvalidInput("workload", "is no file", got=source)
+    if not is_file(path):
+        raise InvalidInput("ledger", "is not a file", got=source, remedy=_REMEDY)
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) != _SQLITE:
+            raise InvalidInput("ledger", "is not an SQLite database", got=source, remedy=_REMEDY)
     return f"sqlite:///{path.resolve()}"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gpu_core.adapters.traces.clusters import MOST_GPUS
 from gpu_core.adapters.traces.table import read_table
 from gpu_core.decisions.simulation.trace import TraceJob, whole_nodes
 
@@ -21,7 +22,7 @@ def read_muri(path: Path, gpus_per_node: int) -> tuple[TraceJob, ...]:
     """
     jobs = []
     for row in read_table(path, _COLUMNS):
-        nodes, gpu_count = whole_nodes(row.whole("num_gpu"), gpus_per_node)
+        nodes, gpu_count = whole_nodes(row.whole("num_gpu", MOST_GPUS), gpus_per_node)
         jobs.append(
             TraceJob(
                 job_id=row.text("job_id"),

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpu_core.adapters.text_file import read_text_file
+from gpu_core.adapters.traces.clusters import MOST_GPUS_PER_NODE
 from gpu_core.adapters.traces.table import Row, read_table
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.errors import InvalidInput
@@ -26,7 +28,7 @@ def read_openb_nodes(path: Path) -> tuple[Node, ...]:
         Node(
             name=row.text("sn"),
             gpu_type=row.optional_text("model") or "none",
-            gpu_ids=tuple(str(i) for i in range(row.whole("gpu"))),
+            gpu_ids=tuple(str(i) for i in range(row.whole("gpu", MOST_GPUS_PER_NODE))),
             cpu_milli=row.whole("cpu_milli"),
             memory_mib=row.whole("memory_mib"),
             is_shareable=True,
@@ -66,10 +68,7 @@ def read_openb_order(path: Path, pods: Sequence[TraceJob]) -> tuple[TraceJob, ..
     Raises:
         InvalidInput: The file cannot be read, or names no pod of the list.
     """
-    try:
-        numbers = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    numbers = read_text_file(path, "list of pods").splitlines()
     by_name = {pod.job_id: pod for pod in pods}
     offered: Counter[str] = Counter()
     jobs = []

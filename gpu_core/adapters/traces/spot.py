@@ -4,28 +4,30 @@ A value is how many nodes could be had in that tick: 1 means that spot was avail
 which 1 means unavailable are in circulation; nothing in a file tells them apart.)
 """
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gpu_core.adapters.text_file import read_json_file
 from gpu_core.decisions.capacity.trace import SpotTrace
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.validation import input_errors
+
+_MOST_TICK_S = 7 * 24 * 3600
+_MOST_NODES = 1_000_000
 
 
 class _Metadata(BaseModel):
     model_config = ConfigDict(strict=True)
 
-    gap_seconds: Annotated[int, Field(ge=1)]
+    gap_seconds: Annotated[int, Field(ge=1, le=_MOST_TICK_S)]
 
 
 class _File(BaseModel):
     model_config = ConfigDict(strict=True)
 
     metadata: _Metadata
-    data: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    data: Annotated[list[Annotated[int, Field(ge=0, le=_MOST_NODES)]], Field(min_length=1)]
 
 
 def read_spot_trace(path: Path) -> SpotTrace:
@@ -34,14 +36,7 @@ def read_spot_trace(path: Path) -> SpotTrace:
     Raises:
         InvalidInput: The file cannot be used; the message names the field.
     """
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInput(
-            str(path),
-            f"cannot be read: {error}",
-            allowed='JSON of the form {"metadata": {"gap_seconds": 600}, "data": [1, 0]}',
-        ) from error
+    data = read_json_file(path, 'spot trace, {"metadata": {"gap_seconds": 600}, "data": [1, 0]}')
     try:
         file = _File.model_validate(data)
     except ValidationError as error:

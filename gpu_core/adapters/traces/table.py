@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.adapters.text_file import read_text_file
+from gpu_core.decisions.errors import InvalidInput, nearest_name
+
+MOST = 10**15
+"""Larger numbers are not exact in a table's decimal notation, and mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,24 @@ class Row:
             )
         return value
 
-    def whole(self, column: str) -> int:
+    def whole(self, column: str, most: int = MOST) -> int:
         """The column's whole number, 0 or more.
 
+        Args:
+            column: Its name.
+            most: What it may be at most.
+
         Raises:
-            InvalidInput: It is none.
+            InvalidInput: It is none, or larger.
         """
         value = self.number(column)
-        if not value.is_integer():
-            raise InvalidInput(f"{self.where}: {column}", "is not a whole number", got=value)
+        if value > most or not value.is_integer():
+            raise InvalidInput(
+                f"{self.where}: {column}",
+                "is not a whole number" if value <= most else "is too large",
+                got=self.text(column),
+                allowed=f"0 to {most:,}",
+            )
         return int(value)
 
 
@@ -67,13 +80,20 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     Raises:
         InvalidInput: The file cannot be read, or a column is missing.
     """
+    reader = csv.DictReader(read_text_file(path, "table in CSV").splitlines())
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
-    reader = csv.DictReader(text.splitlines())
-    missing = [column for column in columns if column not in (reader.fieldnames or ())]
-    if missing:
-        raise InvalidInput(f"{path}:1", f"has no column {missing[0]!r}", allowed=", ".join(columns))
-    for values in reader:
-        yield Row(f"{path}:{reader.line_num}", values)
+        names = reader.fieldnames or ()
+        missing = [column for column in columns if column not in names]
+        if missing:
+            raise InvalidInput(
+                f"{path}:1",
+                f"has no column {missing[0]!r}",
+                allowed=", ".join(columns),
+                nearest=nearest_name(missing[0], [name for name in names if name]),
+            )
+        for values in reader:
+            yield Row(f"{path}:{reader.line_num}", values)
+    except csv.Error as error:
+        raise InvalidInput(
+            f"{path}:{reader.line_num + 1}", "is not valid CSV", got=str(error)
+        ) from None

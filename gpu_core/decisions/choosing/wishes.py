@@ -1,6 +1,5 @@
 """What somebody wants of a job's run beside its result: by when, for how much, and where."""
 
-import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,7 +8,7 @@ from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.errors import InvalidInput, listed
 from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.requirements.reading.limits import Limits
-from gpu_core.decisions.units import require_aware
+from gpu_core.decisions.units import LONGEST_DURATION_S, require_aware
 from gpu_core.decisions.validation import refuse
 
 
@@ -18,6 +17,10 @@ class Goal(StrEnum):
 
     COST = "cost"
     TIME = "time"
+
+
+_MOST_GIB = 1_000_000_000
+"""Of data: an exbibyte, more than any cloud keeps for one job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +127,11 @@ def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
     ]
     if wishes.gpus is not None and wishes.gpus < 1:
         errors.append(InvalidInput("gpus", "is too small", got=wishes.gpus, allowed="1 or more"))
-    if wishes.data_gib is not None and not 0 <= wishes.data_gib < math.inf:
+    if wishes.data_gib is not None and not 0 <= wishes.data_gib <= _MOST_GIB:
         errors.append(
-            InvalidInput("data-gib", "is no size", got=wishes.data_gib, allowed="0 or more")
+            InvalidInput(
+                "data-gib", "is out of range", got=wishes.data_gib, allowed=f"0 to {_MOST_GIB:,}"
+            )
         )
     refuse(errors)
     return wishes
@@ -139,15 +144,15 @@ def check_conditions(conditions: Conditions) -> Conditions:
         InvalidInput: One cannot.
         InvalidInputs: Several cannot.
     """
-    positive = (
-        ("storage-gb-per-s", conditions.storage_gb_per_s),
-        ("spot-life", conditions.spot_mean_life_s),
+    bounds = (
+        ("storage-gb-per-s", conditions.storage_gb_per_s, 0.0001, 1_000_000),
+        ("spot-life", conditions.spot_mean_life_s, 1, LONGEST_DURATION_S),
     )
     refuse(
         [
-            InvalidInput(name, "is too small", got=value, allowed="more than 0")
-            for name, value in positive
-            if not 0 < value < math.inf
+            InvalidInput(name, "is out of range", got=value, allowed=f"{least:g} to {most:,}")
+            for name, value, least, most in bounds
+            if not least <= value <= most
         ]
     )
     return conditions

@@ -13,6 +13,7 @@ from gpu_core.decisions.capacity.next_attempt import NextAttempts
 from gpu_core.decisions.capacity.sights import SpotSights
 from gpu_core.decisions.capacity.view import LOOK_S, ON_DEMAND, CapacityView
 from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.fair_share import UsageMeter
 from gpu_core.decisions.plan import Admit, Plan, Preempt
 from gpu_core.decisions.policy import Policy
@@ -535,7 +536,16 @@ def _notice_s(life: _Life, gone: Mapping[str, float]) -> float | None:
 
 
 def _moment(at_s: float) -> datetime:
-    return _BEGINNING + timedelta(seconds=at_s)
+    try:
+        return _BEGINNING + timedelta(seconds=at_s)
+    except OverflowError:
+        raise InvalidInput(
+            "workload",
+            "lasts too long to be replayed",
+            got=at_s,
+            allowed="an end before the year 9999, in seconds from the first job",
+            remedy="check that its times are in seconds",
+        ) from None
 
 
 def _workload(

@@ -1,11 +1,21 @@
 """What is replayed: jobs, the nodes they run on, and what becomes of the nodes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.errors import InvalidInput, one_line
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+
+MOST_S = 10**9
+"""Seconds of one moment or one job: 31 years. More are typing errors, or other units."""
+
+_LEAST_INTERVAL_S = 0.001
+_MOST_COUNT = 1_000_000
+_MOST_AMOUNT = 10**15
+_MOST_POINTS = 10**9
+_LONGEST_ID = 100
 
 _WITHDRAWN = "interruption-notice"
 """The taint of a node that its provider has given notice for."""
@@ -138,22 +148,30 @@ def whole_nodes(gpus: int, gpus_per_node: int) -> tuple[int, int]:
     return nodes, gpus // nodes
 
 
+# The bounds of each number; None is allowed where it is the default.
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "submit_s": (-MOST_S, MOST_S),
+    "duration_s": (0, MOST_S),
+    "gpu_count": (0, _MOST_COUNT),
+    "nodes": (1, _MOST_COUNT),
+    "gpu_share_milli": (1, WHOLE_GPU_MILLI),
+    "cpu_milli": (0, _MOST_AMOUNT),
+    "memory_mib": (0, _MOST_AMOUNT),
+    "priority": (-_MOST_POINTS, _MOST_POINTS),
+    "stated_s": (0, MOST_S),
+    "deadline_s": (-MOST_S, MOST_S),
+    "checkpoint_interval_s": (_LEAST_INTERVAL_S, MOST_S),
+    "checkpoint_stall_s": (0, MOST_S),
+}
+
+
 def _refuse_nonsense(job: TraceJob) -> None:
-    _require(job, "submit_s", math.isfinite(job.submit_s), "a finite number")
-    _require(job, "duration_s", 0 <= job.duration_s < math.inf, "0 or more")
-    _require(job, "gpu_count", job.gpu_count >= 0, "0 or more")
-    _require(job, "nodes", job.nodes >= 1, "1 or more")
-    _require(job, "gpu_share_milli", 1 <= job.gpu_share_milli <= WHOLE_GPU_MILLI, "1 to 1000")
-    interval_s = job.checkpoint_interval_s
-    _require(job, "checkpoint_interval_s", interval_s is None or interval_s > 0, "over 0")
-    _require(job, "checkpoint_stall_s", job.checkpoint_stall_s >= 0, "0 or more")
-
-
-def _require(job: TraceJob, field: str, is_right: bool, allowed: str) -> None:
-    if not is_right:
-        raise InvalidInput(
-            f"job {job.job_id}: {field}",
-            "is out of range",
-            got=getattr(job, field),
-            allowed=allowed,
-        )
+    for field, (least, most) in _BOUNDS.items():
+        value = getattr(job, field)
+        if value is not None and not least <= value <= most:
+            raise InvalidInput(
+                f"job {one_line(job.job_id, _LONGEST_ID)}: {field}",
+                "is out of range",
+                got=value,
+                allowed=f"{least:,} to {most:,}",
+            )

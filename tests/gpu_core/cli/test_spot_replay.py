@@ -78,9 +78,9 @@ def test_only_the_first_ticks(trace: Path, capsys: pytest.CaptureFixture[str]) -
         pytest.param(["--price-ratio", "nan"], "price-ratio is out of range", id="no number"),
         pytest.param(["--deadline-hours", "6.1"], "deadline-hours cannot be met", id="deadline"),
         pytest.param(["--changeover-hours", "-1"], "changeover-hours", id="changeover"),
-        pytest.param(["--starts", "0"], "starts is too small", id="starts"),
+        pytest.param(["--starts", "0"], "starts is out of range", id="starts"),
         pytest.param(["--ticks", "0"], "ticks is too small", id="ticks"),
-        pytest.param(["--nodes", "0"], "nodes is too small", id="no nodes"),
+        pytest.param(["--nodes", "0"], "nodes is out of range", id="no nodes"),
         pytest.param(["--nodes", "2"], "nodes are more than zone ever has", id="too many nodes"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_task_on_a_ledgers_own_spot(ledger: Path, capsys: pytest.CaptureFixtur
         pytest.param([], "FILE and ledger are alternatives", id="neither"),
         pytest.param(["trace.json"], "task-hours is missing", id="no task"),
         pytest.param(["trace.json", "--ledger", "ledger.db"], "are alternatives", id="both"),
-        pytest.param(["--ledger", "none.db"], "is no file", id="no ledger"),
+        pytest.param(["--ledger", "none.db"], "is not a file", id="no ledger"),
     ],
 )
 def test_what_is_replayed_must_be_said(

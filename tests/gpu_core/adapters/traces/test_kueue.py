@@ -110,7 +110,7 @@ def test_rules_that_we_do_not_have_are_refused(generator: Path) -> None:
     [
         pytest.param("nominalQuota", "nominalQuotas", "nominalQuota", id="misspelt"),
         pytest.param("request: 5", "request: many", "request", id="no number"),
-        pytest.param("cohorts:", "cohorts: [", "cannot be read", id="no YAML"),
+        pytest.param("cohorts:", "cohorts: [", "is not valid YAML", id="no YAML"),
     ],
 )
 def test_a_mistake_is_named(generator: Path, old: str, new: str, said: str) -> None:

@@ -93,6 +93,6 @@ def test_a_ledger_without_finished_runs_is_refused(tmp_path: Path) -> None:
 
 def test_a_misspelt_path_creates_nothing(tmp_path: Path) -> None:
     """Opening a ledger would create one."""
-    with pytest.raises(InvalidInput, match="is no file"):
+    with pytest.raises(InvalidInput, match="is not a file"):
         read_ledger(str(tmp_path / "leger.db"))
     assert list(tmp_path.iterdir()) == []

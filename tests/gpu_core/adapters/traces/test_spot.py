@@ -22,7 +22,7 @@ def test_one_means_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "want_message"),
     [
-        pytest.param("[1, 0", "cannot be read", id="no JSON"),
+        pytest.param("[1, 0", "is not valid JSON", id="no JSON"),
         pytest.param("[1, 0]", "is not a mapping", id="no object"),
         pytest.param('{"data": [1]}', "metadata is missing", id="no metadata"),
         pytest.param(
