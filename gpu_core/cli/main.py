@@ -1,32 +1,59 @@
 """`prefect-gpu`: the commands and their options. A command's module is loaded when it is used."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 
 from gpu_core.cli.catalog_arguments import add_catalog
+from gpu_core.cli.parser import (
+    DONE,
+    INTERRUPTED,
+    NO,
+    WRONG_INPUT,
+    CommandParser,
+    parse_options,
+)
 from gpu_core.cli.plan_arguments import add_plan
 from gpu_core.cli.prefect_settings import load_prefect
 from gpu_core.cli.secret_options import add_secret_file, add_secret_option, secret_option
 from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
 
-DONE, NO, WRONG_INPUT = 0, 1, 2
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; wrong input is one clear line on stderr."""
-    options = _parser().parse_args(arguments)
+    options = parse_options(_parser(), arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal that has no `×` gets a `?` instead of nothing at all.
+        sys.stdout.reconfigure(errors="replace")
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
     except GpuSchedulingError as error:
-        print(f"prefect-gpu {options.command}: {error}", file=sys.stderr)
-        return WRONG_INPUT if isinstance(error, InvalidInput) else NO
+        return _refused(options, str(error), WRONG_INPUT if isinstance(error, InvalidInput) else NO)
+    except BrokenPipeError:
+        # Whoever reads, such as `head`, has what it wants. Python would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        return _refused(options, f"the system refused: {error}", NO)
+    except KeyboardInterrupt:
+        return _refused(options, "interrupted", INTERRUPTED)
+    return code
+
+
+def _refused(options: argparse.Namespace, why: str, code: int) -> int:
+    print(f"{options.parser.prog}: {why}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="prefect-gpu", description="GPU scheduling for Prefect.")
+    parser: argparse.ArgumentParser = CommandParser(
+        prog="prefect-gpu", description="GPU scheduling for Prefect."
+    )
     parser.add_argument(
         "--version", action="version", version=f"prefect-gpu {version('prefect-gpu')}"
     )

@@ -21,7 +21,7 @@ def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         description=(
             "Rank every offering that could run a job by the expected cost of the whole job under "
             "its deadline and budget, with memory, time, interruptions, and why the others are "
-            "refused. Nothing is started. Exit code 1: nothing does what is wished."
+            "refused. Nothing is started."
         ),
     )
     command.add_argument(

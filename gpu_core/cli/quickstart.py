@@ -134,6 +134,10 @@ def _start_servers(
 
 
 def _make_anew(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(
+            "--folder", "is not a folder", got=str(folder), remedy="name an empty folder"
+        )
     if folder.exists() and not (folder / _MARKER).exists() and any(folder.iterdir()):
         raise InvalidInput(
             "--folder",

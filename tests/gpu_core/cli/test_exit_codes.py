@@ -1,0 +1,162 @@
+"""What every command ends with, as its `--help` says, and the one sentence where it is not 0."""
+
+import argparse
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_core.cli.main import _parser, main
+from gpu_core.cli.parser import MEANING_OF_1
+
+_TASK = "fine-tune a 7B model with LoRA on 10M tokens"
+_SIMULATE = ("simulate", "--nodes", "1x8", "--policy", "fifo", "--format")
+_REPLAY = ("spot-replay", "{spot}", "--price-ratio=3", "--starts=1", "--task-hours=2")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Good ones, and a database that is damaged behind its first bytes."""
+    contents = {
+        "jobs": b'{"job_id": "a", "submit_s": 0, "duration_s": 5}\n',
+        "spot": b'{"metadata": {"gap_seconds": 600}, "data": [' + b"1, " * 99 + b"1]}",
+        "damaged": b"SQLite format 3\0" + bytes(range(256)) * 20,
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    return {name: str(tmp_path / name) for name in contents}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ((*_SIMULATE, "jsonl", "--workload", "{jobs}"), 0),
+        ((*_SIMULATE, "ledger", "--workload", "{damaged}"), 1),
+        ((*_SIMULATE, "jsonl", "--workload", "{spot}"), 2),
+        (("plan", _TASK), 0),
+        (("plan", _TASK, "--budget-usd", "0.000001"), 1),
+        (("plan", _TASK, "--ledger", "{damaged}", "--deployment", "a/b"), 1),
+        (("plan", _TASK, "--budget-usd", "-1"), 2),
+        (("catalog", "show"), 0),
+        (("catalog", "show", "--gpu-type", "a100"), 2),
+        (("catalog", "refresh", "--timeout", "0s"), 2),
+        ((*_REPLAY, "--deadline-hours=4"), 0),
+        (("spot-replay", "--ledger", "{damaged}"), 1),
+        ((*_REPLAY, "--deadline-hours=0"), 2),
+        (("quickstart", "--folder", "{jobs}"), 2),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else str(value),
+)
+def test_exit_code(
+    files: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    want: int,
+) -> None:
+    code = main([each.format(**files) for each in arguments])
+    said = capsys.readouterr()
+    assert code == want, said.err
+    assert "Traceback" not in said.err
+    if want == 2:
+        assert said.err.startswith(f"prefect-gpu {arguments[0]}")
+        assert (said.out, said.err.count("\n")) == ("", 1)
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for command in (each for group in groups for each in group.choices.values()):
+        yield from _commands(command)
+        yield command
+
+
+def test_every_command_says_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = {"prefect-gpu catalog"}
+    names = {command.prog for command in _commands(_parser())} - groups
+    assert names == set(MEANING_OF_1)
+    for name in sorted(names):
+        with pytest.raises(SystemExit) as ended:
+            main([*name.split()[1:], "--help"])
+        assert ended.value.code == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"Exit codes: 0: done. 1: {MEANING_OF_1[name]}. 2: " in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ((), "prefect-gpu: the following arguments are required: COMMAND"),
+        (("quickstrat",), "prefect-gpu: COMMAND is not one of the choices (got 'quickstrat'); did "
+         "you mean 'quickstart'?; allowed: catalog, "),
+        (("catalog", "shw"), "prefect-gpu catalog: PART is not one of the choices (got 'shw')"),
+        (("simulate", "--format", "jsnl"), "did you mean 'jsonl'?; allowed: jsonl, kueue, "),
+        (("catalog", "show", "--gpu-tpye", "x"), "prefect-gpu catalog show: --gpu-tpye is not a "
+         "known option; did you mean '--gpu-type'?; allowed: "),
+        (("catalog", "show", "x"), "catalog show: an argument is one too many (got 'x')"),
+        (("plan", "x", "--top", "ten"), "--top is not a whole number (got 'ten')"),
+        (("plan", "x", "--gpus", "9" * 5000), "--gpus is not a whole number (got '999"),
+        (("plan", "x", "--data-gib", "much"), "--data-gib is not a number (got 'much')"),
+        (("setup", "--policy"), "argument --policy: expected one argument"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value)[:30] or "nothing",
+)  # fmt: skip
+def test_misspelt_options_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], want: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert want in said.err
+    assert re.search(r"; see `prefect-gpu[a-z -]* --help`\n$", said.err)
+    assert len(said.err) < 1000
+
+
+def test_an_interrupt_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpu_core.cli.catalog.show", interrupted)
+    assert main(["catalog", "show"]) == 130
+    assert capsys.readouterr().err == "prefect-gpu catalog show: interrupted\n"
+
+
+def test_a_disk_that_is_full_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = _shown(stdout=full)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_whoever_reads_may_stop_early() -> None:
+    """As `head` does; a pipe whose other end is closed is one that was closed early."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with io.FileIO(writing, "w") as pipe:
+        done = _shown("--json", stdout=pipe)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_the_letters_gets_others() -> None:
+    done = _shown(stdout=subprocess.PIPE, encoding="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Catalog" in done.stdout
+
+
+def _shown(
+    *options: str, stdout: object, encoding: str = "utf-8"
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "gpu_core.cli", "catalog", "show", *options],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        stdout=stdout,  # type: ignore[arg-type]  # a file, a pipe or PIPE
+        stderr=subprocess.PIPE,
+        text=True,
+    )
