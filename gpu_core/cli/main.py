@@ -95,9 +95,7 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description=(
             "Create what is missing and update what differs, in the Prefect server that "
             "PREFECT_API_URL names. What people edited in the UI is kept. "
-            "+ is new, ~ changed, = as it was, ! needs a person. "
-            "Exit code: 0 done, 1 the server refused a step, 2 what was given is wrong and "
-            "nothing was changed."
+            "+ is new, ~ changed, = as it was, ! needs a person."
         ),
     )
     command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")

@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, run: Callable[..., str], rea
         make(path)
         if (reader, kind) not in _FINE:
             said = run(READERS[reader], str(path))
-            assert said.startswith(f"prefect-gpu {READERS[reader][0]}: ")
+            assert said.startswith(f"prefect-gpu {READERS[reader][0]}")
             assert all(line.isprintable() and len(line) < 1500 for line in said.splitlines())
             assert str(path) in said or reader == "the file of a ledger's address", said
 
