@@ -1,7 +1,6 @@
 """Which command lines start the engine of a flow, as far as their words show."""
 
 import re
-import shlex
 from collections.abc import Sequence
 
 # How Prefect 3.8 starts a flow: `prefect.workers.base`, `prefect.workers.process`.
@@ -17,6 +16,20 @@ _BUNDLE_KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _OPERATOR = re.compile(r"[();<>|&]+")
 
+# A word of a shell's script: `shlex` takes seconds for a script of a megabyte.
+_SCRIPT_WORD = re.compile(r"""[();<>|&]+|(?:'[^']*'|"[^"]*"|[^\s'"();<>|&]|['"])+""")
+_SPACE = re.compile(r"\s")
+_QUOTES = re.compile(r"""['"\\]""")
+
+# Linux executes no command with a longer word (MAX_ARG_STRLEN in binfmts.h, with pages of 4 KiB).
+_LONGEST_WORD = 131_072
+
+# Of more words nobody expects an engine at the end, and each cycle reads them.
+_MOST_WORDS = 10_000
+
+# Words between `prefect` and its subcommand: five options with their values, and some more.
+_MOST_OPTION_WORDS = 12
+
 
 def starts_engine(command: Sequence[str], *, has_deployment: bool) -> bool:
     """Does this command start the engine of a flow, as far as its text shows?
@@ -30,7 +43,7 @@ def starts_engine(command: Sequence[str], *, has_deployment: bool) -> bool:
     return (
         any(_ENGINE_MODULE.search(word) for word in words)
         or _calls_prefect(words, _SUBCOMMANDS)
-        or is_bundle(command, has_deployment=has_deployment)
+        or _is_bundle(words, has_deployment=has_deployment)
     )
 
 
@@ -42,7 +55,10 @@ def is_bundle(command: Sequence[str], *, has_deployment: bool) -> bool:
         has_deployment: Whether the run is of a deployment. A run that Prefect submits with a bundle
             has none, so that there `-m MODULE ... --key UUID` is the program of the run's author.
     """
-    words = _words(command)
+    return _is_bundle(_words(command), has_deployment=has_deployment)
+
+
+def _is_bundle(words: Sequence[str], *, has_deployment: bool) -> bool:
     if any(_BUNDLE_MODULE.search(word) for word in words):
         return True
     if _calls_prefect(words, (("bundle", "execute"),)):
@@ -74,7 +90,7 @@ def _calls_prefect(words: Sequence[str], subcommands: Sequence[tuple[str, str]])
 def _after_options(words: Sequence[str], start: int, names: set[str]) -> int | None:
     """Where is one of these names, behind nothing but options with one value each at most?"""
     may_be_value = False
-    for number, word in enumerate(words[start:], start):
+    for number, word in enumerate(words[start : start + _MOST_OPTION_WORDS], start):
         if word in names:
             return number
         if word.startswith("-"):
@@ -89,16 +105,12 @@ def _after_options(words: Sequence[str], start: int, names: set[str]) -> int | N
 def _words(command: Sequence[str]) -> list[str]:
     """The words of the command, those of scripts of a shell inside it included."""
     found: list[str] = []
-    for word in command:
-        found.extend(_words_of_script(word) if any(c.isspace() for c in word) else [word])
+    for word in command[:_MOST_WORDS]:
+        found.extend(_words_of_script(word) if _SPACE.search(word) else [word])
+        if len(found) > _MOST_WORDS:
+            break
     return found
 
 
 def _words_of_script(script: str) -> list[str]:
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return list(lexer)
-    except ValueError:  # a quotation mark that is not closed
-        return script.split()
+    return [_QUOTES.sub("", word) for word in _SCRIPT_WORD.findall(script[:_LONGEST_WORD])]

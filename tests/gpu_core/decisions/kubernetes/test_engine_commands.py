@@ -1,6 +1,7 @@
 """Which command lines start a flow's engine, and which run a bundle."""
 
 import shlex
+import time
 import uuid
 
 import pytest
@@ -115,3 +116,21 @@ def test_a_bundle_is_told_from_a_tool_and_from_an_engine(command, has_deployment
 
 def test_an_own_step_of_a_submitted_run_starts_its_flow():
     assert starts_engine(shlex.split(OWN_BUNDLE), has_deployment=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("sh", "-c", "x " * 500_000), id="a long script"),
+        pytest.param(("prefect", "-a") * 200_000, id="options without end"),
+        pytest.param(("sh", "-c", "prefect -a " * 100_000), id="options without end in a script"),
+        pytest.param(("sh", "-c", '"' * 1_000_001 + " '"), id="quotation marks"),
+        pytest.param(("sh", "-c", "\"'" * 500_000 + " "), id="mixed quotation marks"),
+        pytest.param(("a b",) * 200_000, id="many scripts"),
+    ],
+)
+def test_a_long_command_is_read_in_no_time(command):
+    """It takes .1 s; what looked at each word from each other one took minutes."""
+    began_s = time.process_time()
+    assert not starts_engine(command, has_deployment=True)
+    assert time.process_time() - began_s < 5
