@@ -32,7 +32,7 @@ from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
-from gpu_core.worker.outages import platform_failure
+from gpu_core.worker.outages import is_unanswered, platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
@@ -196,7 +196,13 @@ class GpuWorker(_Mixin):
                 )
                 raise
             self._is_pool_checked = True
-        await super().sync_with_backend()
+        try:
+            await super().sync_with_backend()
+        except (httpx.TransportError, httpx.HTTPStatusError) as error:
+            # Prefect's loop ends the worker after twelve failures: in an outage of half an hour.
+            if not self._has_successfully_synced or not is_unanswered(error):
+                raise
+            self._logger.warning("Prefect hears of this worker later: %s", error)
 
     def _stop(self) -> None:
         """Start no run from now on."""

@@ -161,13 +161,18 @@ def platform_failure(error: BaseException) -> str | None:
         return str(error)
     if is_ledger_outage(error):
         return f"the ledger did not answer the worker: {type(error).__name__}"
+    if not is_unanswered(error):
+        return None
     if isinstance(error, httpx.HTTPStatusError):
-        status = error.response.status_code
-        is_away = status >= httpx.codes.INTERNAL_SERVER_ERROR
-        return f"Prefect's API answered the worker with HTTP {status}" if is_away else None
-    if isinstance(error, httpx.TransportError):
-        return f"Prefect's API did not answer the worker: {type(error).__name__}"
-    return None
+        return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
+    return f"Prefect's API did not answer the worker: {type(error).__name__}"
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Did Prefect's API give no answer, or one that it cannot serve the request?"""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+    return isinstance(error, httpx.TransportError)
 
 
 def _is_full(folder: Path) -> bool:

@@ -13,10 +13,13 @@ from prefect.client.schemas.responses import (
     SetStateStatus,
     StateAcceptDetails,
 )
+from prefect.utilities.services import critical_service_loop
+from prefect.workers.base import BaseWorker
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
+from tests.support.pool import refused_request
 
 RUN = FlowRun(id=UUID(int=1), flow_id=UUID(int=2), name="run")
 POOL = WorkPool(
@@ -209,3 +212,37 @@ def test_ends_are_noticed_while_a_cycle_waits_for_an_answer(cycle_is_under_way):
 
     anyio.run(story)
     assert asked == ([{RUN.id}] if cycle_is_under_way else [])
+
+
+class Synced(Exception):
+    """The loop went on after more failures than Prefect's own loop takes."""
+
+
+@pytest.mark.parametrize(
+    ("has_synced", "error", "want"),
+    [
+        pytest.param(True, httpx.ConnectError("refused"), Synced, id="an outage"),
+        pytest.param(True, refused_request(503), Synced, id="a server without its database"),
+        pytest.param(True, refused_request(403), httpx.HTTPStatusError, id="it may not act"),
+        pytest.param(False, httpx.ConnectError("refused"), RuntimeError, id="a wrong address"),
+    ],
+)
+def test_no_outage_ends_a_worker_that_has_worked(monkeypatch, has_synced, error, want):
+    """Prefect's own loop gives up after four times three failures in a row."""
+    syncs = []
+
+    async def fail(_worker):
+        syncs.append(1)
+        if len(syncs) > 20:
+            raise Synced
+        raise error
+
+    monkeypatch.setattr(BaseWorker, "sync_with_backend", fail)
+
+    async def story():
+        worker = GpuProcessWorker(work_pool_name="gpus")
+        worker._has_successfully_synced = has_synced
+        await critical_service_loop(worker.sync_with_backend, 0, backoff=4, printer=lambda *_: None)
+
+    with pytest.raises(want):
+        anyio.run(story)
