@@ -36,6 +36,7 @@ from gpu_core.worker.outages import is_unanswered, platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
+from gpu_core.worker.settlement import ATTEMPT_FOLLOWS
 from gpu_core.worker.start_checks import (
     EXIT_CODE,
     CannotStart,
@@ -52,7 +53,10 @@ from gpu_core.worker.whereabouts import told
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are
 # not among them, or every message would wake the cycle that wrote it.
-_WAKING_STATES = ("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cancelled")
+_WAKING_STATES = (
+    *("Scheduled", "AwaitingRetry", "Resuming", "Cancelling", "Cancelled"),
+    *ATTEMPT_FOLLOWS,
+)
 
 _RECONNECT_S = 5.0
 

@@ -21,7 +21,8 @@ from prefect.client.schemas.filters import (
     ArtifactFilterKey,
 )
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Scheduled
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.states import AwaitingConcurrencySlot, Scheduled
 
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.attempt_report import attempts_markdown
@@ -35,8 +36,13 @@ from gpu_core.decisions.line_table import (
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.run_faults import RunFaults, is_outage
+from gpu_core.worker.run_log import log_of_run
 
 _log = logging.getLogger("prefect.gpu.publisher")
+
+# Pausing a deployment, and removing one of its schedules, deletes what its schedules have submitted
+# and what has not run yet, unless its state has this name (Prefect 3.8, `_delete_scheduled_runs`).
+_KEPT_BY_PREFECT = str(AwaitingConcurrencySlot().name)
 
 _RUN_KEY = "gpu-attempts"
 
@@ -68,13 +74,32 @@ def is_news(explanation: Explanation, told: Told | None, now: datetime) -> bool:
     return step(explanation.position) != told.step and now - told.at >= _REFRESH
 
 
+def waiting_state_name(run: FlowRun, reason: Reason, fixed_name: str | None) -> str:
+    """Which name does the state of a waiting run get?
+
+    Args:
+        run: The run as Prefect has it.
+        reason: Why it waits.
+        fixed_name: The name that the operator has set for all waiting runs; None: none.
+    """
+    if fixed_name is not None:
+        return fixed_name
+    is_deleted_on_pause = run.auto_scheduled and not run.run_count
+    return _KEPT_BY_PREFECT if is_deleted_on_pause else reason.value
+
+
+def is_shown(state: State[Any], reason: Reason) -> bool:
+    """Does this state of a waiting run say this reason? Then its log does, too."""
+    return state.name == reason or f"{reason}: " in (state.message or "")
+
+
 class Publisher:
     """Writes reasons and attempts to where a run's owner looks.
 
     Args:
         client: Prefect's client.
         pool: The pool's name, for its artifact.
-        state_name: The name of the state of a waiting run.
+        state_name: The name of the state of every waiting run; None: the reason why it waits.
         turn: Held while one run is told why it waits. Who starts a run lets it pass first: the run
             is held then, so that no later one makes it wait again.
         faults: What goes wrong for single runs.
@@ -84,7 +109,7 @@ class Publisher:
         self,
         client: PrefectClient,
         pool: str,
-        state_name: str,
+        state_name: str | None,
         turn: anyio.Lock,
         faults: RunFaults | None = None,
     ) -> None:
@@ -133,9 +158,7 @@ class Publisher:
                 with self._faults.contained(
                     explanation.workload_id, flow_run.name, "told why it waits", now
                 ):
-                    await self._write_state(
-                        flow_run, explanation, stories.get(explanation.workload_id)
-                    )
+                    await self._write_state(demands[explanation.workload_id], explanation, stories)
             # Also where that failed: in the next cycle others have their turn.
             self._told[explanation.workload_id] = Told(
                 explanation.reason, step(explanation.position), now
@@ -196,20 +219,29 @@ class Publisher:
         )
 
     async def _write_state(
-        self, flow_run: FlowRun, explanation: Explanation, story: str | None
+        self, demand: Demand, explanation: Explanation, stories: Mapping[str, str]
     ) -> None:
+        flow_run = demand.flow_run
         # Looked at again: a cancelled run that is told why it waits would come back to life.
         current = await self._client.read_flow_run(flow_run.id)
         if current.state is None or not current.state.is_scheduled():
             return
-        why = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
+        name = waiting_state_name(current, explanation.reason, self._state_name)
+        why = f"{explanation.summary} {explanation.resolution}"
+        shown = why if name == explanation.reason else f"{explanation.reason}: {why}"
+        story = stories.get(explanation.workload_id)
         state: State[Any] = Scheduled(
             # With another time the run would lose its place in the queue.
             scheduled_time=flow_run.next_scheduled_start_time,
-            name="AwaitingRetry" if story else self._state_name,
-            message=f"{story} {why}" if story else why,
+            name=name,
+            message=f"{story} {shown}" if story else shown,
         )
-        await self._client.set_flow_run_state(flow_run.id, state)
+        answer = await self._client.set_flow_run_state(flow_run.id, state)
+        if answer.status is SetStateStatus.ACCEPT and not is_shown(
+            current.state, explanation.reason
+        ):
+            log = log_of_run(str(flow_run.id), flow_run.name, demand.flow_name)
+            log.info("%s: %s", explanation.reason, why)
 
     async def _write_artifact(
         self,

@@ -86,11 +86,11 @@ class GpuWorkerSettings(PrefectBaseSettings):
         default=None,
         description="Where the lease of a gpu-kubernetes worker lives; `default` by default.",
     )
-    waiting_state_name: str = Field(
-        default="AwaitingConcurrencySlot",
+    waiting_state_name: str | None = Field(
+        default=None,
         description=(
-            "The name of the state of a waiting run. The default can be filtered in the UI and "
-            "survives the pausing of a deployment; another name does neither."
+            "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, which "
+            "the UI's state filter offers; by default each state has the name of its reason."
         ),
     )
 

@@ -23,6 +23,7 @@ from prefect.states import (
     Completed,
     Crashed,
     Failed,
+    Scheduled,
 )
 
 from gpu_core.decisions.accounting import Attempt, EndReason
@@ -35,6 +36,9 @@ from gpu_core.worker.running import RunningAttempt
 
 # A shell reports a signal as 128 and its number.
 _FIRST_SIGNAL_CODE = 128
+
+ATTEMPT_FOLLOWS = (EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.POSTPONED)
+"""Ends that are not the run's failure: the state between two attempts has their name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +336,7 @@ def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] |
         case None:
             return None
         case "AwaitingRetry":
-            return AwaitingRetry(message=message)
+            return _next_attempt(settlement)
         case "Scheduled":
             return AwaitingConcurrencySlot(
                 scheduled_time=running.workload.submitted_at, message=message
@@ -345,6 +349,15 @@ def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] |
             return Failed(message=message)
         case "Crashed":
             return Crashed(message=message)
+
+
+def _next_attempt(settlement: Settlement) -> State[Any]:
+    """The state between two attempts: its name says why, where that was not the run's failure."""
+    reason = settlement.end_reason
+    if reason in ATTEMPT_FOLLOWS:
+        message = settlement.message.removeprefix(f"{reason}: ")
+        return Scheduled(name=reason.value, message=message)
+    return AwaitingRetry(message=settlement.message)
 
 
 def _must_force(settlement: Settlement, run: FlowRun) -> bool:

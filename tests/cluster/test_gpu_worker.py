@@ -150,7 +150,7 @@ def test_runs_share_the_gpus_and_the_rest_wait_with_a_reason(pool, namespace):
 
 def test_a_run_that_fits_on_no_node_waits_for_one_and_says_so(pool):
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "large", gpu_count=64, **shell("true"))
-    wait_for(lambda: "ExceedsCluster" in pool.message(run), "it says why it waits", timeout_s=90)
+    pool.wait_until(run, "ExceedsCluster", timeout_s=90)
     assert pool.run(run)["state"]["type"] == "SCHEDULED"
 
 
@@ -280,7 +280,7 @@ def test_what_a_resource_quota_refuses_waits_without_holding_gpus(pool, namespac
     first = pool.submit(deployment, "first", gpu_count=4, **shell("sleep 30"))
     pool.wait_until(first, "Running", timeout_s=90)
     second = pool.submit(deployment, "second", gpu_count=4, max_failures=1, **shell("true"))
-    wait_for(lambda: "WaitingForClusterQuota" in pool.message(second), "it says why it waits", 60)
+    pool.wait_until(second, "WaitingForClusterQuota")
     assert "exceeded quota: small" in pool.message(second)
     assert pool.run(second)["state"]["type"] == "SCHEDULED"
     assert all(attempt.released_at for attempt in pool.attempts(second))

@@ -78,15 +78,17 @@ def test_a_waiting_run_says_why_on_its_page(pool, journal):
     second = pool.submit(deployment, "second", gpu_count=4)
     third = pool.submit(deployment, "third", gpu_count=1)
 
-    pool.wait_until(second, "AwaitingConcurrencySlot")
+    pool.wait_until(second, "WaitingForGpus")
     message = pool.message(second)
-    assert message.startswith("WaitingForGpus: ")
-    assert "4 GPUs" in message
+    assert message.startswith("Waiting for 4 GPUs")
     assert "2 of 8 are free" in message
     assert "'first' holds 6" in message
     # Two GPUs are free, but they are kept for the run that is ahead in the line.
-    pool.wait_until(third, "AwaitingConcurrencySlot")
-    assert pool.message(third).startswith("BehindOthers: ")
+    pool.wait_until(third, "BehindOthers")
+    # The log of the run's page says the same, once for each reason.
+    wait_for(lambda: pool.logs(third), "the log says why it waits")
+    (line,) = pool.logs(third)
+    assert line == f"BehindOthers: {pool.message(third)}"
 
     lines = pool.call("POST", "/artifacts/filter", {"artifacts": {"type": {"any_": ["table"]}}})
     (line,) = [a for a in lines if a["key"] == f"gpu-queue-{pool.name}"]
@@ -128,9 +130,8 @@ def test_a_run_in_an_unknown_queue_is_held_and_says_so(pool, journal):
     held = pool.submit(deployment, "held")
     pool.start_worker()
 
-    pool.wait_until(held, "AwaitingConcurrencySlot")
+    pool.wait_until(held, "UnknownQueue")
 
-    assert pool.message(held).startswith("UnknownQueue: ")
     assert "'high'" in pool.message(held)
 
 
@@ -144,9 +145,9 @@ def test_a_run_beyond_its_teams_permission_waits_until_the_policy_permits_it(new
     pool.start_worker()
 
     pool.wait_until(modest, "Completed")
-    pool.wait_until(greedy, "AwaitingConcurrencySlot")
+    pool.wait_until(greedy, "NotPermitted")
     assert pool.message(greedy).startswith(
-        "NotPermitted: Held: a run of team 'vision' may not have the priority of the queue "
+        "Held: a run of team 'vision' may not have the priority of the queue "
         "'critical' (allowed: medium), nor use 4 GPUs (at most 2)."
     )
     assert "permissions.default" in pool.message(greedy)
@@ -182,5 +183,5 @@ def test_nobody_is_preempted_for_a_run_that_its_deployment_does_not_let_start(po
 
     second = pool.submit(limited, "second", gpu_count=6)
 
-    wait_for(lambda: pool.message(second).startswith("DeploymentLimit: "), "the second run is held")
+    pool.wait_until(second, "DeploymentLimit")
     assert [attempt.drain_reason for attempt in pool.attempts(victim)] == [None]

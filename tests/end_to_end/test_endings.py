@@ -69,7 +69,7 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
     # The urgent run began only when the last process of the preempted one was gone.
     assert pool.attempts(urgent)[0].admitted_at >= first.released_at
     preempted = [s for s in pool.states(low) if "'urgent' is more urgent" in (s["message"] or "")]
-    assert preempted[0]["name"] == "AwaitingRetry"
+    assert preempted[0]["name"] == "Preempted"
     story = pool.call("POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [low]}}})
     assert "| 1 | 8 × a100-80gb |" in story[0]["data"]
     assert "| Preempted |" in story[0]["data"]
@@ -242,7 +242,7 @@ def test_a_waiting_run_can_be_cancelled(pool, journal):
     pool.wait_until(busy, "Running")
     urgent = pool.submit(deployment, "urgent", gpu_count=8, gpu_priority="critical")
     pool.wait_until(urgent, "Running")
-    pool.wait_until(busy, "AwaitingRetry")
+    pool.wait_until(busy, "Preempted", "WaitingForGpus")
     wait_for(lambda: pool.run(busy)["infrastructure_pid"] is None, "its process is forgotten")
 
     pool.call("POST", f"/flow_runs/{busy}/set_state", {"state": {"type": "CANCELLING"}})

@@ -71,7 +71,7 @@ def test_a_bound_flow_that_is_called_waits_in_the_queue(pool: Pool, tmp_path: Pa
     with start("call", pool, folder) as caller:
         wait_for(lambda: of_flow(pool, "bound"), "its run is there")
         (run,) = of_flow(pool, "bound")
-        pool.wait_until(run, "AwaitingConcurrencySlot")
+        pool.wait_until(run, "WaitingForGpus")
         assert not (folder / "began-1").exists()
         (tmp_path / "release").touch()
         pool.wait_until(everything, "Completed")

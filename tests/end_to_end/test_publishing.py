@@ -14,7 +14,6 @@ from gpu_core.worker.demand import Demand
 from gpu_core.worker.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS
 
-WAITING = "AwaitingConcurrencySlot"
 NOW = datetime.now(UTC)
 
 
@@ -45,7 +44,7 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
         async with PrefectClient(server.api_url) as client:
             seen = await client.read_flow_run(UUID(run))
             pool.call("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLED"}})
-            publisher = Publisher(client, pool.name, WAITING, anyio.Lock())
+            publisher = Publisher(client, pool.name, None, anyio.Lock())
             await publisher.waiting(
                 [explanation(run)], {run: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
             )
@@ -53,6 +52,32 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
     anyio.run(tell_after_cancelling)
 
     assert pool.state(run) == "Cancelled"
+
+
+def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(server, pool):
+    """Prefect deletes what waits then, unless its state has the name that Prefect knows."""
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    schedule = {"interval": 3600, "anchor_date": NOW.isoformat()}
+    pool.call("POST", f"/deployments/{deployment}/schedules", [{"schedule": schedule}])
+    pool.call("POST", f"/deployments/{deployment}/schedule", {"min_runs": 2, "max_runs": 2})
+    body = {"deployments": {"id": {"any_": [deployment]}}, "sort": "EXPECTED_START_TIME_ASC"}
+    told, untold = (run["id"] for run in pool.call("POST", "/flow_runs/filter", body))
+
+    async def tell():
+        async with PrefectClient(server.api_url) as client:
+            seen = await client.read_flow_run(UUID(told))
+            publisher = Publisher(client, pool.name, None, anyio.Lock())
+            await publisher.waiting(
+                [explanation(told)], {told: demand(seen)}, {}, NOW, limit=1, is_held=lambda _: False
+            )
+
+    anyio.run(tell)
+    assert pool.message(told).startswith("WaitingForGpus: ")
+
+    pool.call("POST", f"/deployments/{deployment}/pause_deployment")
+
+    left = [run["id"] for run in pool.call("POST", "/flow_runs/filter", body)]
+    assert (told in left, untold in left) == (True, False)
 
 
 class Hesitant(PrefectClient):
@@ -88,7 +113,7 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
         async with PrefectClient(server.api_url) as client, Hesitant(server.api_url) as hesitant:
             seen = {run: await client.read_flow_run(UUID(run)) for run in (first, second)}
             turn = anyio.Lock()
-            publisher = Publisher(hesitant, pool.name, WAITING, turn)
+            publisher = Publisher(hesitant, pool.name, None, turn)
 
             async def tell():
                 await publisher.waiting(

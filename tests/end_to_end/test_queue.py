@@ -50,7 +50,7 @@ def publish_line(server, pool, run):
                     workload_id=run, name="waiting", priority=1, submitted_at=now, queue="medium"
                 ),
             )
-            await Publisher(client, pool.name, "Waiting", anyio.Lock()).line(
+            await Publisher(client, pool.name, None, anyio.Lock()).line(
                 [explanation], {run: demand}, now
             )
 
@@ -133,7 +133,7 @@ def test_a_held_run_waits_until_it_is_released(new_pool, journal, capsys):
     pool.start_worker()
     other = pool.submit(deployment, "other")
     pool.wait_until(other, "Completed")
-    pool.wait_until(held, "AwaitingConcurrencySlot")
+    pool.wait_until(held, "Held")
     capsys.readouterr()
 
     assert main(["queue", "--pool", pool.name, "--json"]) == 0
@@ -161,7 +161,7 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     pool.policy_path.write_text("version: 1\nprioritees: {}\n")
     waiting = pool.submit(deployment, "waiting")
     resume = f"prefect work-pool resume {pool.name}"
-    wait_for(lambda: "PoolPaused" in pool.message(waiting), "its page says that the pool is paused")
+    pool.wait_until(waiting, "PoolPaused")
     assert resume in pool.message(waiting)
     wait_for(lambda: "prioritees" in notices_of(pool, capsys), "the line says what the policy is")
     assert main(["queue", "--pool", pool.name]) == 0

@@ -31,12 +31,12 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     # With a changeover $1.80 on spot and $4.32 on on-demand, half of which is free.
     thrifty = pool.submit(working, "thrifty", budget_usd=4, expected_duration="1h")
     pool.wait_until(pressed, "Completed")
-    wait_for(lambda: "WaitingForSpot" in (pool.message(patient) or ""), "why the patient waits")
+    pool.wait_until(patient, "WaitingForSpot")
     assert "spot is away and worth waiting for" in pool.message(patient)
     assert "on-demand costs 2.40 times spot" in pool.message(patient)
     assert "if a start loses at most 12m 00s (0 of 3 starts measured)" in pool.message(patient)
 
-    wait_for(lambda: "WaitingForSpot" in (pool.message(thrifty) or ""), "why the thrifty waits")
+    pool.wait_until(thrifty, "WaitingForSpot")
     assert "its budget holds on spot only; $4.00 of its budget are left" in pool.message(thrifty)
 
     release.touch()

@@ -111,6 +111,11 @@ class FakePrefect:
     async def update_artifact(self, _artifact_id: UUID, artifact: Any) -> None:
         self.artifacts.append(artifact)
 
+    def state(self, number: int) -> str:
+        """Name and message of this run's state."""
+        state = self.runs[run_id(number)].state
+        return "" if state is None else f"{state.name}: {state.message}"
+
     def message(self, number: int) -> str:
         """What the page of this run says of its state."""
         state = self.runs[run_id(number)].state

@@ -99,7 +99,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 infrastructure=ProcessInfrastructure(
                     Policy(version=1), woken.set, GpuWorkerSettings()
                 ),
-                publisher=Publisher(client, "gpus", "AwaitingConcurrencySlot", anyio.Lock()),
+                publisher=Publisher(client, "gpus", None, anyio.Lock()),
                 tasks=tasks,
                 wake=woken.set,
                 cost_log=CostLog(None, ledger),

@@ -63,7 +63,8 @@ async def one_round(pool, seed):
         assert pool.holding() == admitted | again, f"seed {seed}"
         for number, variables in inputs.items():
             message = pool.prefect.message(number)
-            assert "InternalError" not in message, f"seed {seed}, run {number}: {message}"
+            told = pool.prefect.state(number)
+            assert "InternalError" not in told, f"seed {seed}, run {number}: {told}"
             is_told = run_id(number) in admitted | again or message
             assert is_told, f"seed {seed}, run {number}: {variables!r:.500}"
     return len(admitted | again)

@@ -3,13 +3,22 @@
 import json
 from datetime import timedelta
 from types import SimpleNamespace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import anyio
 import pytest
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
 from gpu_core.decisions.plan import Explanation, Reason
-from gpu_core.worker.publisher import Publisher, Told, is_news, step
+from gpu_core.worker.publisher import (
+    Publisher,
+    Told,
+    is_news,
+    is_shown,
+    step,
+    waiting_state_name,
+)
 from tests.gpu_core.accounting_builders import NOON
 from tests.strategies import make_workload
 
@@ -103,3 +112,49 @@ def test_a_server_that_refuses_a_text_gets_the_queue_without_texts():
     rows = published(Artifacts(refused="café"), "one", "two", summaries={"two": "café"})
     assert [row["Run id"] for row in rows] == ["one", "two"]
     assert [row["Reason"] for row in rows] == [GPUS, GPUS]
+
+
+@pytest.mark.parametrize(
+    ("fields", "fixed_name", "want"),
+    [
+        pytest.param({}, None, "WaitingForGpus", id="the reason"),
+        pytest.param({"run_count": 1}, None, "WaitingForGpus", id="the reason, after an attempt"),
+        pytest.param(
+            {"auto_scheduled": True},
+            None,
+            "AwaitingConcurrencySlot",
+            id="Prefect would delete it when its deployment is paused",
+        ),
+        pytest.param(
+            {"auto_scheduled": True, "run_count": 1},
+            None,
+            "WaitingForGpus",
+            id="of a schedule, but it has run",
+        ),
+        pytest.param({}, "AwaitingGpu", "AwaitingGpu", id="the operator's name"),
+    ],
+)
+def test_the_state_of_a_waiting_run_is_called_what_it_waits_for(fields, fixed_name, want):
+    run = FlowRun(flow_id=UUID(int=1), **fields)
+    assert waiting_state_name(run, GPUS, fixed_name) == want
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        pytest.param(Scheduled(), False, id="it has just come"),
+        pytest.param(Late(), False, id="Prefect found it late"),
+        pytest.param(Scheduled(name="WaitingForGpus", message="0 of 8."), True, id="by its name"),
+        pytest.param(Scheduled(name="BehindOthers"), False, id="another reason"),
+        pytest.param(
+            AwaitingConcurrencySlot(message="WaitingForGpus: 0 of 8."), True, id="by its message"
+        ),
+        pytest.param(
+            AwaitingRetry(message="Failure 1 of 3. WaitingForGpus: 0 of 8."),
+            True,
+            id="by its message, after an attempt",
+        ),
+    ],
+)
+def test_a_reason_that_a_run_shows_is_not_logged_again(state, want):
+    assert is_shown(state, GPUS) is want

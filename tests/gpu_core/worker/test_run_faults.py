@@ -106,7 +106,7 @@ def test_a_run_that_fails_while_it_waits_is_held_alone(tmp_path, monkeypatch, ow
         async with pool.scheduling():
             first = await pool.cycle()
             second = await pool.cycle()
-            page = prefect.message(2)
+            page = prefect.state(2)
             fault.is_on = False
             pool.scheduler._faults._faults.clear()
             return first, second, page, await pool.cycle(), pool.holding()

@@ -454,6 +454,46 @@ def test_who_is_cancelled_after_the_end_was_judged_does_not_stay_cancelling(tmp_
     assert server.run.state.is_cancelled()
 
 
+@pytest.mark.parametrize(
+    ("end_reason", "message", "want"),
+    [
+        pytest.param(
+            EndReason.PREEMPTED,
+            "Preempted: 'urgent' is more urgent.",
+            ("Preempted", "'urgent' is more urgent."),
+            id="preempted",
+        ),
+        pytest.param(
+            EndReason.INTERRUPTED,
+            "Interrupted: its node is gone; trying again.",
+            ("Interrupted", "its node is gone; trying again."),
+            id="interrupted",
+        ),
+        pytest.param(
+            EndReason.FAILED,
+            "Failure 1 of 3: no data; trying again.",
+            ("AwaitingRetry", "Failure 1 of 3: no data; trying again."),
+            id="its own failure: Prefect's word for a retry",
+        ),
+    ],
+)
+def test_the_state_between_two_attempts_has_the_name_of_its_reason(
+    tmp_path, end_reason, message, want
+):
+    settlement = Settlement(
+        end_reason=end_reason,
+        is_charged_failure=end_reason is EndReason.FAILED,
+        next_state="AwaitingRetry",
+        message=message,
+    )
+    server, before = StrictServer(flow_run(Running())), flow_run(Running())
+
+    anyio.run(publish, server, preempted(tmp_path), before, settlement)
+
+    assert server.run.state.is_scheduled()
+    assert (server.run.state.name, server.run.state.message) == want
+
+
 def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
     """No worker can be asked to start it: Prefect has deleted its work queue."""
     without_queue = flow_run(Running())
