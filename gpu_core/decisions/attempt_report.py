@@ -5,27 +5,46 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.cost import usage_until
-from gpu_core.decisions.units import format_duration, format_usd
+from gpu_core.decisions.cost import NO_USAGE, Usage, format_cost, sum_usage, usage_until
+from gpu_core.decisions.units import count, format_duration, format_usd
 
 _KEY = re.compile(r"/(\d+)-(\d+)$")
 
 
+# A narrow window shows the first three columns; the rest of the table is scrolled to.
+_HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Began with", "Saved")
+
+
 def attempts_markdown(attempts: Sequence[Attempt]) -> str:
-    """What happened to this run, attempt by attempt? A table and one paragraph for each ending."""
-    lines = [
-        "| Attempt | GPUs | Admitted (UTC) | Held for | Ended | Began with | Checkpoint | Cost |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """What happened to this run, and what did it cost?
+
+    The total, one paragraph for each ending, and a table of all attempts.
+    """
     # A run may be postponed for days: of those in a row the last one tells all.
     told = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
-    lines += [_row(alike) for alike in told]
     stories = [
         f"**Attempt {alike[-1].number}:** {alike[-1].end_message}"
         for alike in told
         if alike[-1].end_message
     ]
-    return "\n".join(lines) + "".join(f"\n\n{story}" for story in stories) + "\n"
+    table = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|", *map(_row, told)]
+    return "\n\n".join([_total(attempts), *stories, "\n".join(table)]) + "\n"
+
+
+def _total(attempts: Sequence[Attempt]) -> str:
+    over = [attempt for attempt in attempts if attempt.released_at is not None]
+    usage = sum_usage(_usage(attempt) for attempt in over)
+    held = "" if len(over) == len(attempts) else "; one still holds its GPUs"
+    return (
+        f"**Total: {format_cost(usage)}** for {usage.gpu_hours:.4f} GPU-hours in "
+        f"{count(len(over), 'attempt')}{held}."
+    )
+
+
+def _usage(attempt: Attempt) -> Usage:
+    """What it used and cost until it was over; nothing while it is not."""
+    at = attempt.released_at
+    return NO_USAGE if at is None else usage_until(attempt, at)
 
 
 def _postponed_or_itself(attempt: Attempt) -> str:
@@ -41,25 +60,28 @@ def _row(alike: Sequence[Attempt]) -> str:
         if attempt.released_at is None
         else (attempt.released_at - attempt.admitted_at).total_seconds()
     )
-    cost = (
-        None
-        if attempt.released_at is None
-        else usage_until(attempt, attempt.released_at).total_micro_usd
-    )
     cells = (
         numbers,
-        gpus,
-        f"{attempt.admitted_at:%Y-%m-%d %H:%M:%S}",
-        "still held" if held is None else format_duration(held),
+        "–" if held is None else format_usd(_usage(attempt).total_micro_usd),
         "–" if attempt.end_reason is None else attempt.end_reason.value,
+        "still held" if held is None else format_duration(held),
+        gpus,
+        f"{attempt.admitted_at:%Y-%m-%d %H:%M}",
         _checkpoint(attempt.restored_from) or "the beginning",
-        _checkpoint(attempt.checkpoint) or "none",
-        "–" if attempt.released_at is None else format_usd(cost),
+        _checkpoint(attempt.checkpoint, by=attempt.number) or "nothing",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _checkpoint(key: str | None) -> str | None:
-    """`3rd save of attempt 1` is what the key `RUN/000001-00000003` means to a reader."""
+def _checkpoint(key: str | None, by: int | None = None) -> str | None:
+    """`save 3, by attempt 1` is what the key `RUN/000001-00000003` means to a reader.
+
+    Args:
+        key: Of the checkpoint; None: there is none.
+        by: The attempt that it goes without saying for.
+    """
     match = _KEY.search(key or "")
-    return key if match is None else f"save {int(match[2])}, by attempt {int(match[1])}"
+    if match is None:
+        return key
+    attempt, save = int(match[1]), int(match[2])
+    return f"save {save}" if attempt == by else f"save {save}, by attempt {attempt}"

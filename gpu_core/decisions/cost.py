@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from gpu_core.decisions.accounting import Attempt, EndReason, RunRecord
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.units import SECONDS_PER_HOUR, require_aware
+from gpu_core.decisions.units import SECONDS_PER_HOUR, format_usd, require_aware
 
 _US_PER_S = 1_000_000
 _US_PER_HOUR = SECONDS_PER_HOUR * _US_PER_S
@@ -323,6 +323,16 @@ def sum_usage(parts: Iterable[Usage]) -> Usage:
     for part in parts:
         whole = whole + part
     return whole
+
+
+def format_cost(usage: Usage) -> str:
+    """What did this cost, as people read it? The priced part, and in words what has no price."""
+    if usage.unpriced_gpu_us == 0:
+        return format_usd(usage.micro_usd)
+    if usage.unpriced_gpu_us == usage.gpu_us:
+        return "unpriced"
+    unpriced_gpu_hours = usage.unpriced_gpu_s / SECONDS_PER_HOUR
+    return f"{format_usd(usage.micro_usd)} + {unpriced_gpu_hours:.2f} GPU-h unpriced"
 
 
 def price_book(attempts: Iterable[Attempt]) -> str:

@@ -19,6 +19,7 @@ from gpu_core.decisions.cost import (
     Setback,
     Usage,
     Window,
+    format_cost,
     group_by,
     sum_usage,
     total,
@@ -136,9 +137,9 @@ def _team_row(name: str, group: GroupCost, verdict: str) -> dict[str, str]:
         "team": name,
         "runs": str(group.runs),
         "gpu_hours": _hours(group.usage),
-        "cost": _money(group.usage),
-        "lost": _money(group.lost),
-        "saved_by_checkpoints": _money(group.saved),
+        "cost": format_cost(group.usage),
+        "lost": format_cost(group.lost),
+        "saved_by_checkpoints": format_cost(group.saved),
         "verdict": verdict,
     }
 
@@ -148,7 +149,9 @@ def _headline(report: DayReport) -> str:
         return "No run held a GPU."
     usage = report.total.usage
     mean_micro_usd = report.judgements[0].mean_micro_usd
-    said = f"{_money(usage)} for {_hours(usage)} GPU-hours in {_count(len(report.costs), 'run')}"
+    said = (
+        f"{format_cost(usage)} for {_hours(usage)} GPU-hours in {_count(len(report.costs), 'run')}"
+    )
     if mean_micro_usd is None:
         return f"{said}; not enough history to compare it with."
     change = describe_change(usage.micro_usd, mean_micro_usd)
@@ -163,7 +166,7 @@ def _notes(report: DayReport) -> list[str]:
     elif generated:
         usage = total(generated).usage
         notes.append(
-            f"> **Partly generated data.** {_money(usage)} of the total, in "
+            f"> **Partly generated data.** {format_cost(usage)} of the total, in "
             f"{_count(len(generated), 'run')}, was generated and not measured."
         )
     if report.generated_before:
@@ -234,7 +237,13 @@ def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCo
 
 
 def _group_row(name: str, group: GroupCost) -> tuple[str, ...]:
-    return (name, str(group.runs), _hours(group.usage), _money(group.usage), _money(group.lost))
+    return (
+        name,
+        str(group.runs),
+        _hours(group.usage),
+        format_cost(group.usage),
+        format_cost(group.lost),
+    )
 
 
 def _dearest_runs(costs: Sequence[RunCost]) -> str:
@@ -244,7 +253,7 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
             cost.run.name,
             cost.run.deployment or cost.run.flow_name,
             cost.run.team or "(none)",
-            _money(cost.usage),
+            format_cost(cost.usage),
             _hours(cost.usage),
             format_duration(cost.wait_s),
             str(len(cost.attempts)),
@@ -266,8 +275,8 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
         (
             reason.value if reason else "(unknown)",
             str(len(setbacks)),
-            _money(sum_usage(s.lost for s in setbacks)),
-            _money(sum_usage(s.saved for s in setbacks)),
+            format_cost(sum_usage(s.lost for s in setbacks)),
+            format_cost(sum_usage(s.saved for s in setbacks)),
         )
         for reason, setbacks in sorted(by_reason.items(), key=lambda item: item[0] or "")
     ]
@@ -287,7 +296,7 @@ def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) ->
     saved = sum_usage(s.saved for s in taken)
     return (
         f"Preemption and interruption ended {_count(len(taken), 'attempt')} and cost "
-        f"{_money(lost)} of lost work; checkpoints saved {_money(saved)}."
+        f"{format_cost(lost)} of lost work; checkpoints saved {format_cost(saved)}."
     )
 
 
@@ -302,16 +311,6 @@ def _line(cells: tuple[str, ...]) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _money(usage: Usage) -> str:
-    """The priced part, and in words what has no price."""
-    if usage.unpriced_gpu_us == 0:
-        return format_usd(usage.micro_usd)
-    if usage.unpriced_gpu_us == usage.gpu_us:
-        return "unpriced"
-    unpriced_gpu_hours = usage.unpriced_gpu_s / SECONDS_PER_HOUR
-    return f"{format_usd(usage.micro_usd)} + {unpriced_gpu_hours:.2f} GPU-h unpriced"
 
 
 def _hours(usage: Usage) -> str:

@@ -71,7 +71,7 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
     preempted = [s for s in pool.states(low) if "'urgent' is more urgent" in (s["message"] or "")]
     assert preempted[0]["name"] == "Preempted"
     story = pool.call("POST", "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [low]}}})
-    assert "| 1 | 8 × a100-80gb |" in story[0]["data"]
+    assert "| 8 × a100-80gb |" in story[0]["data"]
     assert "| Preempted |" in story[0]["data"]
 
 

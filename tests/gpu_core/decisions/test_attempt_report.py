@@ -17,9 +17,29 @@ def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
 
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert len(rows) == 3
-    assert "| Preempted | the beginning | save 7, by attempt 1 |" in rows[1]
-    assert "| still held | – | save 7, by attempt 1 | none | – |" in rows[2]
+    assert rows[1].startswith("| 1 | $")
+    assert rows[1].endswith("| the beginning | save 7 |")
+    assert rows[2].startswith("| 2 | – | – | still held |")
+    assert rows[2].endswith("| save 7, by attempt 1 | nothing |")
     assert "**Attempt 1:** Preempted: 'urgent' is more urgent." in page
+    assert page.startswith("**Total: $")
+    assert " in 1 attempt; one still holds its GPUs.\n" in page
+
+
+def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:
+    """Two GPUs for an hour and two for two hours at 3.60 dollars."""
+    hours = ((1, at(0), at(1)), (2, at(2), at(4)))
+    attempts = [
+        make_attempt(
+            "run", number, admitted_at=begin, released_at=end, end_reason=EndReason.COMPLETED,
+            gpu_ids=("GPU-0", "GPU-1"), price_micro_usd_per_gpu_hour=3_600_000,
+        )
+        for number, begin, end in hours
+    ]  # fmt: skip
+    first, *_, one, two = attempts_markdown(attempts).splitlines()
+    assert first == "**Total: $21.60** for 6.0000 GPU-hours in 2 attempts."
+    assert one.startswith("| 1 | $7.20 | Completed | ")
+    assert two.startswith("| 2 | $14.40 | Completed | ")
 
 
 def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
