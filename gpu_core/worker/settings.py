@@ -88,6 +88,7 @@ class GpuWorkerSettings(PrefectBaseSettings):
     )
     waiting_state_name: str | None = Field(
         default=None,
+        min_length=1,
         description=(
             "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, which "
             "the UI's state filter offers; by default each state has the name of its reason."

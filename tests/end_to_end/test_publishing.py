@@ -54,6 +54,42 @@ def test_a_run_that_was_cancelled_meanwhile_is_not_brought_back(server, pool):
     assert pool.state(run) == "Cancelled"
 
 
+class Overtaken(PrefectClient):
+    """Prefect, where a person cancels each run just before something is written to it."""
+
+    def __init__(self, api_url, cancel):
+        super().__init__(api_url)
+        self._cancel = cancel
+
+    async def set_flow_run_state(self, flow_run_id, state, *arguments, force=False, **options):
+        if not force:
+            self._cancel(flow_run_id)
+        return await super().set_flow_run_state(
+            flow_run_id, state, *arguments, force=force, **options
+        )
+
+
+def test_a_run_that_is_cancelled_while_it_is_told_why_it_waits_stays_cancelled(server, pool):
+    """Between the look at it and the write to it; no worker may start it again."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled")
+
+    def cancel(flow_run_id):
+        pool.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": {"type": "CANCELLED"}})
+
+    async def tell():
+        async with Overtaken(server.api_url, cancel) as client:
+            seen = {run: demand(await client.read_flow_run(UUID(run)))}
+            publisher = Publisher(client, pool.name, None, anyio.Lock())
+            await publisher.waiting(
+                [explanation(run)], seen, {}, NOW, limit=1, is_held=lambda _: False
+            )
+
+    anyio.run(tell)
+
+    assert [state["type"] for state in pool.states(run)][-2:] == ["SCHEDULED", "CANCELLED"]
+    assert pool.state(run) == "Cancelled"
+
+
 def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(server, pool):
     """Prefect deletes what waits then, unless its state has the name that Prefect knows."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
