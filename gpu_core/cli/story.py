@@ -21,7 +21,8 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
 )
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.sorting import ArtifactSort
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.padding import Padding
@@ -36,14 +37,17 @@ from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.checkpoint_names import committed
 from gpu_core.decisions.cost import RunCost, run_cost
 from gpu_core.decisions.generated_history import generated_history
+from gpu_core.decisions.report import artifact_keys
 from gpu_core.decisions.units import count
 from gpu_core.worker.process.devices import local_nodes
+from gpu_core.worker.publisher import ATTEMPTS_KEY
 
 _LOOK_S = 0.5
 _LONGEST_S = 600.0
 _SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
 _HISTORY_DAYS = 14
 _NAME_WIDTH = 22
+_REPORT = artifact_keys(with_generated=True).report
 
 
 @dataclass(slots=True)
@@ -76,15 +80,16 @@ class _Story:
         async with get_client() as client:
             self._client: PrefectClient = client
             self._console.rule("[bold]3. Work for the pool[/]", align="left")
-            training, twin, other = await self._submit_all(gpus)
+            training, twin = await self._submit_all(gpus)
             await self._until_finished()
             self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
             is_right = self._check(training, twin)
             self._console.rule("[bold]5. The nightly report[/]", align="left")
-            is_right = await self._report() and is_right
-        self._console.rule("[bold]6. What it took[/]", align="left")
-        self._console.print(run_table(self._costs()))
-        self._print_addresses(training, other)
+            nightly, was_reported = await self._report()
+            is_right = was_reported and is_right
+            self._console.rule("[bold]6. What it took[/]", align="left")
+            self._console.print(run_table(self._costs()))
+            await self._print_addresses(training, twin, nightly)
         return is_right
 
     def _gpus(self) -> int:
@@ -99,7 +104,7 @@ class _Story:
         self._console.print(f"  {len(node.gpu_ids)} {kind} of type {node.gpu_type}")
         return len(node.gpu_ids)
 
-    async def _submit_all(self, gpus: int) -> tuple[UUID, UUID, UUID]:
+    async def _submit_all(self, gpus: int) -> tuple[UUID, UUID]:
         half, quarter = max(1, gpus // 2), max(1, gpus // 4)
         training = await self._submit(
             "train-digits/research", "train-512", "low priority, may be preempted", gpu_count=half
@@ -116,7 +121,7 @@ class _Story:
                 "classify-digits/batch", f"classify-{number}", "batch inference",
                 parameters={"seed": number}, gpu_count=1,
             )  # fmt: skip
-        other = await self._submit(
+        await self._submit(
             "train-digits/research",
             "train-128",
             "other hyper-parameters",
@@ -127,7 +132,7 @@ class _Story:
         await self._submit(
             "classify-digits/urgent", "urgent", "critical: it needs GPUs now", gpu_count=half
         )
-        return training, twin, other
+        return training, twin
 
     async def _submit(
         self,
@@ -230,7 +235,8 @@ class _Story:
 
     # -- the nightly report ----------------------------------------------------------------------
 
-    async def _report(self) -> bool:
+    async def _report(self) -> tuple[UUID, bool]:
+        """Report two days. Returns the run of yesterday's report, and whether all went well."""
         today = datetime.now(UTC).date()
         with Ledger.open(self._ledger_url) as ledger:
             added = ledger.import_records(
@@ -248,7 +254,8 @@ class _Story:
         await self._until_finished()
         for report in reports:
             await self._print_report(report)
-        return all(self._seen[report].state.startswith("Completed") for report in reports)
+        are_complete = [self._seen[report].state.startswith("Completed") for report in reports]
+        return reports[0], all(are_complete)
 
     async def _submit_report(self, name: str, day: date) -> UUID:
         found = await self._client.read_deployment_by_name("report-cost/nightly")
@@ -260,14 +267,23 @@ class _Story:
 
     async def _print_report(self, flow_run_id: UUID) -> None:
         """The top of the report; its tables are for the page."""
-        for artifact in await self._client.read_artifacts(
+        report = await self._artifact(flow_run_id, _REPORT)
+        top = str(report.data).split("\n## By team", maxsplit=1)[0].strip()
+        self._console.print(Padding(Markdown(top), (1, 2)))
+
+    async def _artifact(self, flow_run_id: UUID, key: str) -> Artifact:
+        """The newest artifact of a run under this key."""
+        found = await self._client.read_artifacts(
             artifact_filter=ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]),
-                key=ArtifactFilterKey(like_="gpu-cost-report"),
-            )
-        ):
-            top = str(artifact.data).split("\n## By team", maxsplit=1)[0].strip()
-            self._console.print(Padding(Markdown(top), (1, 2)))
+                key=ArtifactFilterKey(any_=[key]),
+            ),
+            sort=ArtifactSort.CREATED_DESC,
+            limit=1,
+        )
+        if not found:
+            raise ServiceError(f"{self._seen[flow_run_id].name} has no artifact {key}")
+        return found[0]
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -283,21 +299,25 @@ class _Story:
             if record is not None
         ]
 
-    def _print_addresses(self, training: UUID, other: UUID) -> None:
+    async def _print_addresses(self, training: UUID, twin: UUID, nightly: UUID) -> None:
         prefect, mlflow = self._addresses.prefect, self._addresses.mlflow
-        self._console.print(f"\n  Runs in Prefect      {prefect}/runs")
-        self._console.print(f"  The preempted run    {prefect}/runs/flow-run/{training}")
-        self._console.print(
-            f"  The nightly report   {prefect}/artifacts/key/gpu-cost-report-with-generated"
-        )
-        runs = [_mlflow_run(MlflowClient(mlflow), run) for run in (training, other)]
+        attempts = await self._artifact(training, ATTEMPTS_KEY)
+        report = await self._artifact(nightly, _REPORT)
+        runs = [_mlflow_run(MlflowClient(mlflow), run) for run in (training, twin)]
         compared = quote(json.dumps([run.info.run_id for run in runs]))
         experiments = quote(json.dumps([runs[0].info.experiment_id]))
-        self._console.print(
-            "  Trainings by cost    "
-            f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}",
-            soft_wrap=True,
-        )
+        addresses = {
+            "Runs in Prefect": f"{prefect}/runs",
+            "The preempted run": f"{prefect}/runs/flow-run/{training}",
+            "Its attempts": f"{prefect}/artifacts/artifact/{attempts.id}",
+            "The nightly report": f"{prefect}/artifacts/artifact/{report.id}",
+            "The two trainings": (
+                f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}"
+            ),
+        }
+        self._console.print()
+        for name, address in addresses.items():
+            self._console.print(f"  {name:<20} {address}", soft_wrap=True)
         self._console.print("  (up while the quickstart runs; KEEP=1 make quickstart keeps them)")
 
     def _say(self, name: str, text: str) -> None:

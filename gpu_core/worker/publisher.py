@@ -44,7 +44,8 @@ _log = logging.getLogger("prefect.gpu.publisher")
 # and what has not run yet, unless its state has this name (Prefect 3.8, `_delete_scheduled_runs`).
 _KEPT_BY_PREFECT = str(AwaitingConcurrencySlot().name)
 
-_RUN_KEY = "gpu-attempts"
+ATTEMPTS_KEY = "gpu-attempts"
+"""The key of the artifact that shows a run its attempts and their cost."""
 
 # Expected starts and places in line move in every cycle: by themselves they are not worth more
 # writes than these. Each one of a run's is a line in its history, too.
@@ -211,7 +212,7 @@ class Publisher:
     async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
         """Show a run the story of its attempts."""
         await self._write_artifact(
-            _RUN_KEY,
+            ATTEMPTS_KEY,
             flow_run_id,
             "markdown",
             attempts_markdown(attempts),

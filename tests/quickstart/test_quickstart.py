@@ -1,6 +1,7 @@
 """The whole quickstart as one test, and what is left of it when it is interrupted."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.browser import Page, browser
 from tests.support.prefect_stack import wait_for
 
 pytestmark = [pytest.mark.quickstart, pytest.mark.timeout(600)]
@@ -48,24 +50,112 @@ def processes_in(folder: Path) -> Iterator[psutil.Process]:
             continue
 
 
-def test_the_whole_story(folder: Path, tmp_path: Path) -> None:
-    """Everything runs, the resumed training is exact, the report finds its anomaly, all stops."""
-    output = tmp_path / "output"
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What one whole quickstart says. Its servers are up while these tests run; then all stops."""
+    folder = tmp_path_factory.mktemp("whole")
+    output = folder / "output"
     # Settings of the user's own world must not leak in.
-    story = start(folder, output, PREFECT_API_URL="http://127.0.0.1:9/api", KEEP="0")
+    story = start(folder / "quickstart", output, PREFECT_API_URL="http://127.0.0.1:9/api", KEEP="1")
+    try:
+        wait_for(
+            lambda: story.poll() is not None or b"The servers stay up" in output.read_bytes(),
+            "the story is over",
+            timeout_s=540,
+        )
+        yield output.read_text()
+    finally:
+        os.kill(story.pid, signal.SIGINT)
+        code = story.wait(timeout=60)
+        left = list(processes_in(folder))
+        for process in left:
+            process.kill()
+    assert not left, f"left running: {left}"
+    assert code == 0, output.read_text()
 
-    code = story.wait(timeout=540)
 
-    text = output.read_text()
-    assert code == 0, text
-    assert "yes the training was preempted once" in text
-    assert "yes its second attempt began with a checkpoint" in text
-    assert "yes weights: " in text
-    assert "  NO  " not in text
-    assert "WaitingForVictims: " in text
-    assert "Generated history." in text
-    assert "generated-forgotten-sweep" in text
-    assert "/#/compare-runs?runs=" in text
+@pytest.fixture(scope="module")
+def page(told: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A browser beside the quickstart."""
+    assert "The servers stay up" in told
+    with browser(tmp_path_factory.mktemp("browser") / "profile") as opened:
+        yield opened
+
+
+# One quickstart serves all of them, where tests run in several processes too.
+whole = pytest.mark.xdist_group("quickstart")
+at_any_width = pytest.mark.parametrize("width_px", [400, 1440])
+
+
+def link(told: str, name: str) -> str:
+    """The address that the quickstart gives for this."""
+    found = re.search(rf"^  {name} +(http\S+)$", told, re.MULTILINE)
+    assert found, f"no address of {name}: {told}"
+    return found[1]
+
+
+@whole
+def test_the_whole_story(told: str) -> None:
+    """Everything runs, the resumed training is exact, the report finds its anomaly."""
+    assert "yes the training was preempted once" in told
+    assert "yes its second attempt began with a checkpoint" in told
+    assert "yes weights: " in told
+    assert "  NO  " not in told
+    assert "WaitingForVictims: " in told
+    assert "Preempted: 'urgent' is more urgent" in told
+    assert "Generated history." in told
+    assert "generated-forgotten-sweep" in told
+
+
+@whole
+@pytest.mark.browser
+@at_any_width
+def test_the_page_of_the_preempted_run_says_why_it_was_and_what_it_waited_for(
+    told: str, page: Page, width_px: int
+) -> None:
+    page.open(link(told, "The preempted run"), width_px)
+    page.wait_for("train-512")
+    for reason in ("Preempted: 'urgent' is more urgent", "WaitingForGpus: Waiting for 4 GPUs"):
+        page.wait_for(reason)
+        assert page.is_in_width(reason), reason
+
+
+@whole
+@pytest.mark.browser
+@at_any_width
+def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
+    told: str, page: Page, width_px: int
+) -> None:
+    (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", told, re.MULTILINE)
+    page.open(link(told, "Its attempts"), width_px)
+    page.wait_for(f"Total: {total}", "'urgent' is more urgent", "Preempted", "Completed")
+    first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
+    parts_usd = float(first[1:]) + float(second[1:])
+    assert parts_usd == pytest.approx(float(total[1:]), abs=0.0002 if parts_usd < 1 else 0.02)
+    for text in (f"Total: {total}", "'urgent' is more urgent", first, second, "Completed"):
+        assert page.is_in_view(text), text
+
+
+@whole
+@pytest.mark.browser
+@at_any_width
+def test_the_link_of_the_nightly_report_leads_to_the_report(
+    told: str, page: Page, width_px: int
+) -> None:
+    page.open(link(told, "The nightly report"), width_px)
+    page.wait_for("GPU cost on", "Generated data.", "generated-forgotten-sweep", "By team")
+    (headline,) = re.findall(r"\$[0-9.,]+ for [0-9.]+ GPU-hours in \d+ runs?", page.text())
+    assert page.is_in_view(headline)
+
+
+@whole
+@pytest.mark.browser
+def test_mlflow_compares_the_preempted_training_with_its_twin(told: str, page: Page) -> None:
+    page.open(link(told, "The two trainings"), 1440)
+    page.wait_for("Comparing 2 Runs", "train-512-undisturbed", "cost/total_usd", "test_accuracy")
+    for name in ("train-512", "train-512-undisturbed", "cost/total_usd"):
+        assert page.is_in_width(name), name
+    assert "train-128" not in page.text()
 
 
 def test_an_interrupted_quickstart_stops_all_that_it_started(folder: Path, tmp_path: Path) -> None:
