@@ -375,6 +375,8 @@ class _Replay:
             self._wait(life)
 
     def _wait(self, life: _Life) -> None:
+        # What the last attempt was placed on is no choice for the next one.
+        life.workload = replace(life.workload, capacity_type=life.job.capacity_type)
         self._waiting.add(life.workload.workload_id)
         self._scheduler.submit(life.workload)
 

@@ -193,6 +193,25 @@ def test_a_job_takes_spot_where_its_deadline_asks_for_on_demand_that_is_full() -
     assert held.end_s <= 2.3 * HOUR_S, "it is done in time"
 
 
+def test_a_job_that_loses_on_demand_takes_spot_where_all_other_on_demand_is_full() -> None:
+    other, own = make_node("a-steady", 2), make_node("b-steady", 2)
+    nodes = (make_node("spot", 2, capacity_type="spot"), other, own)
+    long = replace(job("long", 0, 100 * HOUR_S, gpus=2), capacity_type="on-demand")
+    due = replace(job("due", 10, 2 * HOUR_S, gpus=2), deadline_s=2.3 * HOUR_S)
+    found = replay(
+        long,
+        due,
+        nodes=nodes,
+        events=interruption(own, 1000, 0),
+        run_times=TrueRunTimes(),
+        capacity_policy=PRICED,
+    )
+    first, second = next(o.attempts for o in found.outcomes if o.job is due)
+    kinds = [held.flavor and held.flavor.capacity_type for held in (first, second)]
+    assert kinds == ["on-demand", "spot"]
+    assert (first.end_s, second.start_s) == (1000, 1000 + LOOK_S)
+
+
 @settings(max_examples=50)
 @given(
     jobs=st.lists(
