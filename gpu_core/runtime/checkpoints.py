@@ -77,6 +77,7 @@ def checkpointing(
     Raises:
         InvalidInput: An argument is out of range, the store's address is none, or the policy
             requires signed checkpoints and the run has no key.
+        StoreUnreachable: The store needs what is missing here, such as boto3 or an AWS profile.
     """
     if interval_s is not None and not interval_s >= 0:
         raise InvalidInput("interval_s", "is out of range", got=interval_s, allowed="0 or more")
@@ -155,7 +156,8 @@ class Checkpointing:
 
         Raises:
             StaleAttempt: A later attempt has begun already.
-            StoreUnreachable: The checkpoint store cannot be used.
+            StoreUnreachable: The checkpoint store cannot be used; StoreMisconfigured, which is one,
+                where no other attempt could use it either.
             NotEnoughSpace: The store's disk cannot take one save.
         """
         if self._checkpoints is not None:

@@ -1,8 +1,13 @@
 """What every store promises, and which addresses name one."""
 
+import json
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
+import boto3
 import pytest
 
 from gpu_core.adapters.atomic_file import replace_file
@@ -152,8 +157,6 @@ def test_a_lost_answer_is_told_from_a_failure(s3_uri: str, monkeypatch: pytest.M
 @pytest.fixture
 def part_requests(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> PartRequests:
     """Every part that travels to S3; those of `refused` do not arrive."""
-    import boto3
-
     requests = PartRequests()
     make_client = boto3.client
 
@@ -296,3 +299,52 @@ def test_a_new_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
     """The first save of all makes the whole path."""
     LocalStore(tmp_path / "a" / "b").put("run/x", b"1")
     assert (tmp_path / "a" / "b" / "run" / "x").read_bytes() == b"1"
+
+
+class BusyMetadata(BaseHTTPRequestHandler):
+    """An instance's metadata service that does not answer its first question for credentials."""
+
+    questions: ClassVar[list[str]] = []
+
+    def do_PUT(self) -> None:
+        self._answer(200, "ticket")
+
+    def do_GET(self) -> None:
+        self.questions.append(self.path)
+        if len(self.questions) == 1:
+            return self._answer(503, "")
+        if not self.path.endswith("/role"):
+            return self._answer(200, "role")
+        keys = {"AccessKeyId": "k", "SecretAccessKey": "s", "Token": "t"}
+        return self._answer(200, json.dumps(keys | {"Expiration": "2099-01-01T00:00:00Z"}))
+
+    def log_message(self, *_arguments: object) -> None:
+        """Nothing."""
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+def test_a_metadata_service_that_is_busy_is_asked_again(
+    s3_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would look as if the run had no credentials, which ends a run for good."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    BusyMetadata.questions.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), BusyMetadata) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)
+        try:
+            assert open_store(s3_uri).names("run") == ()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(BusyMetadata.questions) > 2
