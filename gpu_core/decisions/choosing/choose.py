@@ -215,7 +215,7 @@ def _told(option: Option, now: datetime) -> str:
 def _age(option: Option, now: datetime) -> str:
     days, day = (now - option.priced_at).days, option.priced_at.date().isoformat()
     if not option.is_price_age_known:
-        return f"The day of its price is unknown: {day} at the earliest, {days} days ago."
+        return f"The day of its price is unknown: {day} or later, at most {days} days ago."
     old = f", {days} days ago" if days > 0 else ""
     return f"Its price is that of {day}{old}."
 

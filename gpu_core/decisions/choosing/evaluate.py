@@ -141,6 +141,8 @@ def _from_memory(offering: Offering) -> Refusal:
 
 def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:
     price, seen = offering.price.micro_usd_per_hour, offering.price.seen_until.date().isoformat()
+    if not offering.price.is_age_known:
+        seen += " or later"
     return Refusal(
         key=offering.key,
         reason=Reason.DOUBTFUL_PRICE,

@@ -182,7 +182,7 @@ def test_a_price_from_memory_is_not_used():
         pytest.param({}, "Its price is that of 2026-09-01, 81 days ago.", id="of a known day"),
         pytest.param(
             {"as_of_is_earliest": True},
-            "The day of its price is unknown: 2026-09-01 at the earliest, 81 days ago.",
+            "The day of its price is unknown: 2026-09-01 or later, at most 81 days ago.",
             id="of an unknown day",
         ),
         pytest.param({"as_of": "2026-11-21"}, "Its price is that of 2026-11-21.", id="of today"),
@@ -193,6 +193,14 @@ def test_the_age_of_the_price_that_decides_is_said(fields, want):
     row["prices"][0] |= fields
     wishes = Wishes()
     assert verdict(ask(catalog=make_catalog(y_8x=row)), wishes, NOW).endswith(want)
+
+
+def test_a_doubtful_price_of_an_unknown_day_names_none():
+    row = make_row(10.0, {"a": 1.0, "b": 3.0, "c": 3.0, "d": 3.0})
+    row["prices"][1]["as_of_is_earliest"] = True
+    (doubtful,) = ask(catalog=make_catalog(a100_8x=row)).refused
+    assert doubtful.reason is Reason.DOUBTFUL_PRICE
+    assert doubtful.summary.startswith("was at $1.00 per hour on 2026-09-01 or later, and other")
 
 
 def test_types_without_a_spot_price_are_named_where_they_could_run_the_job():
