@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
@@ -18,12 +19,15 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
     """
     if not entrypoint:
         return InvalidInput("entrypoint", "is missing", allowed=_FORM)
+    if entrypoint.endswith(":"):
+        return _wrong(entrypoint, "names no function", allowed=_FORM)
     file, colon, function = entrypoint.rpartition(":")
     if not colon:
         is_module = "." in entrypoint and "/" not in entrypoint and not entrypoint.endswith(".py")
-        return None if is_module else _wrong(entrypoint, "names no function", allowed=_FORM)
+        if not is_module:
+            return _wrong(entrypoint, "names no function", allowed=_FORM)
     if not file.endswith(".py"):
-        return None  # package.module:function
+        return _package_problem(entrypoint, folder)  # also package.module:function
     try:
         tree = ast.parse((folder / file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -43,6 +47,17 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
         allowed=listed(functions),
         nearest=nearest_name(first, functions),
     )
+
+
+def _package_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
+    """Whether the package can be found is all that can be said without running it."""
+    package = entrypoint.partition(":")[0].split(".")[0]
+    is_here = (folder / package).is_dir() or (folder / f"{package}.py").is_file()
+    if not package.isidentifier():
+        return _wrong(entrypoint, "names no function", allowed=_FORM)
+    if is_here or find_spec(package) is not None:
+        return None
+    return _wrong(entrypoint, f"names the package {package!r}, which is not installed")
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -59,8 +59,16 @@ def _deploy(path: str) -> None:
         check=False,
     )
     if result.returncode != 0:
-        print(result.stdout + result.stderr, file=sys.stderr)
-        raise SetupError(f"`prefect deploy` refused {path}; its own words stand above")
+        said, reason = _reason(result.stdout + result.stderr)
+        print(said, file=sys.stderr)
+        raise SetupError(f"`prefect deploy` refused {path}: {reason}")
+
+
+def _reason(output: str) -> tuple[str, str]:
+    """What `prefect deploy` printed without a traceback, and its last line, which is the reason."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    traceback = next((at for at, line in enumerate(lines) if line.startswith("Traceback")), -1)
+    return "\n".join(lines[:traceback]), lines[-1].strip() if lines else "it said nothing"
 
 
 def _say_what_would_change(project: ProjectFile, before: Mapping[str, Mapping[str, Any]]) -> None:

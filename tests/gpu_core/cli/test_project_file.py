@@ -194,6 +194,16 @@ def checked(tmp_path, monkeypatch):
             id="no such function",
         ),
         pytest.param(
+            deployment().replace("train.py:train", "no_such_package.train.train"),
+            ["entrypoint names the package 'no_such_package', which is not installed"],
+            id="no such package",
+        ),
+        pytest.param(
+            deployment().replace("train.py:train", "'train.train:'"),
+            ["entrypoint names no function"],
+            id="no function of a module",
+        ),
+        pytest.param(
             deployment(variables="{image: train:1}"),
             ["job_variables.image needs a pool of type gpu-kubernetes",
              "the pool 'gpu' is of type gpu-process"],
@@ -324,7 +334,7 @@ deployments:
         working_dir: /tmp
         rack: r1
   - name: on-cloud
-    entrypoint: package.train.train
+    entrypoint: prefect.train.train
     concurrency_limit: 3
     schedule: {cron: "0 1 * * *"}
     sla: [{name: late, severity: high, within: 600}]
@@ -367,6 +377,9 @@ def test_the_unusual_file_has_every_key_of_prefects_own_models(model) -> None:
         pytest.param("from other import *", "flow.py:train", id="imported with a star"),
         pytest.param("class A:\n  def train(): ...", "flow.py:A.train", id="a method"),
         pytest.param("if 1:\n  def train(): ...", "./flow.py:train", id="in a condition"),
+        pytest.param("", "flow.train", id="a module of this folder"),
+        pytest.param("", "prefect.flows.train", id="an installed module"),
+        pytest.param("", "prefect.flows:train", id="an installed module with a colon"),
     ],
 )
 def test_entrypoints_of_all_forms_pass(checked, source: str, entrypoint: str) -> None:
