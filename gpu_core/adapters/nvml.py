@@ -107,14 +107,14 @@ _PROCESS_QUERIES = (
     pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
 )
 
-# A GPU that answers so works for nobody; other errors say that the question cannot be asked here.
+# A GPU that answers so works for nobody. Other errors, the unknown one among them, may say that
+# this driver does not list processes, as that of some virtual machines.
 _LOST = frozenset(
     {
         pynvml.NVML_ERROR_TIMEOUT,
         pynvml.NVML_ERROR_IRQ_ISSUE,
         pynvml.NVML_ERROR_GPU_IS_LOST,
         pynvml.NVML_ERROR_RESET_REQUIRED,
-        pynvml.NVML_ERROR_UNKNOWN,
     }
 )
 

@@ -10,8 +10,11 @@ from gpu_core.worker.bounded_call import BoundedCall
 Usage = Mapping[str, tuple[int, ...]]
 """The processes on each GPU that answers, by its UUID."""
 
-# NVML answers within milliseconds, a first time within some seconds. A cycle waits so long once.
+# NVML answers within milliseconds. A cycle waits so long once; then the call counts as hanging.
 _ANSWER_S = 2.0
+
+# The first time: without persistence mode the driver initialises each GPU then.
+_FIRST_ANSWER_S = 15.0
 
 # NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S = 5.0
@@ -24,13 +27,19 @@ class UsageReader:
     Args:
         clock_s: Seconds that never go back.
         answer_s: How long to wait for an answer.
+        first_answer_s: The same, where NVML is initialised first.
     """
 
     def __init__(
-        self, clock_s: Callable[[], float] = time.monotonic, answer_s: float = _ANSWER_S
+        self,
+        clock_s: Callable[[], float] = time.monotonic,
+        answer_s: float = _ANSWER_S,
+        first_answer_s: float = _FIRST_ANSWER_S,
     ) -> None:
         self._clock_s = clock_s
         self._answer_s = answer_s
+        self._first_answer_s = first_answer_s
+        self._is_initialised = False
         self._users = GpuUsers()
         self._call: BoundedCall[Usage] = BoundedCall()
         self._failure: str | None = None
@@ -53,15 +62,18 @@ class UsageReader:
         is_anew = self._reopen_at_s is not None and now_s >= self._reopen_at_s
         if self._failure is not None and not is_anew:
             raise GpuDiscoveryError(self._failure)
+        is_first = is_anew or not self._is_initialised
+        wait_s = self._first_answer_s if is_first else self._answer_s
         try:
-            usage = self._call.of(lambda: self._asked(is_anew), self._answer_s)
+            usage = self._call.of(lambda: self._asked(is_anew), wait_s)
         except TimeoutError as error:
-            raise GpuDiscoveryError(f"NVML does not answer in {self._answer_s:g} s") from error
+            raise GpuDiscoveryError(f"NVML does not answer in {wait_s:g} s") from error
         except GpuDiscoveryError as error:
             self._failure = str(error)
+            self._is_initialised = False
             self._reopen_later(now_s)
             raise
-        self._failure = None
+        self._failure, self._is_initialised = None, True
         if usage.keys() >= set(expected):
             self._reopen_at_s, self._pause_s = None, _FIRST_PAUSE_S
         elif is_anew or self._reopen_at_s is None:

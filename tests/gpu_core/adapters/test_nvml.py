@@ -226,6 +226,16 @@ SILENT = {
         "want_left_out": ["", "c", "c", ""],
         "want_log": ["GPU-cccc is left out: it does not answer", "GPU-cccc answers NVML again"],
     },
+    "a driver that does not list processes": {
+        "looks": [(0, "processes 3"), (1, "processes 999")],
+        "want_left_out": ["", ""],
+        "want_log": [],
+    },
+    "GPUs that are lost when they are asked for processes": {
+        "looks": [(0, ""), (1, "processes 15")],
+        "want_left_out": ["", "abc"],
+        "want_log": [f"GPU-{letter * 4} is left out" for letter in "abc"],
+    },
     "a GPU of a run falls off the bus": {
         "looks": [(0, ""), (1, "lost GPU-bbbb 15")],
         "want_left_out": ["", "b"],
@@ -258,7 +268,7 @@ def left_out(gpus, reader, after_s, line):
 found = {}
 for name, looks in json.loads(os.environ["LOOKS"]).items():
     logged.clear()
-    reader = UsageReader(lambda: now[0])
+    reader = UsageReader(lambda: now[0], first_answer_s=30)
     gpus = OccupiedGpus(lambda: now[0], reader)
     seen = [left_out(gpus, reader, *look) for look in looks]
     found[name] = {"seen": seen, "logged": [*logged]}

@@ -10,7 +10,8 @@
  *     hang 1                             nvmlDeviceGetCount returns when the line is gone
  *     count CODE                         nvmlDeviceGetCount answers CODE
  *     lost UUID CODE                     the handle of this GPU cannot be had: CODE
- * `process`, `hang`, `count` and `lost` count from the moment they are in the file.
+ *     processes CODE                     the question for processes gets CODE
+ * `process`, `hang`, `count`, `lost` and `processes` count from the moment they are in the file.
  * Without the variable or the file there is no driver: nvmlInit answers 9.
  */
 
@@ -146,9 +147,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(mock_gpu *device, unsigned int *coun
                                             mock_process *processes) {
     char line[512], uuid[96];
     unsigned int pid, found = 0, room = *count;
-    FILE *file = fopen(getenv("NVML_MOCK_FILE"), "r");
+    int answer = number_after("processes ");
+    FILE *file = answer ? NULL : fopen(getenv("NVML_MOCK_FILE"), "r");
     if (!file)
-        return INVALID_ARGUMENT;
+        return answer ? answer : INVALID_ARGUMENT;
     while (fgets(line, sizeof line, file)) {
         if (sscanf(line, "process %95s %u", uuid, &pid) != 2 || strcmp(uuid, device->uuid))
             continue;
