@@ -9,12 +9,12 @@ from typing import NamedTuple
 from gpu_core.decisions.diagnosis import Diagnosis
 
 _DEPLOYED_CODE = (
-    "Put the code where the run runs, such as into its image, or correct the deployment's "
+    "Put the code on the worker's machine or into the image, or correct the deployment's "
     "entrypoint or pull steps"
 )
 _INSTALL = (
-    "Install what is missing in the run's environment or image; if it is the run's own code, "
-    "correct the deployment's entrypoint or pull steps"
+    "Install what is missing in the run's environment or image, or correct the deployment's "
+    "entrypoint or pull steps"
 )
 _DRIVER = (
     "Install the NVIDIA driver on the node, or the container toolkit that brings it into containers"
@@ -82,8 +82,8 @@ _NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory
 _SIGNS = (
     _Sign(
         re.compile(r"No module named '?prefect'?$"),
-        "Prefect is not where the run runs",
-        "Install it there, such as in the image",
+        "Prefect is not installed in the run's environment or image",
+        "Install it there",
         is_permanent=True,
     ),
     _Sign(
@@ -110,7 +110,7 @@ _SIGNS = (
     _Sign(
         re.compile(r"httpx\.Connect(?:Error|Timeout)\b"),
         "Prefect's API does not answer it",
-        "Let PREFECT_API_URL name an address that can be reached from there",
+        "Set PREFECT_API_URL to an address that can be reached from there",
     ),
 )
 # A flow that is deployed as a module; or what a program handled that a signal ended.
@@ -129,8 +129,9 @@ _MODULE_SIGNS = (
 )
 _LOADING = "Unexpected exception encountered when trying to load flow"
 
-# An exception may quote a whole document.
+# An exception may quote a whole document, and the time of a search grows with its square.
 _LONGEST_WHAT = 400
+_LONGEST_LINE = 2_000
 
 
 def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
@@ -142,6 +143,7 @@ def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
     Returns:
         None: no line tells.
     """
+    lines = [line[:_LONGEST_LINE] for line in lines]
     script = next((line for line in reversed(lines) if _SCRIPT.search(line)), None)
     if script is None:
         return _first(_SIGNS, lines) or _why_module_failed(lines)

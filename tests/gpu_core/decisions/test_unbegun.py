@@ -1,5 +1,7 @@
 """Why a flow did not begin, as real output tells."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,7 +144,8 @@ NO_ROOM = "python cannot be started: Cannot allocate memory"
             False, id="a pull step",
         ),
         pytest.param(
-            NO_PREFECT, "Prefect is not where the run runs. Install", True, id="an image of others"
+            NO_PREFECT, "Prefect is not installed in the run's environment or image. Install it",
+            True, id="an image of others",
         ),
         pytest.param(NO_API, "Prefect's API does not answer it", False, id="the API"),
         pytest.param(
@@ -188,3 +191,11 @@ def test_an_error_that_quotes_a_document_is_cut():
     found = why_unbegun([f"ImportError: {'x' * 10_000}"])
     assert found is not None
     assert len(found.message) < 1_000
+
+
+def test_a_long_line_takes_no_long_time():
+    """A run chooses what it writes, and the worker reads it."""
+    line = "Script at 'x' encountered an exception: ImportError('" * 20_000
+    began_s = time.process_time()
+    assert why_unbegun([line] * 3) is not None
+    assert time.process_time() - began_s < 5
