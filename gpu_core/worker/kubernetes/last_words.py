@@ -10,8 +10,9 @@ from gpu_core.worker.kubernetes.rights import NO_OUTPUT, MissingRights
 
 _log = logging.getLogger("prefect.gpu.last_words")
 
-# Prefect's tracebacks of one flow that cannot be loaded are a hundred lines.
-_LINES = 200
+# The two tracebacks of a flow that cannot be loaded are 120 to 250 lines (Prefect 3.8.8), and the
+# line before the first one says that the run's log has it.
+_LINES = 400
 
 
 class LastWords:
