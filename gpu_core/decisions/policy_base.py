@@ -25,13 +25,13 @@ def parse_budget(value: object, field: str) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, "is not an amount", got=value, allowed=_BUDGET_HELP)
-    budget = micro_usd(value, field)
+    budget = micro_usd(value, field) if not value < 0 else 0
     if not budget:
         raise InvalidInput(field, "pays for nothing", got=value, allowed=_BUDGET_HELP)
     return budget
 
 
-_BUDGET_HELP = "USD, over 0, such as 12.50"
+_BUDGET_HELP = "USD, over 0, such as 12.50; no budget is no limit"
 
 
 def _version(value: object, field: str) -> int:

@@ -91,7 +91,9 @@ def parse_deadline(value: object, field: str) -> datetime | timedelta:
     try:
         return timedelta(seconds=parse_duration_s(value, field))
     except InvalidInput as error:
-        raise InvalidInput(field, error.problem, got=value, allowed=_DEADLINE_HELP) from None
+        raise InvalidInput(
+            field, error.problem, got=value, allowed=_DEADLINE_HELP, nearest=error.nearest
+        ) from None
 
 
 _DEADLINE_HELP = "a moment such as '2026-09-01T18:00Z', or a duration such as '6h' from submission"
@@ -396,8 +398,8 @@ def workload_from_request(
             reason wins.
 
     Raises:
-        InvalidInput: `gpu_priority` is no queue of the policy, or the run asks for more GPUs than
-            the policy allows.
+        InvalidInput: `gpu_priority` is no queue of the policy, the run asks for more GPUs than the
+            policy allows, or its deadline was over when it was submitted.
     """
     _check_gpu_limit(request, policy)
     priority = _priority(request, queue, policy)
@@ -438,9 +440,18 @@ def workload_from_request(
 
 
 def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None:
-    if isinstance(request.deadline, timedelta):
-        return submitted_at + request.deadline
-    return request.deadline
+    deadline = request.deadline
+    at = submitted_at + deadline if isinstance(deadline, timedelta) else deadline
+    if at is not None and at <= submitted_at:
+        raise InvalidInput(
+            "deadline",
+            "is not after the run's submission",
+            got=at.isoformat(),
+            allowed=f"later than {submitted_at.isoformat(timespec='seconds')}, or a duration such "
+            "as '6h' from submission",
+            remedy="submit the run again with another deadline, or without one",
+        )
+    return at
 
 
 def _contradictions(request: GpuRequest) -> list[InvalidInput]:

@@ -26,6 +26,10 @@ MOST_USD = 1_000_000_000
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_WRITTEN_OUT = re.compile(
+    r"(\d{1,6}(?:\.\d{1,3})?) ?(d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)"
+)
+_SMALLER = {"d": (24, "h"), "h": (60, "m"), "m": (60, "s")}
 _DURATION_HELP = "whole seconds, or text such as '90s', '90m', '1h30m', '2d'"
 
 
@@ -44,10 +48,26 @@ def parse_duration_s(value: object, field: str) -> int:
     """
     seconds = _duration_seconds(value)
     if seconds is None:
-        raise InvalidInput(field, "is not a duration", got=value, allowed=_DURATION_HELP)
+        nearest = _in_short(value) if isinstance(value, str) else None
+        raise InvalidInput(
+            field, "is not a duration", got=value, allowed=_DURATION_HELP, nearest=nearest
+        )
     if not 0 <= seconds <= LONGEST_DURATION_S:
         raise InvalidInput(field, "is out of range", got=value, allowed="0 seconds to 3650 days")
     return seconds
+
+
+def _in_short(text: str) -> str | None:
+    """The duration that is written out here, such as `3 hours`, in the form that is read."""
+    match = _WRITTEN_OUT.fullmatch(text[:_LONGEST_TEXT].strip().lower())
+    if match is None:
+        return None
+    amount, unit = float(match[1]), match[2][0]
+    # An hour and a half is 90 minutes; a part of a second is not a duration here.
+    while not amount.is_integer() and unit in _SMALLER:
+        factor, unit = _SMALLER[unit]
+        amount *= factor
+    return f"{amount:.0f}{unit}" if amount.is_integer() else None
 
 
 def _duration_seconds(value: object) -> int | None:

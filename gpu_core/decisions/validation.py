@@ -43,6 +43,9 @@ _WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
 }
 
 
+_NUMBERS = ("a whole number", "a number")
+
+
 class InvalidInputs(InvalidInput):
     """Several mistakes in one input, listed all at once; nothing was changed.
 
@@ -266,8 +269,26 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
             return _at(path, got, context["error"])
         case kind:
             problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
+            if accepted in _NUMBERS:
+                accepted += _range_of(model, location)
             remedy = _unquote(kind, got)
             return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
+
+
+def _range_of(model: type[BaseModel], location: Sequence[Any]) -> str:
+    """The bounds of a number's field in words, ` from 1 to 64`; empty where it has none."""
+    try:
+        fields = _model_at(model, location[:-1]).model_fields.items()
+        info = next(info for name, info in fields if location[-1] in (name, info.alias))
+    except (AttributeError, StopIteration, IndexError):
+        return ""  # an item of a list or a value of a mapping
+    inside = (getattr(part, "__metadata__", ()) for part in get_args(info.annotation))
+    found = [*info.metadata, *(each for metadata in inside for each in metadata)]
+    least = next((each.ge for each in found if hasattr(each, "ge")), None)
+    most = next((each.le for each in found if hasattr(each, "le")), None)
+    if least is None:
+        return ""
+    return f", {least:,} or more" if most is None else f" from {least:,} to {most:,}"
 
 
 def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:

@@ -26,6 +26,7 @@ from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused
+from gpu_core.decisions.api_address import check_api_address
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.configuration import configured
@@ -176,12 +177,7 @@ class GpuWorker(_Mixin):
             raise SystemExit(EXIT_CODE) from None
 
     def _check_machine(self) -> None:
-        if not get_current_settings().api.url:
-            raise InvalidInput(
-                "PREFECT_API_URL",
-                "is not set",
-                remedy="name the server that has the pool, such as http://127.0.0.1:4200/api",
-            )
+        check_api_address(get_current_settings().api.url)
         self._policies = check_machine(
             self._gpu_settings, self._mistakes, needs_folder=self.needs_state_folder
         )

@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from gpu_core.decisions.accounting import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY
 from tests.support.prefect_stack import wait_for
@@ -93,35 +91,6 @@ def test_a_waiting_run_says_why_on_its_page(pool, journal):
     lines = pool.call("POST", "/artifacts/filter", {"artifacts": {"type": {"any_": ["table"]}}})
     (line,) = [a for a in lines if a["key"] == f"gpu-queue-{pool.name}"]
     assert [row["Run"] for row in line["data"]] == ["second", "third"]
-
-
-BAD_INPUT = [
-    pytest.param({"gpu_cuont": 2}, ["gpu_cuont", "gpu_count"], id="a misspelt variable"),
-    pytest.param({"gpu_type": "a100-80g"}, ["a100-80g", "a100-80gb"], id="an unknown GPU type"),
-    pytest.param({"gpu_count": 16}, ["16", "8"], id="more GPUs than there are"),
-    pytest.param({"nodes": 2}, ["2"], id="more nodes than there are"),
-    pytest.param({"max_duration": "-5m"}, ["max_duration", "-5m"], id="a negative duration"),
-    pytest.param({"max_duration": "soon"}, ["max_duration", "'soon'"], id="no duration at all"),
-    pytest.param({"max_duration": "99999d"}, ["max_duration", "99999d"], id="an absurd duration"),
-    pytest.param({"gpu_priority": "hihg"}, ["gpu_priority", "high"], id="a misspelt priority"),
-]
-
-
-@pytest.mark.parametrize("batch", [BAD_INPUT], ids=["all of them in one line"])
-def test_bad_input_fails_with_one_clear_message_and_the_others_go_on(pool, journal, batch):
-    """Each bad run names the field, what came and what was meant; a good run behind them runs."""
-    deployment = pool.deploy(f"{FLOWS}:do_nothing", **journal.variables(seconds=0))
-    bad = [pool.submit(deployment, str(case.id), **case.values[0]) for case in batch]
-    good = pool.submit(deployment, "good", gpu_count=1)
-
-    pool.start_worker()
-    pool.wait_until(good, "Completed")
-
-    for run, case in zip(bad, batch, strict=True):
-        pool.wait_until(run, "Failed")
-        message = pool.message(run)
-        for part in case.values[1]:
-            assert part in message, case.id
 
 
 def test_a_run_in_an_unknown_queue_is_held_and_says_so(pool, journal):

@@ -23,11 +23,16 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
         "a broken policy": (("--pool", pool.name, *ours), {"POLICY_PATH": str(broken)}),
         "a setting": (("--pool", pool.name, *ours), {"CAPACITY_TYPE": "spott"}),
         "a ledger": (("--pool", pool.name, *ours), {"LEDGER_URL": address}),
+        "an API without http": (("--pool", pool.name, *ours), {}),
+        "no API": (("--pool", pool.name, *ours), {}),
     }
+    addresses = {"an API without http": "localhost:4200", "no API": ""}
     workers = {
         row: subprocess.Popen(
             [sys.executable, "-m", "prefect", "worker", "start", *arguments],
-            env=pool.environment | {f"{prefix}{name}": value for name, value in settings.items()},
+            env=pool.environment
+            | {f"{prefix}{name}": value for name, value in settings.items()}
+            | ({"PREFECT_API_URL": addresses[row]} if row in addresses else {}),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for row, (arguments, settings) in rows.items()
@@ -47,3 +52,6 @@ def test_each_mistake_is_said_in_one_go_and_changes_nothing(pool):
     assert f"{prefix}CAPACITY_TYPE is not one of the choices" in said["a setting"]
     assert "ledger url is not a database address" in said["a ledger"]
     assert PASSWORD not in said["a ledger"]
+    assert "PREFECT_API_URL has no http:// or https:// in front" in said["an API without http"]
+    assert "did you mean 'http://localhost:4200/api'?" in said["an API without http"]
+    assert "PREFECT_API_URL is not set; allowed: " in said["no API"]

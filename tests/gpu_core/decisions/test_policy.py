@@ -113,8 +113,8 @@ def test_priority_of_queue(queue, want_points):
         ),
         pytest.param(
             {"version": 1, "checkpoints": {"keep": "2"}},
-            "policy: checkpoints.keep is not a whole number (got '2'); allowed: a whole number; "
-            "write 2 without quotes",
+            "policy: checkpoints.keep is not a whole number (got '2'); "
+            "allowed: a whole number from 1 to 1,000; write 2 without quotes",
             id="a number in quotes",
         ),
         pytest.param(
@@ -173,6 +173,23 @@ def test_several_mistakes_are_listed_at_once():
         "a.yaml: limts is not a known name; did you mean 'limits'?; allowed: "
         + ", ".join(sorted(Policy.model_fields)),
     ]
+
+
+def test_eight_mistakes_are_eight_lines(tmp_path):
+    """Each with the file's line, what came, what is allowed or meant; the file is as it was."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        "version: 1\nprioritees: {}\ndefault_priority: mediun\nprices: {t4: {sopt: 1}}\n"
+        "backfill: {mode: eazy}\nordering: {keys: [fairshare]}\ncheckpoints: {interval: soon}\n"
+        "limits: {max_failures: 0}\npreemption: {enabled: maybe}\n"
+    )
+    with pytest.raises(InvalidInputs) as raised:
+        load_policy(path)
+    lines = str(raised.value).splitlines()
+    assert sorted(line.partition(" ")[0] for line in lines) == [
+        f"{path}:{n}:" for n in range(2, 10)
+    ]
+    assert all("; did you mean" in line or "; allowed: " in line for line in lines)
 
 
 def test_mistakes_of_other_sections_hide_no_contradiction():

@@ -104,7 +104,7 @@ def test_everything_given():
         ),
         pytest.param(
             {"gpu_count": "4"},
-            "gpu_count is not a whole number (got '4'); allowed: a whole number; "
+            "gpu_count is not a whole number (got '4'); allowed: a whole number from 0 to 64; "
             "write 4 without quotes",
             id="a number in quotes",
         ),
