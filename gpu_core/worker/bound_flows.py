@@ -51,7 +51,9 @@ async def enqueue_again(
             "work_pool",
             "has no storage for bundles",
             got=work_pool.name,
-            remedy="configure it with `prefect work-pool storage configure`",
+            allowed="storage of the kind s3, gcs or azure-blob-storage",
+            remedy="name it with "
+            f"`prefect work-pool storage configure s3 {shlex.quote(work_pool.name)}`",
         )
     key = _bundle_key(flow_run)
     step = resolve_bundle_step_with_launcher(step, getattr(flow, "launcher", None), "upload")

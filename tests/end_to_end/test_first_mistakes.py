@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.request import parse_request
 from tests.end_to_end.conftest import FLOWS
 
 # A run's job variables, and what its page must say: what was given, what is allowed, the remedy.
@@ -18,8 +20,6 @@ ON_THE_PAGE = {
     "a GPU type without its size": ({"gpu_type": "a100"}, "No GPU of this pool is a100: it has "
                                     "a100-80gb. Set gpu_type to 'a100-80gb' or 'auto', or "),
     "a misspelt GPU type": ({"gpu_type": "a100-80g"}, "Set gpu_type to 'a100-80gb' or 'auto'"),
-    "a number in words": ({"gpu_count": "two"}, "gpu_count is not a whole number (got 'two'); "
-                          "allowed: a whole number from 0 to 64"),
     "16 of 8 GPUs": ({"gpu_count": 16}, ("16", "8")),
     "2 of 1 nodes": ({"nodes": 2}, ("2", "1")),
     "3 hours": ({"expected_duration": "3 hours"}, "expected_duration is not a duration (got '3 "
@@ -43,6 +43,9 @@ def test_each_mistake_is_on_its_runs_page_and_the_others_go_on(pool, journal):
         mistake: pool.submit(deployment, mistake, **variables)
         for mistake, (variables, _) in ON_THE_PAGE.items()
     }
+    # The form of the pool knows this one: Prefect's server refuses the submission.
+    with pytest.raises(AssertionError, match=r"'gpu_count'. Failure reason: 'two' is not"):
+        pool.submit(deployment, "a number in words", gpu_count="two")
     good = pool.submit(deployment, "good", gpu_count=1)
 
     pool.start_worker()
@@ -55,6 +58,12 @@ def test_each_mistake_is_on_its_runs_page_and_the_others_go_on(pool, journal):
             assert part in said, mistake
         assert said.count("\n") == 0, said
         assert pool.attempts_of([run]) == {run: ()}, f"{mistake} held GPUs"
+
+
+def test_a_number_in_words_is_refused_with_its_range():
+    """By the worker, for a pool whose form was edited."""
+    with pytest.raises(InvalidInput, match=r"got 'two'.; allowed: a whole number from 0 to 64"):
+        parse_request({"gpu_count": "two"}, ())
 
 
 # Where the others are told, and the test of each.
@@ -87,7 +96,7 @@ TOLD_ELSEWHERE = {
         "tests/end_to_end/test_queue.py",
         "test_a_worker_of_another_type_is_named_with_what_it_started",
     ),
-    "a misspelt pool, another worker type, no API or a malformed address for a worker": (
+    "a misspelt pool, another worker type, a malformed API address for a worker": (
         "tests/end_to_end/test_start_checks.py",
         "test_each_mistake_is_said_in_one_go_and_changes_nothing",
     ),

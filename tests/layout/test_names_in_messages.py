@@ -1,0 +1,83 @@
+"""What a message names must exist: commands that can be copied, options, pages."""
+
+import argparse
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.cli._app import _app as prefect_commands
+
+from gpu_core.cli.main import _parser
+from gpu_core.cli.parser import MEANING_OF_1
+
+_SOURCES = sorted(path for path in Path("gpu_core").rglob("*.py"))
+# In back-quotes, or at the place where a remedy names a command without them.
+_COMMAND = re.compile(
+    r"`((?:prefect|prefect-gpu) [^`\n]+)`|((?:prefect|prefect-gpu)(?: [a-z-]+){2,4})"
+)
+_PAGE = re.compile(r"docs/[a-z-]+\.md|[A-Z]{4,}\.md")
+# Without back-quotes only these are commands: `prefect-gpu knows up to` is a sentence.
+_FIRST_WORDS = ("work-pool", "work-queue", "worker", "server", "config", "flow-run",
+                *(name.split()[1] for name in MEANING_OF_1))  # fmt: skip
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """What the code may print: texts that are no docstrings; X stands for what is put in."""
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
+            yield "".join(str(part) for part in parts)
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in skipped:
+            yield node.value
+
+
+TEXTS = {path: list(_texts(ast.parse(path.read_text(encoding="utf-8")))) for path in _SOURCES}
+COMMANDS = sorted({
+    quoted or bare
+    for texts in TEXTS.values()
+    for text in texts
+    for quoted, bare in _COMMAND.findall(text)
+    if quoted or bare.split()[1] in _FIRST_WORDS
+})  # fmt: skip
+PAGES = sorted({page for texts in TEXTS.values() for text in texts for page in _PAGE.findall(text)})
+
+
+def _options_of(words: list[str]) -> str:
+    """The help of the `prefect-gpu` command that these words begin with."""
+    parser: argparse.ArgumentParser = _parser()
+    while True:
+        groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        if not groups:
+            return parser.format_help()
+        assert words, "a group of commands alone is no command"
+        assert words[0] in groups[0].choices
+        parser = groups[0].choices[words.pop(0)]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_a_message_names(command: str) -> None:
+    program, *words = shlex.split(command)
+    if program == "prefect":
+        _, found, _ = prefect_commands.parse_commands(words)
+        assert found[-1].default_command is not None, "it is a group of commands, or none"
+        return
+    said = _options_of(words)
+    for option in (word for word in words if word.startswith("--")):
+        assert option in said
+
+
+def test_messages_name_commands_and_pages() -> None:
+    assert len(COMMANDS) > 15
+    assert PAGES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_a_message_names(page: str) -> None:
+    assert Path(page).is_file()
