@@ -1,14 +1,15 @@
 """Is this prefect.yaml right? Prefect drops misspelt keys and creates misspelt queues."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prefect.cli.deploy._models import DeploymentConfig, PrefectYamlModel
 from prefect.cli.deploy._schedules import _schedule_config_to_deployment_schedule
 from prefect.types.names import BANNED_CHARACTERS
+from prefect.utilities.annotations import NotSet
 from prefect.utilities.templating import apply_values
 from pydantic import BaseModel, ValidationError
 
@@ -111,9 +112,33 @@ def read_project_file(path: Path) -> ProjectFile:
     )
 
 
-def _with_environment(item: dict[str, Any]) -> dict[str, Any]:
-    # `prefect deploy` does the same; what is not set stays as it is.
-    return cast("dict[str, Any]", apply_values(item, dict(os.environ), remove_notset=False))
+def _with_environment(value: Any) -> Any:
+    """As `prefect deploy` does it; what is not set, and what it cannot read, stays as it is."""
+    if isinstance(value, dict):
+        return {key: _with_environment(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    found = apply_values(value, dict(os.environ), remove_notset=False)
+    return value if found is NotSet else found
+
+
+def _unreadable_values(value: object, path: str = "") -> Iterator[InvalidInput]:
+    """What YAML makes of text without quotes, and `prefect deploy` ends with a traceback for."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _unreadable_values(each, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _unreadable_values(each, f"{path}.{index}")
+    elif not isinstance(value, str | int | float | None):
+        yield InvalidInput(
+            path,
+            f"is a {type(value).__name__} in YAML, which Prefect cannot deploy",
+            got=str(value),
+            remedy=f'write "{value}", with quotes',
+        )
 
 
 def moved(error: InvalidInput, path: str) -> InvalidInput:
@@ -134,7 +159,7 @@ def is_template(value: object) -> bool:
 
 
 def _deployment_problems(deployment: Deployment, has_build: bool) -> list[InvalidInput]:
-    problems = unknown_deployment_keys(deployment.data)
+    problems = [*unknown_deployment_keys(deployment.data), *_unreadable_values(deployment.data)]
     if not any(problem.nearest == "name" for problem in problems):
         problems += _name_problems(deployment.data.get("name"))
     problems += _schedule_problems(deployment.data)

@@ -59,6 +59,16 @@ def checked(tmp_path, monkeypatch):
     ("text", "want_parts"),
     [
         pytest.param(
+            deployment(more="parameters: {day: 2031-01-02}"),
+            ["parameters.day is a date in YAML", 'write "2031-01-02"'],
+            id="a date without quotes: `prefect deploy` ends with a traceback",
+        ),
+        pytest.param(
+            deployment(more="parameters: {days: [2031-01-02 03:04:05]}"),
+            ["parameters.days.0 is a datetime in YAML", "with quotes"],
+            id="a moment without quotes",
+        ),
+        pytest.param(
             deployment(queue="hihg"),
             ["deployments[0] 'train' work_pool.work_queue_name is not a queue of the policy",
              "'hihg'", "'high'"],
