@@ -25,7 +25,7 @@ from prefect.states import Pending
 from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
-from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused
+from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.decisions.api_address import check_api_address
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.worker.bound_flows import enqueue, enqueue_again
@@ -35,6 +35,7 @@ from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.outages import is_unanswered, platform_failure
 from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.run_faults import is_outage
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
 from gpu_core.worker.settlement import ATTEMPT_FOLLOWS
@@ -140,7 +141,7 @@ class GpuWorker(_Mixin):
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None
-        self._said_of_ledger: str | None = None
+        self._said_why_not_yet: str | None = None
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
@@ -378,13 +379,13 @@ class GpuWorker(_Mixin):
             return []
 
     def _say_failed(self, error: Exception) -> None:
-        if not isinstance(error, LedgerError) or self._scheduler is not None:
+        if self._scheduler is not None or not is_outage(error):
             self._logger.exception("This cycle failed; the next one starts afresh")
             return
-        text = str(error)
-        if text != self._said_of_ledger:
-            self._logger.warning("The worker waits until it can open the ledger: %s", text)
-        self._said_of_ledger = text
+        text = self._secrets.hidden(str(error))
+        if text != self._said_why_not_yet:
+            self._logger.warning("The worker cannot schedule yet and tries again: %s", text)
+        self._said_why_not_yet = text
 
     async def run(
         self,
@@ -490,20 +491,17 @@ class GpuWorker(_Mixin):
             scheduling.cancel_scope.cancel()
             raise
         self._scheduler, self._scheduling = scheduler, scheduling
+        self._said_why_not_yet = None
         self._logger.info("Scheduling %s", scheduler.describe())
 
     async def _open_ledger(self, url: str) -> Ledger:
         """Open the ledger; what a person must change first ends the worker."""
         try:
-            ledger = await in_thread(Ledger.open, url)
+            return await in_thread(Ledger.open, url)
         except (InvalidInput, LedgerRefused) as error:
             raise CannotStart(
                 f"{error}; correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL or the block of the ledger"
             ) from error
-        if self._said_of_ledger is not None:
-            self._logger.info("The ledger is open")
-            self._said_of_ledger = None
-        return ledger
 
     async def _stop_scheduling(self) -> None:
         """Stop deciding and carrying out; what runs goes on, for whoever acts next."""

@@ -10,7 +10,7 @@ from prefect_kubernetes.credentials import KubernetesClusterConfig
 from prefect_kubernetes.settings import KubernetesSettings
 from prefect_kubernetes.worker import KubernetesWorker
 
-from gpu_core.adapters.kubernetes import KubernetesApi
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.decisions.kubernetes.names import job_name
 from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.kubernetes.prefect_keys import plain_key_warnings, prefect_secrets
@@ -24,6 +24,7 @@ from gpu_core.worker.kubernetes.variables import (
     GpuKubernetesVariables,
 )
 from gpu_core.worker.policy_source import PolicySource
+from gpu_core.worker.start_checks import CannotStart
 
 _DEFAULT_NAMESPACE = "default"
 
@@ -124,10 +125,13 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         """A client for this use alone: its connections are taken by nothing else."""
         if use not in self._apis:
             cluster = await self._cluster()
-            self._apis[use] = await KubernetesApi.connect(
-                None if cluster is None else cluster.config,
-                None if cluster is None else cluster.context_name,
-            )
+            try:
+                self._apis[use] = await KubernetesApi.connect(
+                    None if cluster is None else cluster.config,
+                    None if cluster is None else cluster.context_name,
+                )
+            except KubernetesError as error:
+                raise CannotStart(error.message) from error
         return self._apis[use]
 
     async def _cluster(self) -> KubernetesClusterConfig | None:

@@ -1,6 +1,7 @@
 """What keeps a worker from starting: all that a person must change, in the words of that person."""
 
 import errno
+import logging
 import os
 import tempfile
 from types import SimpleNamespace
@@ -9,8 +10,10 @@ import anyio
 import pytest
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.start_checks import (
     CannotStart,
@@ -165,3 +168,43 @@ def test_a_refusal_is_found_in_what_task_groups_raise():
     assert refusal_in(nested) is refusal
     assert refusal_in(ExceptionGroup("a", [ValueError()])) is None
     assert refusal_in(KeyboardInterrupt()) is None
+
+
+def test_what_is_away_is_said_once_until_it_is_back(caplog):
+    """Not with a traceback in each cycle."""
+    worker = GpuProcessWorker(work_pool_name="gpu")
+    worker._logger = logging.getLogger("prefect.gpu.test")
+    for _ in range(3):
+        worker._say_failed(LedgerError("cannot open the ledger: Connection refused"))
+    worker._say_failed(LedgerError("cannot open the ledger: no route"))
+    assert [record.exc_info for record in caplog.records] == [None, None]
+    worker._say_failed(LookupError("a mistake of ours"))
+    assert caplog.records[-1].exc_info is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(LedgerRefused("cannot open the ledger: no password"), id="refused"),
+        pytest.param(InvalidInput("ledger url", "is not a database address"), id="no address"),
+    ],
+)
+def test_a_ledger_that_stays_closed_ends_the_worker(monkeypatch, error):
+    def refuse(_url):
+        raise error
+
+    monkeypatch.setattr(Ledger, "open", refuse)
+    worker = GpuProcessWorker(work_pool_name="gpu")
+    with pytest.raises(CannotStart, match="correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL"):
+        anyio.run(worker._open_ledger, "sqlite:////x")
+
+
+def test_a_worker_without_a_cluster_ends(monkeypatch, tmp_path):
+    async def no_block(_worker):
+        return None
+
+    monkeypatch.setattr(GpuKubernetesWorker, "_cluster", no_block)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    worker = GpuKubernetesWorker(work_pool_name="gpu")
+    with pytest.raises(CannotStart, match="no Kubernetes cluster can be found"):
+        anyio.run(worker._connected, "lease")
