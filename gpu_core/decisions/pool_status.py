@@ -163,8 +163,8 @@ def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -
     what = _named(pool.name, queue)
     return Notice(
         f"{what} is full",
-        f"{what} is full: its concurrency limit is {limit}, and {count(active, 'active run')} use "
-        f"it up. Take the limit away: {unlimited_command(pool.name, queue)}",
+        f"{what} is full: its concurrency limit is {limit}, with {count(active, 'active run')}. "
+        f"Take the limit away: {unlimited_command(pool.name, queue)}",
         over=f"{what} has room again",
     )
 
@@ -209,9 +209,10 @@ def _over_limit_of_queue(pool: PoolStatus, queue: QueueStatus | None, used: int)
 
 
 def _over_limit(pool: str, queue: str | None, limit: int, active: int) -> Hold:
+    what = _named(pool, queue).replace("W", "w", 1)
     return Hold(
         reason=Reason.POOL_LIMIT if queue is None else Reason.QUEUE_LIMIT,
-        summary=f"Held: the concurrency limit of {_named(pool, queue)[5:]} is {limit}, with "
+        summary=f"Held: {what} has a concurrency limit of {limit}, with "
         f"{count(active, 'active run')}.",
         resolution="It may start when one of them ends, or without the limit: "
         f"`{unlimited_command(pool, queue)}`.",

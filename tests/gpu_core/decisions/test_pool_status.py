@@ -85,7 +85,7 @@ def test_a_queue_that_is_not_known_yet_is_kept_back_by_its_pool_only() -> None:
         ),
         pytest.param(
             replace(with_low(active=2), concurrency_limit=2),
-            ["limit is 2, and 2 active runs", "prefect work-pool clear-concurrency-limit gpu"],
+            ["limit is 2, with 2 active runs", "prefect work-pool clear-concurrency-limit gpu"],
             id="a full pool",
         ),
         pytest.param(
