@@ -1,5 +1,6 @@
 """`prefect-gpu setup`: pool, queues, blocks and deployments, as they should be. Safe to repeat."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.validation import refuse
 from gpu_core.worker import GpuProcessWorker
+from gpu_core.worker.start_checks import read_settings
 
 __all__ = ["SetupError", "SetupOptions", "setup"]
 
@@ -36,6 +38,7 @@ def setup(options: SetupOptions) -> int:
         ApiError: The server refused a step or went away; the lines say what was done.
         SetupError: `prefect deploy` refused a deployment.
     """
+    refuse(read_settings(os.environ)[1])
     options = with_checked_addresses(options)
     check_pool_name(options.pool)
     project_path = options.prefect_file or DEFAULT_PROJECT

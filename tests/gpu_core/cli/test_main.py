@@ -39,3 +39,20 @@ def test_a_malformed_policy_stops_setup_before_it_changes_anything(
     assert f"{policy}:2: preemptoin" in error
     assert "'preemption'" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "want"),
+    [
+        pytest.param("CAPACITY_TYPE", "spott", "did you mean 'spot'?", id="a value"),
+        pytest.param("STATE_DIRR", "/tmp/x", "GPU_STATE_DIR'?", id="a name"),
+    ],
+)
+def test_set_up_refuses_the_settings_that_a_worker_refuses(monkeypatch, capsys, name, value, want):
+    """Before the server is asked: the state folder of the blocks is one of them."""
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    monkeypatch.setenv(f"PREFECT_INTEGRATIONS_GPU_{name}", value)
+    assert main(["setup"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"prefect-gpu setup: PREFECT_INTEGRATIONS_GPU_{name} is not ")
+    assert want in error
