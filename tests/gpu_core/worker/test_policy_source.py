@@ -65,3 +65,16 @@ def test_a_file_that_is_saved_unchanged_is_not_worth_a_word(policy, caplog):
     policy.write_text(GOOD + "\n")
     source.current()
     assert caplog.messages == []
+
+
+def test_what_people_in_line_are_told_of_the_policy(policy):
+    """Nothing of a good one."""
+    assert "The worker has no policy file" in (PolicySource(None).notice or "")
+    source = PolicySource(policy)
+    assert source.notice is None
+    policy.write_text(BROKEN)
+    source.current()
+    assert (source.notice or "").startswith("The last good policy stays in force")
+    policy.write_text(GOOD)
+    source.current()
+    assert source.notice is None
