@@ -170,7 +170,8 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     assert "waiting: PoolPaused" in shown.replace("\n", " ")
     assert "Nobody waits" not in shown
     log = pool.worker_log()
-    assert log.count(resume) == log.count("cannot be used; the last good version stays") == 1
+    assert log.count(f"Resume it: {resume}") == 1
+    assert log.count("cannot be used; the last good version stays") == 1
 
     pool.policy_path.write_text(POLICY)
     pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": False})
