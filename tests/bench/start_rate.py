@@ -46,7 +46,7 @@ class Row:
 def main() -> None:
     """Measure both workers on every database, and show the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=60, help="runs in the queue (60)")
+    parser.add_argument("--runs", type=int, default=10, help="runs in the queue (10)")
     parser.add_argument("--json", type=Path, default=Path("bench-results/start_rate.json"))
     options = parser.parse_args()
     if not 2 <= options.runs <= _MOST_RUNS:
