@@ -185,7 +185,10 @@ def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, c
     """In the line, in the log and on the run's page, each with the command that helps."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing", **journal.variables()), "taken")
     pool.start_worker(worker_type="process")
-    wait_for(lambda: journal.entries("begin"), "the other worker has started the run")
+    wait_for(
+        lambda: "submitted to infrastructure" in pool.worker_log(),
+        "the other worker has started the run",
+    )
     ours = f"prefect worker start --pool {pool.name} --type gpu-process"
     wait_for(lambda: "type 'process'" in notices_of(pool, capsys), "the line names the worker")
     assert f"No gpu-process worker of this pool is online. Start one: {ours}" in notices_of(
