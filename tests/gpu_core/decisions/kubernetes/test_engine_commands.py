@@ -2,14 +2,13 @@
 
 import shlex
 import time
-import uuid
 
 import pytest
 from prefect.bundles import convert_step_to_command
 
 from gpu_core.decisions.kubernetes.engine_commands import is_bundle, starts_engine
 
-KEY = str(uuid.uuid4())
+KEY = "e528eea0-97dc-444c-a33f-16e28f0d3ca8"
 # What `prefect work-pool storage configure s3` sets, and a step that a team wrote.
 S3_STEP = {
     "prefect_aws.experimental.bundles.execute": {
