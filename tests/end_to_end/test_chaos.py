@@ -32,6 +32,7 @@ RUNS_IN_CI = 9
 RUNS = int(os.environ.get("PREFECT_GPU_CHAOS_RUNS", RUNS_IN_CI))
 SEEDS = int(os.environ.get("PREFECT_GPU_CHAOS_SEEDS", "1"))
 RUNS_PER_FAULT = 3
+PAGE = 200
 IS_LONG = RUNS > RUNS_IN_CI
 
 # A story in CI has three faults. Prefect's server on SQLite may stand still for a minute after
@@ -258,9 +259,7 @@ class Story:
         """
         if not any(span.what.startswith(Kind.POOL_MADE_AGAIN) for span in self._stage.chaos.spans):
             return
-        body = {"flow_runs": {"id": {"any_": [run.flow_run_id for run in self.runs]}}}
-        found = patiently(lambda: self._pool.call("POST", "/flow_runs/filter", body))
-        queueless = {run["id"]: run for run in found if run["work_queue_id"] is None}
+        queueless = {run["id"]: run for run in self._read() if run["work_queue_id"] is None}
         waiting = {id_ for id_, run in queueless.items() if run["state_type"] == "SCHEDULED"}
         self._cancel(waiting)
         new = [run for run in self.runs if run.flow_run_id in waiting - self._submitted_again]
@@ -271,6 +270,13 @@ class Story:
         ]
         for run in new:
             self._submit(f"{run.name}-again", self._parts[run.flow_run_id])
+
+    def _read(self) -> Iterator[dict]:
+        """All runs, as Prefect has them: it answers with so many at a time."""
+        ids = [run.flow_run_id for run in self.runs]
+        for first in range(0, len(ids), PAGE):
+            body = {"flow_runs": {"id": {"any_": ids[first : first + PAGE]}}}
+            yield from patiently(lambda b=body: self._pool.call("POST", "/flow_runs/filter", b))
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait until the condition holds, or the time is over: the judge says what is wrong."""
