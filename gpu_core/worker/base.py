@@ -28,6 +28,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.decisions.api_address import check_api_address
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.pool_commands import setup_command
 from gpu_core.worker.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
@@ -44,6 +45,7 @@ from gpu_core.worker.start_checks import (
     CannotStart,
     check_machine,
     check_pool,
+    is_pool_missing,
     read_settings,
     refusal_in,
 )
@@ -142,6 +144,7 @@ class GpuWorker(_Mixin):
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None
         self._said_why_not_yet: str | None = None
+        self._said_failure: str | None = None
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
@@ -371,7 +374,9 @@ class GpuWorker(_Mixin):
             scheduler = await self._acting_scheduler()
             if scheduler is None:
                 return []
-            return await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
+            found = await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
+            self._said_failure = None
+            return found
         except CannotStart:
             raise
         except Exception as error:
@@ -380,12 +385,30 @@ class GpuWorker(_Mixin):
 
     def _say_failed(self, error: Exception) -> None:
         if self._scheduler is not None or not is_outage(error):
-            self._logger.exception("This cycle failed; the next one starts afresh")
+            self._say_cycle_failed(error)
             return
         text = self._secrets.hidden(str(error))
         if text != self._said_why_not_yet:
             self._logger.warning("The worker cannot schedule yet and tries again: %s", text)
         self._said_why_not_yet = text
+
+    def _say_cycle_failed(self, error: Exception) -> None:
+        """Once, however many cycles fail for the same reason."""
+        failure = f"{type(error).__name__}: {error}"
+        is_known, self._said_failure = failure == self._said_failure, failure
+        if is_known:
+            self._logger.debug("This cycle failed like the one before", exc_info=error)
+        elif is_pool_missing(error, self._work_pool_name):
+            self._logger.error(
+                "Work pool %r is not there any more: nothing new starts until `%s` makes it again",
+                self._work_pool_name,
+                setup_command(self._work_pool_name, self.type),
+            )
+        else:
+            self._logger.error(
+                "This cycle failed; the next one starts afresh, and is silent if it fails alike",
+                exc_info=error,
+            )
 
     async def run(
         self,

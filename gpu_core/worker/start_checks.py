@@ -4,7 +4,9 @@ import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
@@ -109,6 +111,15 @@ async def check_pool(
     if queues:
         known = [queue.name for queue in await client.read_work_queues(work_pool_name=name)]
         refuse([_unknown_queue(queue, known) for queue in sorted(set(queues) - set(known))])
+
+
+def is_pool_missing(error: Exception, name: str) -> bool:
+    """Does Prefect's API answer that this work pool is not there?"""
+    return (
+        isinstance(error, httpx.HTTPStatusError)
+        and error.response.status_code == httpx.codes.NOT_FOUND
+        and f"/work_pools/{quote(name)}/" in error.request.url.raw_path.decode()
+    )
 
 
 def _unknown_pool(name: str, worker_type: str, pools: Iterable[WorkPool]) -> InvalidInput:

@@ -7,6 +7,7 @@ import tempfile
 from types import SimpleNamespace
 
 import anyio
+import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
@@ -180,6 +181,33 @@ def test_what_is_away_is_said_once_until_it_is_back(caplog):
     assert [record.exc_info for record in caplog.records] == [None, None]
     worker._say_failed(LookupError("a mistake of ours"))
     assert caplog.records[-1].exc_info is not None
+
+
+def answered(status, path):
+    request = httpx.Request("POST", f"http://127.0.0.1:4200/api{path}")
+    response = httpx.Response(status, request=request)
+    return httpx.HTTPStatusError("no", request=request, response=response)
+
+
+def test_a_pool_that_is_deleted_is_said_once_with_the_command_that_makes_it_again(caplog):
+    worker = GpuProcessWorker(work_pool_name="my gpus")
+    worker._logger = logging.getLogger("prefect.gpu.test")
+    for _ in range(3):
+        worker._say_failed(answered(404, "/work_pools/my%20gpus/get_scheduled_flow_runs"))
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "'my gpus' is not there any more" in record.getMessage()
+    assert "prefect-gpu setup --pool 'my gpus' --type gpu-process" in record.getMessage()
+
+
+def test_cycles_that_fail_alike_are_said_once_and_again_after_one_that_did_not(caplog):
+    worker = GpuProcessWorker(work_pool_name="gpu")
+    worker._logger = logging.getLogger("prefect.gpu.test")
+    one, other = answered(404, "/work_pools/others/queues"), ValueError("two")
+    for error in (one, one, other, other, one):
+        worker._say_failed(error)
+    assert len(caplog.records) == 3
+    assert all(record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize(
