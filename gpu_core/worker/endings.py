@@ -443,7 +443,9 @@ class Endings:
         )
         if run is not None and may_start_again:
             await allow_another_attempt(self._client, run, retries=ending.retries)
-        await publish(self._client, running, run, ending.settlement)
+        if not await publish(self._client, running, run, ending.settlement):
+            await self._settle(running)
+            return
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._strays.watch(running.flow_run_id, ending.settlement.message)
         await in_thread(self._close, running, ending)

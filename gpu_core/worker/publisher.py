@@ -35,6 +35,7 @@ from gpu_core.decisions.line_table import (
 )
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.worker.demand import Demand
+from gpu_core.worker.overwritten import restore_overwritten
 from gpu_core.worker.run_faults import RunFaults, is_outage
 from gpu_core.worker.run_log import log_of_run
 
@@ -240,32 +241,14 @@ class Publisher:
         answer = await self._client.set_flow_run_state(flow_run.id, state)
         if answer.status is not SetStateStatus.ACCEPT or answer.state is None:
             return
-        if await self._restore_overwritten(flow_run.id, current.state, answer.state):
+        if await restore_overwritten(
+            *(self._client, flow_run.id, current.state, answer.state),
+            lambda state: not state.is_scheduled(),
+        ):
             return
         if not is_shown(current.state, explanation.reason):
             log = log_of_run(str(flow_run.id), flow_run.name, demand.flow_name)
             log.info("%s: %s", explanation.reason, why)
-
-    async def _restore_overwritten(
-        self, flow_run_id: UUID, before: State[Any], written: State[Any]
-    ) -> bool:
-        """Put back what was said of the run between our look and our write, such as Cancelled.
-
-        Prefect has no conditional write, and accepts Scheduled for a cancelled run.
-        """
-        states = await self._client.read_flow_run_states(flow_run_id)
-        between = [
-            state
-            for state in states
-            if state.id not in (before.id, written.id)
-            and before.timestamp <= state.timestamp <= written.timestamp
-            and not state.is_scheduled()
-        ]
-        if not between:
-            return False
-        last = max(between, key=lambda state: state.timestamp)
-        await self._client.set_flow_run_state(flow_run_id, last, force=True)
-        return True
 
     async def _write_artifact(
         self,

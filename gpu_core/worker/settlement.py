@@ -32,6 +32,7 @@ from gpu_core.decisions.lifecycle import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.outages import EndSigns, Outage, excuse_of
 from gpu_core.decisions.unbegun import why_unbegun
 from gpu_core.worker.infrastructure import Exit
+from gpu_core.worker.overwritten import restore_overwritten
 from gpu_core.worker.running import RunningAttempt
 
 # A shell reports a signal as 128 and its number.
@@ -117,8 +118,8 @@ def decide(
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
-    # A person's cancellation that came after the decision overrides it.
-    if decided is not None and not (state and (state.is_cancelled() or state.is_cancelling())):
+    # A completion, or a person's cancellation, that came after the decision overrides it.
+    if decided is not None and not (state and ends_run(state)):
         # A judgement that was damaged in the ledger is made anew.
         with suppress(KeyError, TypeError, ValueError):
             return _remembered(decided, run, has_begun=has_begun)
@@ -268,12 +269,22 @@ def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) ->
     return None if retries is None else retries + 1
 
 
+def ends_run(state: State[Any]) -> bool:
+    """Does no other attempt follow, whatever the worker thinks of this one?"""
+    return state.is_completed() or state.is_cancelled() or state.is_cancelling()
+
+
 async def publish(
     client: PrefectClient, running: RunningAttempt, run: FlowRun | None, settlement: Settlement
-) -> None:
-    """Put the flow run into the state that follows the attempt's end."""
+) -> bool:
+    """Put the flow run into the state that follows the attempt's end.
+
+    Returns:
+        False: at this very moment its process or a person has ended it for good, which was put
+        back. The end has to be judged again.
+    """
     if run is None:
-        return
+        return True
     # The process is gone: with its number still there, cancelling a waiting run would hang.
     await client.request(
         "PATCH",
@@ -283,10 +294,15 @@ async def publish(
     )
     state = _next_state(settlement, running)
     if state is None:
-        return
+        return True
     answer = await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
     if answer.status is not SetStateStatus.ACCEPT:
         await _finish_cancellation(client, running)
+        return True
+    if run.state is None or answer.state is None or not state.is_scheduled():
+        return True
+    was_over = await restore_overwritten(client, run.id, run.state, answer.state, ends_run)
+    return not was_over
 
 
 async def _finish_cancellation(client: PrefectClient, running: RunningAttempt) -> None:

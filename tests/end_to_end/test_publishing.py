@@ -1,17 +1,22 @@
 """What the worker writes to runs that changed since it looked."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from uuid import UUID
 
 import anyio
+import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.states import Pending
 
+from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.lifecycle import Settlement
 from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.demand import Demand
 from gpu_core.worker.publisher import Publisher
+from gpu_core.worker.settlement import publish
 from tests.end_to_end.conftest import FLOWS
 
 NOW = datetime.now(UTC)
@@ -88,6 +93,31 @@ def test_a_run_that_is_cancelled_while_it_is_told_why_it_waits_stays_cancelled(s
 
     assert [state["type"] for state in pool.states(run)][-2:] == ["SCHEDULED", "CANCELLED"]
     assert pool.state(run) == "Cancelled"
+
+
+@pytest.mark.parametrize("end", ["COMPLETED", "CANCELLED"])
+def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, end):
+    """Its body would run once more: its last words were under way as its process was ended."""
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "completed")
+    set_state = f"/flow_runs/{run}/set_state"
+    pool.call("POST", set_state, {"state": {"type": "RUNNING"}, "force": True})
+    preempted = Settlement(
+        end_reason=EndReason.PREEMPTED,
+        is_charged_failure=False,
+        next_state="AwaitingRetry",
+        message="Preempted: it waits in line again.",
+    )
+
+    def finish(_flow_run_id):
+        pool.call("POST", set_state, {"state": {"type": end}})
+
+    async def put_back():
+        async with Overtaken(server.api_url, finish) as client:
+            seen = await client.read_flow_run(UUID(run))
+            return await publish(client, SimpleNamespace(), seen, preempted)
+
+    assert anyio.run(put_back) is False
+    assert [state["type"] for state in pool.states(run)][-3:] == [end, "SCHEDULED", end]
 
 
 def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(server, pool):

@@ -286,6 +286,7 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
 
     async def publish(_client, _running, _run, settlement):
         published.append(settlement.next_state)
+        return True
 
     monkeypatch.setattr("gpu_core.worker.endings.publish", publish)
 

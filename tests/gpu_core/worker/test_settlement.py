@@ -77,11 +77,10 @@ def flow_run(state):
         pytest.param(Running(), "AwaitingRetry", id="nothing happened: the same decision"),
         pytest.param(Cancelling(), "Cancelled", id="a person is cancelling it: cancelled"),
         pytest.param(Cancelled(), None, id="a person has cancelled it: it stays cancelled"),
+        pytest.param(Completed(), None, id="its process had completed it: it stays completed"),
     ],
 )
-def test_a_remembered_decision_stands_unless_a_person_cancelled_the_run(
-    tmp_path, state_then, want_next_state
-):
+def test_a_remembered_decision_stands_unless_the_run_is_over(tmp_path, state_then, want_next_state):
     """Prefect could not be told for a while: what people did meanwhile counts."""
     running = preempted(tmp_path)
     first = decide(running, flow_run(Running()), None, (), NOW)
@@ -432,7 +431,10 @@ class StrictServer:
         if accepts:
             self.run.state = state
         status = SetStateStatus.ACCEPT if accepts else SetStateStatus.REJECT
-        return SimpleNamespace(status=status)
+        return SimpleNamespace(status=status, state=self.run.state)
+
+    async def read_flow_run_states(self, _flow_run_id):
+        return [self.run.state]
 
 
 @pytest.mark.parametrize("next_state", ["AwaitingRetry", "Scheduled"])
