@@ -1,4 +1,4 @@
-"""What the operating system's refusals mean for whoever starts something."""
+"""Which error numbers of the operating system mean that a path or a program is refused."""
 
 import errno
 

@@ -19,6 +19,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 _TIMEOUT_S = 30.0
 _PAGE = 500
+_LONGEST_LINE_BYTES = 4 * 1024**2
 
 
 class KubernetesError(Exception):
@@ -172,6 +173,9 @@ class KubernetesApi:
     ) -> AsyncGenerator[bytes, None]:
         """The lines of an answer that goes on: a watch, or the log of a pod.
 
+        Of a line longer than 4 MiB only that much comes: a progress bar that never ends its line
+        is one, and the API has no object of that size.
+
         Args:
             silence_s: Give up when nothing comes for so long.
             on_answer: Called when the answer begins.
@@ -181,7 +185,7 @@ class KubernetesApi:
         try:
             await _raise_for_status(response)
             on_answer()
-            async for line in response.content:
+            async for line in _lines_of(response.content):
                 yield line
         except (aiohttp.ClientError, TimeoutError) as error:
             raise KubernetesError(0, "Disconnected", f"{path}: {_text(error)}") from error
@@ -253,6 +257,20 @@ class KubernetesApi:
                 0, "Unreachable", f"the Kubernetes API does not answer: {_text(error)}"
             ) from error
         return response
+
+
+async def _lines_of(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """The lines of a body. aiohttp's own iteration raises for a long one."""
+    pending = bytearray()
+    async for chunk in content.iter_any():
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            pending += end[: _LONGEST_LINE_BYTES - len(pending)]
+            yield bytes(pending) + b"\n"
+            pending.clear()
+        pending += rest[: _LONGEST_LINE_BYTES - len(pending)]
+    if pending:
+        yield bytes(pending)
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse) -> None:

@@ -135,7 +135,7 @@ class Reflector(Generic[Kept]):
             "timeoutSeconds": str(_WATCH_S),
         }
         async for line in self._api.lines(self._path, query, silence_s=SILENCE_S):
-            yield self._apply(json.loads(line))
+            yield self._apply(_event(line))
 
     def _apply(self, event: Json) -> str:
         """Follow one event. Returns the version it brings the copy to."""
@@ -167,3 +167,11 @@ class Reflector(Generic[Kept]):
         if kept != before:
             self._on_change(before, kept)
         return version
+
+
+def _event(line: bytes) -> Json:
+    try:
+        event: Json = json.loads(line)
+    except ValueError as error:
+        raise KubernetesError(0, "BadAnswer", f"an event cannot be read: {error}") from error
+    return event

@@ -13,6 +13,8 @@ _log = logging.getLogger("prefect.gpu.last_words")
 # The two tracebacks of a flow that cannot be loaded are 120 to 250 lines (Prefect 3.8.8), and the
 # line before the first one says that the run's log has it.
 _LINES = 400
+# A line may have any length.
+_BYTES = str(16 * 1024**2)
 
 
 class LastWords:
@@ -47,7 +49,7 @@ class LastWords:
             return ()
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
-        query = {"container": container, "tailLines": str(_LINES)}
+        query = {"container": container, "tailLines": str(_LINES), "limitBytes": _BYTES}
         try:
             return tuple((await self._api.text(path, query)).splitlines())
         except KubernetesError as error:

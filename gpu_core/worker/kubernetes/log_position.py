@@ -64,6 +64,6 @@ class LogPosition:
 def _moment(stamp: bytes) -> datetime | None:
     try:
         found = datetime.fromisoformat(stamp.decode("ascii"))
-    except ValueError:
+        return None if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return None if found.tzinfo is None else found.astimezone(UTC)

@@ -71,6 +71,9 @@ class OutputFollower:
         """Tell all that it writes, until it is over and everything is told."""
         try:
             await self._follow(output)
+        except Exception:
+            # The output of one run ends no worker.
+            _log.exception("The output of pod %s is not followed any more", output.pod)
         finally:
             self._places.forget(output.key)
 

@@ -1,6 +1,7 @@
 """The output of many containers over few connections: every line once, in its order."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -65,6 +66,7 @@ def test_wherever_a_log_is_cut_each_line_is_told_once_and_in_order(gaps, cuts):
         ),
         pytest.param(b'container "prefect-job" in pod "x" not found', None, id="the kubelet"),
         pytest.param(b"2026-03-04T12:00:00 hello", None, id="no zone"),
+        pytest.param(b"0001-01-01T00:00:00+14:00 hello", None, id="before all time"),
     ],
 )
 def test_only_what_a_container_wrote_is_its_output(raw, want):
@@ -256,6 +258,43 @@ def test_who_stops_waiting_takes_no_place_with_it():
         assert order == ["a", "c"]
 
     anyio.run(scenario)
+
+
+class Endless:
+    """A container with a progress bar that has not ended its line for days, and what came then."""
+
+    async def handle(self, _request):
+        bar = stamped(0, "x" * 6 * 1024**2)
+        return web.Response(body=bar + b"\n" + stamped(1, "done") + b"\n")
+
+
+def test_a_line_of_any_length_ends_neither_the_worker_nor_the_log():
+    """aiohttp refuses one of over 4 MiB, with an error that ended the worker, and each after it."""
+    names = Kubelet(["a"])
+    told = Told(names)
+    names.end("a")
+
+    async def scenario():
+        async with serving(Endless()) as api:
+            await OutputFollower(api, MissingRights()).follow(told.output("a"))
+
+    anyio.run(scenario)
+    long, last = told.lines["a"]
+    assert len(long) < 4 * 1024**2
+    assert last == "done"
+
+
+def test_what_goes_wrong_with_one_output_ends_no_worker(caplog):
+    def tell(_text):
+        raise RuntimeError("no room")
+
+    async def scenario():
+        async with serving(Endless()) as api:
+            output = replace(Told(Kubelet(["a"])).output("a"), tell=tell)
+            await OutputFollower(api, MissingRights()).follow(output)
+
+    anyio.run(scenario)
+    assert "pod a is not followed any more" in caplog.text
 
 
 class Gone:
