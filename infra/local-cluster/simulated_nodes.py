@@ -1,7 +1,8 @@
 """Nodes without kubelets: they stay ready, and the pods on them go through their phases.
 
-For scale, not for behaviour: no container runs, and there are no logs. A node with the annotation
-`simulated.prefect-gpu/silent` does nothing, as if its machine had lost its network.
+For scale, not for behaviour: no container runs. What it would print comes from `fake_kubelet.py`.
+A node with the annotation `simulated.prefect-gpu/silent` does nothing, as if its machine had lost
+its network.
 """
 
 import itertools
@@ -15,8 +16,10 @@ from functools import partial
 
 import gpu_node
 from agenda import Agenda
+from fake_kubelet import HOST, FakeKubelet
 from gpu_node import NodeShape
 from kube_api import MERGE_PATCH, Api, ApiError, Json
+from simulated_logs import SimulatedLog, log_of
 from simulated_pods import PREFIX, Step, next_step, time_text
 
 SILENT = PREFIX + "silent"
@@ -47,13 +50,19 @@ class SimulatedNodes:
         self._mine = frozenset(names)
         self._silent: frozenset[str] = frozenset()
         self._usable: frozenset[str] = frozenset()
-        self._planned: set[tuple[str, str]] = set()
+        self._planned: dict[str, set[str]] = {}
+        self._logs: dict[tuple[str, str], SimulatedLog] = {}
+        self._kubelet = FakeKubelet(
+            lambda namespace, pod: self._logs.get((namespace, pod)),
+            lambda node: node in self._silent,
+        )
         self._agenda = Agenda()
         self._writers = ThreadPoolExecutor(_WRITERS)
         self._ended = threading.Event()
 
     def create(self, shape: NodeShape) -> None:
         """Create the nodes with their leases."""
+        self._kubelet.start()
         now = datetime.now(UTC)
         list(self._writers.map(lambda name: self._create(name, shape, now), self._names))
 
@@ -74,12 +83,15 @@ class SimulatedNodes:
         self._writers.shutdown(cancel_futures=True)
         with ThreadPoolExecutor(_WRITERS) as deleters:
             deleters.map(self._delete, self._names)
+        self._kubelet.stop()
 
     def _run_beside(self, run: Callable[[], None]) -> None:
         threading.Thread(target=run, daemon=True).start()
 
     def _create(self, name: str, shape: NodeShape, now: datetime) -> None:
-        node = self._api.create("/api/v1/nodes", _node(name, self._set_name, shape, now))
+        node = self._api.create(
+            "/api/v1/nodes", _node(name, self._set_name, shape, self._kubelet.port, now)
+        )
         self._api.create(_LEASES, _lease(name, node["metadata"]["uid"], now))
 
     def _delete(self, name: str) -> None:
@@ -102,7 +114,9 @@ class SimulatedNodes:
 
     def _follow_nodes(self) -> None:
         path = f"/api/v1/nodes?labelSelector={LABEL}={self._set_name}"
-        for node in self._follow(path):
+        for event, node in self._follow(path):
+            if event == "DELETED":
+                continue
             name = node["metadata"]["name"]
             is_usable = _is_ready(node) and not node["spec"].get("taints")
             self._usable = self._usable | {name} if is_usable else self._usable - {name}
@@ -118,27 +132,35 @@ class SimulatedNodes:
         self._api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
 
     def _follow_pods(self) -> None:
-        for pod in self._follow("/api/v1/pods"):
+        for event, pod in self._follow("/api/v1/pods"):
             if pod["spec"].get("nodeName") not in self._mine:
                 continue
+            metadata = pod["metadata"]
+            key = metadata["namespace"], metadata["name"]
+            if event == "DELETED":
+                self._logs.pop(key, None)
+                self._planned.pop(metadata["uid"], None)
+                continue
+            if log := log_of(pod):
+                self._logs[key] = log
+            planned = self._planned.setdefault(metadata["uid"], set())
             step = next_step(pod, datetime.now(UTC))
-            key = (pod["metadata"]["uid"], step.name if step else "")
-            if step and key not in self._planned:
-                self._planned.add(key)
+            if step and step.name not in planned:
+                planned.add(step.name)
                 self._agenda.add(step.due.timestamp(), partial(self._do, pod, step))
 
-    def _follow(self, path: str) -> Iterator[Json]:
-        """Each object there is, then each that is added or changed."""
+    def _follow(self, path: str) -> Iterator[tuple[str, Json]]:
+        """Each object there is, then each that is added, changed or deleted; and which it was."""
         while not self._ended.is_set():
             try:
                 listed = self._api.get(path)
             except ApiError:
                 self._ended.wait(_AGAIN_S)
                 continue
-            yield from listed["items"]
+            yield from (("ADDED", found) for found in listed["items"])
             for event in self._api.watch(path, listed["metadata"]["resourceVersion"]):
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    yield event["object"]
+                if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                    yield event["type"], event["object"]
 
     def _act(self) -> None:
         while not self._ended.is_set():
@@ -170,7 +192,7 @@ class SimulatedNodes:
                 self._agenda.add(time.time() + _AGAIN_S, action)
 
 
-def _node(name: str, set_name: str, shape: NodeShape, now: datetime) -> Json:
+def _node(name: str, set_name: str, shape: NodeShape, port: int, now: datetime) -> Json:
     resources = {
         "cpu": str(shape.cpus),
         "memory": f"{shape.memory_gib}Gi",
@@ -187,6 +209,8 @@ def _node(name: str, set_name: str, shape: NodeShape, now: datetime) -> Json:
             "capacity": resources,
             "allocatable": resources,
             "conditions": [_ready_condition(now)],
+            "addresses": [{"type": "InternalIP", "address": HOST}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         },
     }
 

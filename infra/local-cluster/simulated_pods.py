@@ -7,6 +7,8 @@ Its annotations say how it behaves; all are optional and whole or decimal second
 - `simulated.prefect-gpu/exit-code`: what it ends with (0);
 - `simulated.prefect-gpu/stop-takes-s`: how long it takes to stop when deleted (0); at most its
   grace.
+
+Two more say what it prints: `simulated_logs.py`.
 """
 
 from dataclasses import dataclass
@@ -42,26 +44,27 @@ def next_step(pod: Json, now: datetime) -> Step | None:
         if ended or phase == "Pending":
             return Step(now, "remove", None)
         grace_s = pod["metadata"].get("deletionGracePeriodSeconds", 0)
-        due = now + timedelta(seconds=min(_seconds(pod, "stop-takes-s") or 0, grace_s))
+        due = now + timedelta(seconds=min(seconds(pod, "stop-takes-s") or 0, grace_s))
         return Step(due, "stop", _ended(pod, due, _EXIT_AFTER_SIGTERM))
     if phase == "Pending":
-        due = now + timedelta(seconds=_seconds(pod, "start-after-s") or 0)
+        due = now + timedelta(seconds=seconds(pod, "start-after-s") or 0)
         return Step(due, "start", _running(pod, due))
-    run_for_s = _seconds(pod, "run-for-s")
+    run_for_s = seconds(pod, "run-for-s")
     if ended or run_for_s is None:
         return None
     due = datetime.fromisoformat(pod["status"]["startTime"]) + timedelta(seconds=run_for_s)
-    return Step(due, "end", _ended(pod, due, int(_seconds(pod, "exit-code") or 0)))
+    return Step(due, "end", _ended(pod, due, int(seconds(pod, "exit-code") or 0)))
+
+
+def seconds(pod: Json, name: str) -> float | None:
+    """The number that an annotation of the pod gives; None: it has no such annotation."""
+    text = pod["metadata"].get("annotations", {}).get(PREFIX + name)
+    return None if text is None else float(text)
 
 
 def time_text(moment: datetime) -> str:
     """A moment as Kubernetes writes it, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(pod: Json, name: str) -> float | None:
-    text = pod["metadata"].get("annotations", {}).get(PREFIX + name)
-    return None if text is None else float(text)
 
 
 def _running(pod: Json, now: datetime) -> Json:
