@@ -16,7 +16,7 @@ SYSTEM_PACKAGES = python3-venv git gcc libc6-dev postgresql chromium $(CLUSTER_P
 absent = $(if $(shell command -v $(1) || true),,$(2))
 CLUSTER_PACKAGES = golang-go golang-github-modern-go-reflect2-dev dpkg-dev etcd-server \
 	containernetworking-plugins busybox-static openssl $(call absent,containerd,containerd) \
-	$(call absent,runc,runc) $(call absent,kubectl,kubernetes-client)
+	$(call absent,runc,runc) $(call absent,kubectl,kubernetes-client) $(call absent,npm,npm)
 # The folder of the cluster that `make local-cluster` starts.
 LOCAL_CLUSTER ?= .local-cluster
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -118,13 +118,14 @@ lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versi
 	$(LOCK) --group quickstart --extra postgresql -c requirements/dev.txt -o requirements/quickstart.txt
 	$(LOCK) --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
 
-system-deps: ## Install what the tests use beside Python (Debian, Ubuntu)
+system-deps: ## Install what the tests use beside Python (Debian, Ubuntu), and fetch helm
 	@command -v apt-get > /dev/null || { \
 		echo "This is not Debian: install git, a C compiler, PostgreSQL and Chromium with your own" \
 			"package manager. Tests that miss one of them say so and are skipped." >&2; exit 1; }
 	$(SUDO) apt-get update
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y --no-install-recommends $(SYSTEM_PACKAGES)
+	-infra/helm/tools.sh > /dev/null
 
 dev: $(DEV_READY) ## Prepare the virtual environment for development
 

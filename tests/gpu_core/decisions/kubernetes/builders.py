@@ -164,6 +164,11 @@ def _validator(kind: str, api_version: str, version: str) -> Draft202012Validato
     folder = f"kubernetes-json-schema/v{version}.0-local-strict"
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
     schema = schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
-    definitions = Resource.from_contents(schema_contents(f"{folder}/_definitions.json", version))
-    registry = definitions @ (Resource.from_contents(schema) @ Registry())
+    registry = _definitions(version) @ (Resource.from_contents(schema) @ Registry())
     return Draft202012Validator(schema, registry=registry)
+
+
+@cache
+def _definitions(version: str) -> Resource[Any]:
+    path = f"kubernetes-json-schema/v{version}.0-local-strict/_definitions.json"
+    return Resource.from_contents(schema_contents(path, version))
