@@ -186,12 +186,21 @@ class OpenAttempts:
         adopted = [attempt for attempt in foreign if self.of_run(attempt.flow_run_id) is None]
         for attempt in foreign:
             if attempt not in adopted and attempt.started_at is None:
-                # Its run has gone on in ours.
-                await in_thread(self._ledger.withdraw_attempt, attempt.attempt_id)
+                await self._withdraw(attempt, infrastructure)
         await self._take_over(adopted, client, reader, infrastructure, policy, template)
         if adopted:
             _log.warning("Took over %d attempts that another worker opened late", len(adopted))
         return [self._open[attempt.attempt_id] for attempt in adopted]
+
+    async def _withdraw(self, attempt: Attempt, infrastructure: Infrastructure) -> None:
+        """Its run has gone on in ours; what the other worker may still create must not run too."""
+        ours = self.of_run(attempt.flow_run_id)
+        theirs = self._stand_in(attempt)
+        theirs.variables = {} if ours is None else ours.variables
+        with self.faults.contained(attempt.flow_run_id, theirs.record.name, "withdrawn"):
+            if await infrastructure.kill(theirs):
+                infrastructure.settled(theirs)
+                await in_thread(self._ledger.withdraw_attempt, attempt.attempt_id)
 
     async def _take_over(
         self,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpu_core.decisions.kubernetes.manifests.tombstone import tombstone_jobs
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from tests.support.cluster import (
     GPU,
     LOCAL_CLUSTER,
@@ -26,6 +28,15 @@ def test_a_job_with_gpus_runs_and_its_log_is_read(namespace: Namespace):
     namespace.create(job_manifest("train", ["echo", "loss 0.25"]))
     namespace.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=90s")
     assert namespace.kubectl("logs", "job/train") == "loss 0.25\n"
+
+
+def test_a_tombstone_is_over_at_once_and_keeps_its_name(namespace: Namespace):
+    (tombstone,) = tombstone_jobs("a", "run-1", "gpu", 1, KubernetesPolicy())
+    namespace.create(tombstone)
+    namespace.kubectl("wait", "--for=condition=complete", "job/gpu-a", "--timeout=90s")
+    assert namespace.get("pods")["items"] == []
+    with pytest.raises(KubectlFailed, match="AlreadyExists"):
+        namespace.create(job_manifest("gpu-a", ["echo", "too late"]))
 
 
 def test_python_of_this_machine_runs_in_a_pod(namespace: Namespace):

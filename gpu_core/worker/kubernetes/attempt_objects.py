@@ -143,11 +143,20 @@ class AttemptObjects:
             return await self._api.create(path, body)
         except KubernetesError as error:
             if error.reason == "AlreadyExists":
-                return await self._api.get(f"{path}/{body['metadata']['name']}")
+                return await self._made_before(path, body)
             if error.is_conflict:
                 # Such as a ResourceQuota that another request changed at the same moment.
                 raise NotStarted(str(error)) from error
             raise
+
+    async def _made_before(self, path: str, body: Json) -> Json:
+        """What has this name already, if it is of the same attempt."""
+        metadata = body["metadata"]
+        found = await self._api.find(f"{path}/{metadata['name']}")
+        labels = {} if found is None else found["metadata"].get("labels") or {}
+        if found is None or labels.get(ATTEMPT_ID_LABEL) != metadata["labels"][ATTEMPT_ID_LABEL]:
+            raise NotStarted("another worker has given this attempt up")
+        return found
 
     def _check_lease(self) -> None:
         if not self._may_act():

@@ -28,7 +28,7 @@ from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_fo
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
-from gpu_core.decisions.kubernetes.policy import SecretReference
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, SecretReference
 from gpu_core.decisions.kubernetes.refusals import why_refused
 from gpu_core.decisions.kubernetes.sizes import planned_share_milli, pod_size
 from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
@@ -75,6 +75,7 @@ from gpu_core.worker.kubernetes.orphans import Orphans
 from gpu_core.worker.kubernetes.output import OutputFollower
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
+from gpu_core.worker.kubernetes.tombstones import Tombstones
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended, wants_gpus
 from gpu_core.worker.running import RunningAttempt
@@ -123,6 +124,8 @@ class KubernetesInfrastructure:
         self._prefect_secrets = prefect_secrets
         self._view = ClusterView(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
+        self._tombstones = Tombstones(api, pool, namespace, template, may_act)
+        self._policy = KubernetesPolicy()
         self._offers = Offers(self._view, pool, template)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
@@ -137,11 +140,13 @@ class KubernetesInfrastructure:
         self._reports = CheckpointReports(client)
         self._containers: ContainerRuns | None = None
         self._created_at_s: dict[str, float] = {}
+        self._answered: set[str] = set()
         self._causes: dict[str, frozenset[str]] = {}
         self._host = ""
 
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
+        self._policy = policy.kubernetes
         self._host = await self._cluster_name()
         output = OutputFollower(self._output_api, self._rights)
         self._containers = ContainerRuns(self._client, output, tasks, self._is_over)
@@ -201,6 +206,7 @@ class KubernetesInfrastructure:
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
         self._tell_failure()
+        self._policy = policy.kubernetes
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
         node_pools = await self._node_pools.look(policy.kubernetes)
@@ -285,6 +291,7 @@ class KubernetesInfrastructure:
                 self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
                 raise NotStarted(str(error)) from error
             self._created_at_s.pop(running.attempt.attempt_id, None)
+            self._answered.add(running.attempt.attempt_id)
             found = refused(error.message)
             if found.cause is Cause.QUOTA_REFUSED:
                 raise Postponed(found.message) from error
@@ -439,7 +446,25 @@ class KubernetesInfrastructure:
                 return False
             await self._view.next_change(1.0)
         await self._objects.clear(attempt_id, self._fenced)
-        return not await self._objects.end_unseen(attempt_id, self._fenced)
+        if await self._objects.end_unseen(attempt_id, self._fenced):
+            return False
+        return await self._cannot_be_created(running)
+
+    async def _cannot_be_created(self, running: RunningAttempt) -> bool:
+        """Can no request that is still on its way create this attempt? False: one just did.
+
+        Its creation is over where it was answered, or where its object was seen. That of a worker
+        which lost its lease, and one that got no answer, may still be heard.
+        """
+        attempt = running.attempt
+        is_over = attempt.started_at is not None or attempt.attempt_id in self._answered
+        if is_over or not running.is_claimed:
+            return True
+        framework = _pod_request(running).framework
+        if not await self._tombstones.put(running, framework, self._policy):
+            return False
+        self._answered.add(attempt.attempt_id)
+        return True
 
     def _note_causes(self, attempt_id: str) -> None:
         """Which pods end without us? How the rest ends from here on tells nothing of why."""
@@ -501,6 +526,7 @@ class KubernetesInfrastructure:
         self._view.custom_jobs.forget(attempt_id)
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
+        self._answered.discard(attempt_id)
         self._last_words.forget(attempt_id)
         if self._containers is not None:
             self._containers.forget(attempt_id)

@@ -142,8 +142,18 @@ def test_what_runs_although_its_creation_got_no_answer_is_noted(
 class Nothing:
     """An infrastructure in which nothing runs, and a Prefect without any run."""
 
+    def __init__(self):
+        self.killed = []
+
     async def find(self, _attempts):
         return {}
+
+    async def kill(self, running):
+        self.killed.append(running.attempt.attempt_id)
+        return len(self.killed) > 1  # the first time something of it has just been created
+
+    def settled(self, _running):
+        pass
 
     async def read_flow_run(self, flow_run_id):
         raise ObjectNotFound(Exception(flow_run_id))
@@ -181,6 +191,8 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
             now_s += 61
             seen.append([r.attempt.attempt_id for r in anyio.run(attempts.adopt, *asked)])
         assert seen == [[], want_adopted, []]
+        # What the other worker may still create of it must not run beside ours.
+        assert asked[2].killed == (["x", "x"] if ours and theirs else [])
         found = ledger.open_attempts("gpus", "host-1")
         assert sorted(attempt.attempt_id for attempt in found) == want_open
 

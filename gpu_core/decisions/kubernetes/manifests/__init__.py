@@ -1,0 +1,1 @@
+"""Manifests that the worker writes beside those of attempts."""

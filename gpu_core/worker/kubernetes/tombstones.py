@@ -1,0 +1,132 @@
+"""Keeps attempts that were given up from being created by a request that is still on its way."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.job import owned_by
+from gpu_core.decisions.kubernetes.manifests.tombstone import (
+    is_tombstone,
+    tombstone_custom_job,
+    tombstone_jobs,
+)
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.worker.infrastructure import NotStarted
+from gpu_core.worker.kubernetes.custom_jobs import KINDS
+from gpu_core.worker.running import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.tombstones")
+
+_JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
+class Tombstones:
+    """Takes the names of attempts whose creation may still be on its way.
+
+    Args:
+        api: The cluster.
+        pool: Ours.
+        namespace: Where Jobs are created whose template and run say nothing else.
+        template: The pool's base job template, as it is now.
+        may_act: Asked before everything that changes the cluster.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        pool: str,
+        namespace: str,
+        template: Callable[[], Mapping[str, Any]],
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._pool = pool
+        self._namespace = namespace
+        self._template = template
+        self._may_act = may_act
+
+    async def put(self, running: RunningAttempt, framework: str, policy: KubernetesPolicy) -> bool:
+        """Take the names of this attempt. False: the request has arrived; try again.
+
+        What has arrived is deleted. Where the cluster refuses the tombstone itself, the log says
+        so, and a late creation is only ended by `Orphans`.
+
+        Args:
+            running: The attempt, of which nothing is seen.
+            framework: Its job variable.
+            policy: Says how long the names stay taken.
+
+        Raises:
+            NotStarted: Another worker acts by now.
+            KubernetesError: The cluster does not answer.
+        """
+        namespace = self._namespace_of(running)
+        attempt = running.attempt
+        jobs = _JOBS.format(namespace=namespace)
+        try:
+            kept = None
+            for job in tombstone_jobs(
+                attempt.attempt_id, attempt.flow_run_id, self._pool, len(attempt.held), policy
+            ):
+                found = await self._take(jobs, job)
+                if found is None:
+                    return False
+                kept = kept or found
+            kind = KINDS.get(framework)
+            if kind is None or kept is None:
+                return True
+            item = tombstone_custom_job(
+                attempt.attempt_id, attempt.flow_run_id, self._pool, framework, policy
+            )
+            path = kind.path(namespace)
+            found = await self._take(path, owned_by(item, kept))
+            if found is None:
+                return False
+            await self._require_suspended(path, found)
+        except KubernetesError as error:
+            if error.is_retryable or error.status == 401:
+                raise
+            _log.warning(
+                "The names of %r cannot be kept from a late creation: %s",
+                running.record.name,
+                error,
+            )
+        return True
+
+    async def _take(self, path: str, body: Json) -> Json | None:
+        """The tombstone that has this name now; None: something else had it, and is deleted."""
+        self._check_lease()
+        try:
+            return {**body, **await self._api.create(path, body)}
+        except KubernetesError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        at = f"{path}/{body['metadata']['name']}"
+        found = await self._api.find(at)
+        if found is not None and is_tombstone(found):
+            return {**body, **found}
+        self._check_lease()
+        await self._api.delete(at, propagation="Foreground")
+        return None
+
+    async def _require_suspended(self, path: str, item: Json) -> None:
+        """An operator that does not know `suspend` would run the tombstone."""
+        if (item.get("spec") or {}).get("suspend") is not True:
+            await self._api.delete(f"{path}/{item['metadata']['name']}")
+            _log.warning("%s of this cluster cannot be suspended", item["kind"])
+
+    def _namespace_of(self, running: RunningAttempt) -> str:
+        manifest = (self._template().get("job_configuration") or {}).get("job_manifest") or {}
+        for namespace in (
+            (manifest.get("metadata") or {}).get("namespace"),
+            running.variables.get("namespace"),
+        ):
+            if isinstance(namespace, str) and namespace and "{{" not in namespace:
+                return namespace
+        return self._namespace
+
+    def _check_lease(self) -> None:
+        if not self._may_act():
+            raise NotStarted("another worker acts for this pool by now")
