@@ -35,7 +35,7 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint chaos bench bench-cluster bench-input bench-month bench-policies \
+.PHONY: help quickstart test lint docs chaos bench bench-cluster bench-input bench-month bench-policies \
 	bench-servers bench-spot month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
@@ -52,6 +52,9 @@ lint: dev ## Check style, types and who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: dev ## Write the parts of docs/ that are made of the code
+	$(BIN)/python -m tests.layout.generated_docs
 
 chaos: dev ## Disturb everything at random moments, more often than the tests do; takes hours
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)

@@ -1,15 +1,16 @@
 """Can the deployments of a prefect.yaml run in their pools?"""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_core.cli.project_file import Deployment, ProjectFile, is_template, moved
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.kubernetes.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables import parse_pod_request
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, parse_request
-from gpu_core.decisions.validation import InvalidInputs, known_names
+from gpu_core.decisions.validation import known_names, mistakes_in
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
 
 
@@ -21,6 +22,8 @@ class PoolFacts:
     type: str
     variables: frozenset[str] = frozenset()
     """The names of the job variables in its template."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """The defaults of those variables."""
     queues: frozenset[str] | None = None
     """The queues that it has; None: they are the policy's."""
 
@@ -112,6 +115,8 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
     given = {name: value for name, value in deployment.variables.items() if isinstance(name, str)}
     ours = {*known_names(GpuRequest)}
     of_pool = {*_template_variables(pool.type), *pool.variables} - ours
+    if pool.type == GpuKubernetesWorker.type:
+        of_pool |= {field.name for field in PREFECT_FIELDS}  # refused below, with the reason
     of_clusters = _template_variables(GpuKubernetesWorker.type) - of_pool - ours
     problems = [
         InvalidInput(
@@ -129,9 +134,9 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
         for name, value in given.items()
         if name not in of_clusters
     }
-    problems += _mistakes(lambda: parse_request(known, of_pool))
+    problems += mistakes_in(lambda: parse_request(known, of_pool))
     if pool.type == GpuKubernetesWorker.type:
-        problems += _mistakes(lambda: parse_pod_request(known))
+        problems += mistakes_in(lambda: parse_pod_request(known, pool.defaults))
     moved_here = [moved(each, f"work_pool.job_variables.{each.field}") for each in problems]
     if pool.type != GpuKubernetesWorker.type and not problems and _is_container(deployment):
         moved_here.append(
@@ -149,16 +154,6 @@ def _is_container(deployment: Deployment) -> bool:
     return deployment.entrypoint.endswith(
         ("run_container.py:run_container", "run_container.run_container")
     )
-
-
-def _mistakes(parse: Callable[[], object]) -> list[InvalidInput]:
-    try:
-        parse()
-    except InvalidInputs as error:
-        return list(error.errors)
-    except InvalidInput as error:
-        return [error]
-    return []
 
 
 def template_variables(template: Mapping[str, Any]) -> frozenset[str]:

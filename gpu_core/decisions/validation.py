@@ -77,6 +77,17 @@ def refuse(errors: Sequence[InvalidInput]) -> None:
         raise InvalidInputs(errors)
 
 
+def mistakes_in(parse: Callable[[], object]) -> list[InvalidInput]:
+    """Which mistakes does this reader find? Empty: none."""
+    try:
+        parse()
+    except InvalidInputs as error:
+        return list(error.errors)
+    except InvalidInput as error:
+        return [error]
+    return []
+
+
 def parsed_by(parse: Callable[[object, str], object]) -> BeforeValidator:
     """How does a pydantic field use one of our own parsers, and keep the parser's error whole?
 

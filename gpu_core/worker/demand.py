@@ -21,6 +21,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.template_rules import variable_defaults
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.request import (
@@ -351,10 +352,7 @@ def _merged_variables(
     template: Mapping[str, Any], deployment: DeploymentResponse | None, flow_run: FlowRun
 ) -> dict[str, object]:
     """The run's variables over the deployment's over the pool's defaults, as Prefect does it."""
-    properties = template.get("variables", {}).get("properties", {})
-    merged: dict[str, object] = {
-        name: schema["default"] for name, schema in properties.items() if "default" in schema
-    }
+    merged = variable_defaults(template)
     merged.update((deployment.job_variables if deployment is not None else None) or {})
     merged.update(flow_run.job_variables or {})
     return merged

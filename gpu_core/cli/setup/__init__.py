@@ -15,9 +15,17 @@ from gpu_core.cli.project_file import ProjectFile, is_template, read_project_fil
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import have_blocks
 from gpu_core.cli.setup.packaged import have_packaged_deployments
-from gpu_core.cli.setup.pool import check_pool_name, checked_type, have_pool, have_queues, read_pool
+from gpu_core.cli.setup.pool import (
+    check_defaults,
+    check_pool_name,
+    checked_type,
+    have_pool,
+    have_queues,
+    read_pool,
+)
 from gpu_core.cli.setup.project import have_project_deployments
 from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
+from gpu_core.decisions.kubernetes.template_rules import variable_defaults
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.validation import refuse
 from gpu_core.worker import GpuProcessWorker
@@ -65,6 +73,7 @@ async def _apply(
 ) -> None:
     pool = await read_pool(session.client, options.pool)
     pool_type = checked_type(pool, options)
+    check_defaults(pool)
     if project is not None:
         await _check(session.client, options, pool, pool_type, policy, project)
     if session.dry_run:
@@ -98,6 +107,7 @@ async def _check(
         name=options.pool,
         type=pool_type,
         variables=frozenset() if pool is None else template_variables(pool.base_job_template),
+        defaults={} if pool is None else variable_defaults(pool.base_job_template),
     )
     pools = {options.pool: own, **await _other_pools(client, options.pool, project)}
     is_cloud = client.server_type is ServerType.CLOUD
@@ -122,6 +132,7 @@ async def _other_pools(
             name=name,
             type=pool.type,
             variables=template_variables(pool.base_job_template),
+            defaults=variable_defaults(pool.base_job_template),
             queues=frozenset(queue.name for queue in queues),
         )
     return found

@@ -9,8 +9,13 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 from prefect.types.names import BANNED_CHARACTERS
 
+from gpu_core.cli.project_file import is_template, moved
 from gpu_core.cli.setup.session import Session, SetupOptions, say
 from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.kubernetes.prefect_fields import without_fields_not_offered
+from gpu_core.decisions.kubernetes.template_rules import variable_defaults
+from gpu_core.decisions.kubernetes.variables import parse_pod_request
+from gpu_core.decisions.validation import mistakes_in, refuse
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
 # Job variables of a cluster's pool whose defaults are options too.
@@ -65,6 +70,25 @@ def checked_type(pool: WorkPool | None, options: SetupOptions) -> str:
     return pool_type
 
 
+def check_defaults(pool: WorkPool | None) -> None:
+    """Refuse a pool of a cluster whose template has defaults that no run can use.
+
+    Raises:
+        InvalidInput: One cannot be used; the field is its place in the template.
+        InvalidInputs: Several cannot.
+    """
+    if pool is None or pool.type != GpuKubernetesWorker.type:
+        return
+    given = variable_defaults(pool.base_job_template)
+    defaults = {name: value for name, value in given.items() if not is_template(value)}
+    refuse(
+        [
+            moved(error, f"work pool {pool.name}: variables.{error.field} default")
+            for error in mistakes_in(lambda: parse_pod_request(defaults, defaults))
+        ]
+    )
+
+
 async def have_pool(
     session: Session, options: SetupOptions, pool: WorkPool | None, pool_type: str
 ) -> None:
@@ -78,9 +102,13 @@ async def have_pool(
             await session.client.create_work_pool(new_pool)
         say("+", f"work pool {name}", f"{session.did('created')}, of type {pool_type}")
         return
-    template, new = _with_missing_variables(pool.base_job_template, newest)
+    template, removed = pool.base_job_template, list[str]()
+    if pool_type == GpuKubernetesWorker.type:
+        template, removed = without_fields_not_offered(template)
+    template, new = _with_missing_variables(template, newest)
     template, changed = _with_defaults(template, options)
     news = [f"new job variables: {', '.join(new)}"] if new else []
+    news += [f"{', '.join(removed)} {session.did('removed')}: without effect"] if removed else []
     news += [f"default of {', '.join(changed)} {session.did('changed')}"] if changed else []
     if not news:
         say("=", f"work pool {name}", "unchanged")

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.engine_commands import is_bundle, starts_engine
-from gpu_core.decisions.kubernetes.variables import PodRequest
+from gpu_core.decisions.kubernetes.variables import OPERATED, PodRequest
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.workload import Hold, Workload
 
 CONTAINER_FLOW = "run-container"
 """The flow that stands for a container (`flows/run_container.py`). Its runs start no engine."""
-
-_OPERATED = frozenset({"ray", "kubeflow", "spark"})
 
 _LONGEST_SHOWN = 60
 
@@ -43,7 +41,7 @@ def with_container_command(
 
 def is_operated(request: PodRequest) -> bool:
     """Does the operator of a framework make the pods of the run?"""
-    return request.framework in _OPERATED
+    return request.framework in OPERATED
 
 
 def is_container_job(request: PodRequest, flow_name: str, nodes: int) -> bool:

@@ -12,8 +12,13 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.gang import gang_env, headless_service
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, filled, overlaid
-from gpu_core.decisions.kubernetes.names import KUEUE_QUEUE_LABEL, RANK_LABEL
-from gpu_core.decisions.kubernetes.pod import attempt_annotations, attempt_labels, pod_template
+from gpu_core.decisions.kubernetes.names import KUEUE_QUEUE_LABEL, NAME_LABEL, RANK_LABEL
+from gpu_core.decisions.kubernetes.pod import (
+    attempt_annotations,
+    attempt_labels,
+    named_by_label,
+    pod_template,
+)
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.selection import combined_affinity, one_pod_at_a_time
 
@@ -129,15 +134,15 @@ def _job(
     extra_env: Sequence[Manifest] = (),
 ) -> Manifest:
     pinned = () if policy.kueue_queue is not None else node_names
+    named = named_by_label(base.get("metadata", {}))
     metadata = overlaid(
-        base.get("metadata", {}),
+        named,
         {
             "name": name,
             "labels": attempt_labels(launch),
             "annotations": attempt_annotations(launch),
         },
     )
-    metadata.pop("generateName", None)
     spec = {key: value for key, value in base.get("spec", {}).items() if key not in _NOT_OURS}
     spec = filled(spec, {"ttlSecondsAfterFinished": policy.kept_after_end_s})
     spec |= {"backoffLimit": 0, "completions": 1, "parallelism": 1}
@@ -146,10 +151,14 @@ def _job(
     if policy.kueue_queue is not None:
         metadata = overlaid(metadata, {"labels": {KUEUE_QUEUE_LABEL: policy.kueue_queue}})
         spec["suspend"] = True
-    spec["template"] = pod_template(
-        spec.get("template", {}), launch, policy, node_names=pinned, extra_env=extra_env
-    )
+    pod = filled(spec.get("template", {}), {"metadata": {"labels": _name_label(named)}})
+    spec["template"] = pod_template(pod, launch, policy, node_names=pinned, extra_env=extra_env)
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _name_label(metadata: Manifest) -> dict[str, str]:
+    labels = metadata.get("labels", {})
+    return {NAME_LABEL: labels[NAME_LABEL]} if NAME_LABEL in labels else {}
 
 
 # What would give Kubernetes a say in retries, or only makes sense together with such.

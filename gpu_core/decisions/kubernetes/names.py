@@ -26,6 +26,9 @@ DEPLOYMENT_ANNOTATION = f"{PREFIX}/deployment"
 NOTICE_ANNOTATION = f"{PREFIX}/notice"
 """Set on a pod, its value appears in the file that the run watches: end soon."""
 
+NAME_LABEL = f"{PREFIX}/name"
+"""What Prefect would name the Job: the job variable `name`, else the name of the flow run."""
+
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 

@@ -15,6 +15,7 @@ from gpu_core.decisions.kubernetes.names import (
     FLOW_RUN_LABEL,
     MEMBER,
     NAME_ANNOTATION,
+    NAME_LABEL,
     POOL_LABEL,
     PROJECT_LABEL,
     QUEUE_LABEL,
@@ -50,6 +51,17 @@ def attempt_annotations(launch: Launch) -> dict[str, str]:
     return changed | _known(
         {NAME_ANNOTATION: launch.context.name, DEPLOYMENT_ANNOTATION: launch.context.deployment}
     )
+
+
+def named_by_label(metadata: Mapping[str, Any]) -> Manifest:
+    """The template's metadata with the name that Prefect gives as a label.
+
+    Prefect makes `generateName` of the job variable `name`, or of the flow run's name. The objects
+    themselves are named after the attempt.
+    """
+    kept = {key: value for key, value in metadata.items() if key != "generateName"}
+    name = str(metadata.get("generateName", "")).rstrip("-")
+    return filled(kept, {"labels": {NAME_LABEL: label_value(name)}}) if name else kept
 
 
 def _identity(launch: Launch) -> dict[str, str]:

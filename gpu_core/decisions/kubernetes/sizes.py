@@ -1,12 +1,12 @@
 """How large a pod is: its GPUs by the name that the device plugin gives them, CPU and memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, PerGpu
 from gpu_core.decisions.kubernetes.quantities import format_cpu, format_memory
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.placement.mig import mig_profile, slices_of
@@ -27,6 +27,9 @@ class PodSize:
 
     cpu_milli: int
     memory_mib: int
+    cpu_limit_milli: int | None
+    """None: no limit."""
+    memory_limit_mib: int
     shm_mib: int
     """Shared memory, a part of the main memory."""
     gpus: Mapping[str, int]
@@ -35,14 +38,17 @@ class PodSize:
     def to_resources(self) -> dict[str, dict[str, str]]:
         """Requests and limits as a container has them.
 
-        Memory and GPUs have limits equal to requests; CPU has none, because a limit would only
-        throttle data loading while cores are idle.
+        GPUs, and memory unless the run says otherwise, have limits equal to requests; CPU has none
+        then, because a limit would only throttle data loading while cores are idle.
         """
         gpus = {name: str(count) for name, count in self.gpus.items()}
+        limit = self.cpu_limit_milli
+        cpu_limit = {} if limit is None else {"cpu": format_cpu(limit)}
+        memory_limit = {"memory": format_memory(self.memory_limit_mib)}
         memory = {"memory": format_memory(self.memory_mib)}
         return {
             "requests": {"cpu": format_cpu(self.cpu_milli), **memory, **gpus},
-            "limits": {**memory, **gpus},
+            "limits": {**cpu_limit, **memory_limit, **gpus},
         }
 
 
@@ -52,7 +58,8 @@ def pod_size(
     """How large is each pod of this workload?
 
     What the scheduler planned with (`cpu_milli`, `memory_mib` of the shape) is what the pod gets;
-    where it planned with nothing, the run's own wish, else the policy's for the GPU type.
+    where it planned with nothing, the run's own wish, else the policy's for the GPU type. A limit
+    alone is the request, too, as everywhere in Kubernetes.
 
     Args:
         shape: What the scheduler placed.
@@ -61,19 +68,57 @@ def pod_size(
         gpu_type: Of the GPUs that it gets; None: not known yet, or it has none.
 
     Raises:
-        InvalidInput: A part of a GPU cannot be had so, or /dev/shm is larger than the memory.
+        InvalidInput: A part of a GPU cannot be had so, a limit is below its request, or /dev/shm
+            is larger than the memory.
     """
     row = policy.per_gpu_of(gpu_type if shape.gpu_count else None)
     gpus = max(1, shape.gpu_count) * _part_of_gpu(shape, gpu_type)
-    cpu = Fraction(request.cpu_per_gpu or row.cpu)
-    memory_gib = Fraction(request.memory_gib_per_gpu or row.memory_gib)
-    memory_mib = shape.memory_mib or max(ceil(memory_gib * gpus * _MIB_PER_GIB), _LEAST_MEMORY_MIB)
+    cpu_milli = shape.cpu_milli or _cpu_milli(request, row, gpus)
+    memory_mib = shape.memory_mib or _memory_mib(request, row, gpus)
+    _require_at_least("cpu_limit", request.cpu_limit_milli, cpu_milli, format_cpu)
+    _require_at_least("memory_limit", request.memory_limit_mib, memory_mib, format_memory)
+    memory_limit_mib = request.memory_limit_mib or memory_mib
     return PodSize(
-        cpu_milli=shape.cpu_milli or max(ceil(cpu * gpus * 1000), _LEAST_CPU_MILLI),
+        cpu_milli=cpu_milli,
         memory_mib=memory_mib,
-        shm_mib=_shm_mib(request.shm_size_mib, memory_mib),
+        cpu_limit_milli=request.cpu_limit_milli,
+        memory_limit_mib=memory_limit_mib,
+        shm_mib=_shm_mib(request.shm_size_mib, memory_limit_mib),
         gpus=gpu_resources(shape, policy),
     )
+
+
+def _require_at_least(
+    field: str, limit: int | None, request: int, text: Callable[[int], str]
+) -> None:
+    if limit is not None and limit < request:
+        raise InvalidInput(
+            field,
+            "is below the request",
+            got=text(limit),
+            allowed=f"{text(request)} or more",
+            remedy="raise it, or lower the request",
+        )
+
+
+def _cpu_milli(request: PodRequest, row: PerGpu, gpus: Fraction) -> int:
+    """The CPU request: the run's for the pod, its own for each GPU, its limit, the policy's."""
+    if request.cpu_request_milli is not None:
+        return request.cpu_request_milli
+    if request.cpu_per_gpu is None and request.cpu_limit_milli is not None:
+        return request.cpu_limit_milli
+    per_gpu = Fraction(request.cpu_per_gpu or row.cpu)
+    return max(ceil(per_gpu * gpus * 1000), _LEAST_CPU_MILLI)
+
+
+def _memory_mib(request: PodRequest, row: PerGpu, gpus: Fraction) -> int:
+    """The memory request, in the same order."""
+    if request.memory_request_mib is not None:
+        return request.memory_request_mib
+    if request.memory_gib_per_gpu is None and request.memory_limit_mib is not None:
+        return request.memory_limit_mib
+    per_gpu_gib = Fraction(request.memory_gib_per_gpu or row.memory_gib)
+    return max(ceil(per_gpu_gib * gpus * _MIB_PER_GIB), _LEAST_MEMORY_MIB)
 
 
 def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
@@ -146,6 +191,6 @@ def _shm_mib(wanted_mib: int | None, memory_mib: int) -> int:
             "leaves nothing of the memory that it is a part of",
             got=format_memory(wanted_mib),
             allowed=f"less than {format_memory(memory_mib)}",
-            remedy="raise memory_gib_per_gpu, or lower shm_size",
+            remedy="raise memory_gib_per_gpu or memory_limit, or lower shm_size",
         )
     return wanted_mib

@@ -19,6 +19,12 @@ def pod_spec_of(base_job_template: Mapping[str, Any]) -> PodSpec:
     return found if isinstance(found, Mapping) else {}
 
 
+def variable_defaults(base_job_template: Mapping[str, Any]) -> dict[str, object]:
+    """The defaults of a pool's job variables, by name; those without one are left out."""
+    properties = base_job_template.get("variables", {}).get("properties", {})
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
 def admits(pod_spec: PodSpec, node: Mapping[str, Any]) -> bool:
     """Do the template's node selector and its required node affinity let pods on this node?
 

@@ -1,14 +1,20 @@
 """The job variables of a gpu-kubernetes pool that shape its pods, checked."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.policy import AbsolutePath, ObjectName
-from gpu_core.decisions.kubernetes.quantities import memory_mib
+from gpu_core.decisions.kubernetes.prefect_fields import refused_fields
+from gpu_core.decisions.kubernetes.quantities import (
+    cpu_milli,
+    format_cpu,
+    format_memory,
+    memory_mib,
+)
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse
 
 
@@ -17,6 +23,39 @@ def _shm_mib(value: object, field: str) -> int:
     if mib < 1:
         raise InvalidInput(field, "is too small", got=value, allowed="1Mi or more")
     return mib
+
+
+# More than any machine has: 64 GPUs with the most that `cpu_per_gpu` and `memory_gib_per_gpu` take.
+_MOST_CPU_MILLI = 64 * 256 * 1000
+_MOST_MEMORY_MIB = 64 * 4096 * 1024
+
+
+def _cpu_milli(value: object, field: str) -> int:
+    milli = cpu_milli(value, field, up=True)
+    if not 1 <= milli <= _MOST_CPU_MILLI:
+        raise InvalidInput(
+            field, _out_of(milli), got=value, allowed=f"1m to {format_cpu(_MOST_CPU_MILLI)}"
+        )
+    return milli
+
+
+def _memory_mib(value: object, field: str) -> int:
+    mib = memory_mib(value, field, up=True)
+    # A number without a unit is bytes, and `64` was meant as something else.
+    is_too_small = memory_mib(value, field) < 1
+    if is_too_small or mib > _MOST_MEMORY_MIB:
+        raise InvalidInput(
+            field,
+            _out_of(0 if is_too_small else mib),
+            got=value,
+            allowed=f"1Mi to {format_memory(_MOST_MEMORY_MIB)}",
+            remedy="add the unit, such as 64Gi; a number alone is bytes" if is_too_small else None,
+        )
+    return mib
+
+
+def _out_of(amount: int) -> str:
+    return "is too small" if amount < 1 else "is too large"
 
 
 def _words(value: object, field: str) -> tuple[str, ...]:
@@ -34,7 +73,19 @@ def _words(value: object, field: str) -> tuple[str, ...]:
     return tuple(words)
 
 
+_QUANTITY_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "number"}]}
 _COMMAND_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+_Cpu = Annotated[int, parsed_by(_cpu_milli), WithJsonSchema(_QUANTITY_SCHEMA)]
+_Memory = Annotated[int, parsed_by(_memory_mib), WithJsonSchema(_QUANTITY_SCHEMA)]
+
+OPERATED = frozenset({"ray", "kubeflow", "spark"})
+"""Frameworks whose operator makes the pods."""
+
+LEAST_FINISHED_JOB_TTL_S = 60
+"""A standby takes over within 15 s, a worker's pod is replaced within a minute: until then the Job
+has to say how it ended, or the run would be repeated."""
 
 
 class ClaimMount(BaseModel):
@@ -61,6 +112,32 @@ class PodRequest(BaseModel):
         default=None,
         title="Memory per GPU (GiB)",
         description="Main memory in GiB for each GPU, by default the policy's for its type.",
+    )
+    cpu_request_milli: _Cpu | None = Field(
+        default=None,
+        alias="cpu_request",
+        title="CPU Request",
+        description="CPU cores of each pod such as '8' or '500m', instead of cpu_per_gpu, by "
+        "default cpu_limit, else the policy's for the GPU type.",
+    )
+    cpu_limit_milli: _Cpu | None = Field(
+        default=None,
+        alias="cpu_limit",
+        title="CPU Limit",
+        description="The most CPU cores of each pod such as '8' or '500m', by default no limit.",
+    )
+    memory_request_mib: _Memory | None = Field(
+        default=None,
+        alias="memory_request",
+        title="Memory Request",
+        description="Main memory of each pod such as '64Gi', instead of memory_gib_per_gpu, by "
+        "default memory_limit, else the policy's for the GPU type.",
+    )
+    memory_limit_mib: _Memory | None = Field(
+        default=None,
+        alias="memory_limit",
+        title="Memory Limit",
+        description="The most main memory of each pod such as '64Gi', by default its request.",
     )
     shm_size_mib: Annotated[int, parsed_by(_shm_mib), WithJsonSchema({"type": "string"})] | None = (
         Field(
@@ -108,13 +185,30 @@ class PodRequest(BaseModel):
         title="Framework",
         description="Who spreads the work over nodes, by default nobody.",
     )
+    finished_job_ttl_s: Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S)] | None = Field(
+        default=None,
+        alias="finished_job_ttl",
+        title="Finished Job TTL",
+        description="How many seconds the Job stays after its end, 60 or more, by default the "
+        "policy's kept_after_end.",
+    )
+    stream_output: bool = Field(
+        default=True,
+        title="Stream Output",
+        description="Whether the output of a container job is on the run's page, by default true.",
+    )
 
 
-def parse_pod_request(variables: Mapping[str, object]) -> PodRequest:
+def parse_pod_request(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object] | None = None
+) -> PodRequest:
     """What does a run with these job variables ask of its pods?
 
     Args:
         variables: Job variables by name; None means that it was not given, others are ignored.
+        pool_defaults: The defaults of the pool's template. With them, variables of
+            prefect-kubernetes that cannot take effect are refused (`prefect_fields`); None: the
+            run was admitted.
 
     Raises:
         InvalidInput: One variable cannot be used.
@@ -124,8 +218,59 @@ def parse_pod_request(variables: Mapping[str, object]) -> PodRequest:
     given = {name: variables[name] for name in names if variables.get(name) is not None}
     if given.get("command") == "":  # Prefect's own workers take it for a command that is not given
         del given["command"]
+    errors = [] if pool_defaults is None else refused_fields(variables, pool_defaults)
     try:
-        return PodRequest.model_validate(given)
+        request = PodRequest.model_validate(given)
     except ValidationError as error:
-        refuse(input_errors(error, PodRequest))
+        refuse([*input_errors(error, PodRequest), *errors])
         raise
+    refuse([*_contradictions(request, variables), *errors])
+    return request
+
+
+def parse_running_request(variables: Mapping[str, object]) -> PodRequest:
+    """Of what kind is a running attempt with these job variables: flow, containers, operator?
+
+    What it asked for was checked when it was admitted, perhaps by a version with other rules: only
+    what tells its kind is read.
+
+    Raises:
+        InvalidInput: One of these variables cannot be used.
+    """
+    kind = ("command", "container_command", "framework", "stream_output")
+    return parse_pod_request({name: variables.get(name) for name in kind})
+
+
+def _contradictions(request: PodRequest, given: Mapping[str, object]) -> Iterator[InvalidInput]:
+    said_twice = (
+        ("cpu_request", request.cpu_request_milli, "cpu_per_gpu", request.cpu_per_gpu),
+        (
+            "memory_request",
+            request.memory_request_mib,
+            "memory_gib_per_gpu",
+            request.memory_gib_per_gpu,
+        ),
+    )
+    for of_pod, amount, of_gpu, amount_per_gpu in said_twice:
+        if amount is not None and amount_per_gpu is not None:
+            yield InvalidInput(
+                of_pod,
+                f"says what {of_gpu} says too",
+                got=given[of_pod],
+                remedy="leave one of them out, or set the one that the pool has to null",
+            )
+    if request.framework in OPERATED and request.finished_job_ttl_s is not None:
+        yield InvalidInput(
+            "finished_job_ttl",
+            f"is not for framework {request.framework!r}, whose object is no Job",
+            got=request.finished_job_ttl_s,
+            remedy="leave it out; the policy's kubernetes.kept_after_end holds",
+        )
+    amounts = {request.memory_request_mib, request.memory_limit_mib} - {None}
+    if request.framework == "spark" and len(amounts) > 1:
+        yield InvalidInput(
+            "memory_limit",
+            "differs from memory_request, and Spark has one amount for both",
+            got=given["memory_limit"],
+            remedy="leave one of them out",
+        )

@@ -29,9 +29,15 @@ from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refused
 from gpu_core.decisions.kubernetes.pods import telling_pod
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, SecretReference
+from gpu_core.decisions.kubernetes.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.refusals import why_refused
 from gpu_core.decisions.kubernetes.sizes import planned_share_milli, pod_size
-from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
+from gpu_core.decisions.kubernetes.template_rules import variable_defaults
+from gpu_core.decisions.kubernetes.variables import (
+    PodRequest,
+    parse_pod_request,
+    parse_running_request,
+)
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.validation import known_names
@@ -120,6 +126,7 @@ class KubernetesInfrastructure:
         self._api = api
         self._output_api = output_api
         self._pool = pool
+        self._template = template
         self._client = client
         self._prefect_secrets = prefect_secrets
         self._view = ClusterView(api, wake)
@@ -174,7 +181,7 @@ class KubernetesInfrastructure:
     @property
     def variable_names(self) -> frozenset[str]:
         """Those that shape pods, also where the pool's template is older than one of them."""
-        return frozenset(known_names(PodRequest))
+        return frozenset({*known_names(PodRequest), *(field.name for field in PREFECT_FIELDS)})
 
     def fitted(
         self,
@@ -191,7 +198,9 @@ class KubernetesInfrastructure:
         """
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
         request = commands.with_container_command(
-            parse_pod_request(variables), flow_name, has_deployment=has_deployment
+            parse_pod_request(variables, variable_defaults(self._template())),
+            flow_name,
+            has_deployment=has_deployment,
         )
         commands.require_a_use(request, flow_name, workload.nodes, has_deployment=has_deployment)
         workload = commands.held_if_ambiguous(workload, request, has_deployment=has_deployment)
@@ -392,7 +401,8 @@ class KubernetesInfrastructure:
     def _follow_output(self, running: RunningAttempt) -> Json | None:
         """Let the run of a container job have its output; the pod that writes it, if one began."""
         pod = followed_pod(self._view.pods_of(running.attempt.attempt_id))
-        if pod is not None and self._containers is not None:
+        is_wanted = _pod_request(running).stream_output
+        if pod is not None and self._containers is not None and is_wanted:
             containers = pod["spec"]["containers"]
             self._containers.follow(running, pod, containers[main_container(pod["spec"])]["name"])
         return pod
@@ -553,7 +563,7 @@ class KubernetesInfrastructure:
         queue = running.workload.queue
         points_of = running.request.gpu_priority or queue
         placement = running.allocation().placement
-        request = _pod_request(running)
+        request = _as_begun(parse_pod_request(running.variables), running)
         return Launch(
             context=context,
             shape=running.workload.shape,
@@ -612,8 +622,11 @@ def is_container_job(running: RunningAttempt) -> bool:
 
 
 def _pod_request(running: RunningAttempt) -> PodRequest:
-    """What the attempt asks of its pods; a version before may have begun it."""
-    request = parse_pod_request(running.variables)
+    """Of which kind is the attempt? A version before may have begun it."""
+    return _as_begun(parse_running_request(running.variables), running)
+
+
+def _as_begun(request: PodRequest, running: RunningAttempt) -> PodRequest:
     record = running.record
     return commands.with_container_command(
         request, record.flow_name, has_deployment=record.deployment is not None, has_begun=True

@@ -13,7 +13,9 @@ from prefect_kubernetes.worker import KubernetesWorker
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.decisions.kubernetes.names import job_name
 from gpu_core.decisions.kubernetes.policy import SecretReference
+from gpu_core.decisions.kubernetes.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.kubernetes.prefect_keys import plain_key_warnings, prefect_secrets
+from gpu_core.decisions.kubernetes.template_rules import variable_defaults
 from gpu_core.decisions.mlflow_access import missing_secrets
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
@@ -48,6 +50,12 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
 
     # A start is a dozen requests, nearly all of it waiting: with few at a time the server idles.
     starts_at_once = 32
+
+    @classmethod
+    def get_default_base_job_template(cls) -> dict[str, Any]:
+        """The template of a new pool: without the variables of Prefect that would do nothing."""
+        template, _ = without_fields_not_offered(super().get_default_base_job_template())
+        return template
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -155,5 +163,4 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         return namespace if isinstance(namespace, str) else _DEFAULT_NAMESPACE
 
     def _default(self, variable: str) -> object:
-        properties = self._template.get("variables", {}).get("properties", {})
-        return properties.get(variable, {}).get("default")
+        return variable_defaults(self._template).get(variable)

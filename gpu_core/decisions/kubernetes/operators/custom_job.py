@@ -12,6 +12,7 @@ from gpu_core.decisions.kubernetes.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LA
 from gpu_core.decisions.kubernetes.pod import (
     attempt_annotations,
     attempt_labels,
+    named_by_label,
     pod_template,
 )
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
@@ -82,16 +83,14 @@ def metadata_of(request: Request) -> Manifest:
     """The object's metadata: found by the same labels as a Job."""
     launch, queue = request.launch, request.policy.kueue_queue
     labels = {} if queue is None else {KUEUE_QUEUE_LABEL: queue}
-    metadata = overlaid(
-        request.template.get("metadata", {}),
+    return overlaid(
+        named_by_label(request.template.get("metadata", {})),
         {
             "name": launch.name,
             "labels": {**attempt_labels(launch), **labels},
             "annotations": attempt_annotations(launch),
         },
     )
-    metadata.pop("generateName", None)
-    return metadata
 
 
 def member_pod(request: Request, *, is_alone: bool = True) -> Manifest:
@@ -128,13 +127,23 @@ def head_pod(request: Request, role: str = HEAD) -> Manifest:
             memory_mib=0,
             node_labels=(),
         ),
-        pod=launch.pod.model_copy(
-            update={"cpu_per_gpu": None, "memory_gib_per_gpu": None, "shm_size_mib": None}
-        ),
+        pod=launch.pod.model_copy(update=dict.fromkeys(_OF_MEMBERS)),
     )
     pod = pod_template(_pod(request.template), small, request.policy, node_names=None)
     pod["metadata"]["labels"][ROLE_LABEL] = role
     return _without_command(pod)
+
+
+# What a run asks for the pods that have the GPUs: the one that leads them needs less.
+_OF_MEMBERS = (
+    "cpu_per_gpu",
+    "cpu_request_milli",
+    "cpu_limit_milli",
+    "memory_gib_per_gpu",
+    "memory_request_mib",
+    "memory_limit_mib",
+    "shm_size_mib",
+)
 
 
 def _pod(template: Manifest) -> Manifest:

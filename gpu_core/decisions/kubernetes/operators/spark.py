@@ -99,13 +99,16 @@ def _gpu_conf(request: Request, cores: int) -> dict[str, str]:
 def _role(pod: Manifest, pods_per_node: int) -> Manifest:
     """Cores and memory of one pod, in Spark's words; the template keeps the rest."""
     container = pod["spec"]["containers"][0]
-    requests = container.pop("resources")["requests"]
+    resources = container.pop("resources")
+    requests, limit = resources["requests"], resources["limits"].get("cpu")
     cpu = cpu_milli(requests["cpu"], "cpu") // pods_per_node
     memory = memory_mib(requests["memory"], "memory") // pods_per_node
     heap = memory * _HEAP_PERCENT // 100
+    cores = {"cores": max(1, cpu // 1000), "coreRequest": format_cpu(cpu)}
+    if limit is not None:
+        cores["coreLimit"] = format_cpu(cpu_milli(limit, "cpu") // pods_per_node)
     return {
-        "cores": max(1, cpu // 1000),
-        "coreRequest": format_cpu(cpu),
+        **cores,
         "memory": f"{heap}m",
         "memoryOverhead": f"{memory - heap}m",
         "template": pod,

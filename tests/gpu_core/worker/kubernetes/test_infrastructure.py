@@ -55,7 +55,7 @@ class Api:
         return web.json_response({"items": self.lists[request.path]})
 
 
-def of_cluster(api, prefect_secrets=None):
+def of_cluster(api, prefect_secrets=None, template=dict):
     """The infrastructure of a pool in this cluster, before any watch told of anything."""
     return KubernetesInfrastructure(
         api,
@@ -66,6 +66,7 @@ def of_cluster(api, prefect_secrets=None):
         wake=lambda: None,
         may_act=lambda: True,
         prefect_secrets=prefect_secrets or {},
+        template=template,
     )
 
 
@@ -382,16 +383,21 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
     anyio.run(scenario)
 
 
-def test_a_container_that_ended_before_anybody_looked_tells_its_output_all_the_same(
-    monkeypatch, caplog
-):
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param({}, ["rank-0"], id="it tells its output all the same"),
+        pytest.param({"stream_output": False}, [], id="its run wants no output"),
+    ],
+)
+def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, variables, want):
     monkeypatch.setattr(containers, "run_log", lambda _: logging.getLogger("its run"))
     pod = of_rank(0, "Succeeded", 0)
 
     async def scenario():
         async with serving(Logs([pod])) as client, anyio.create_task_group() as tasks:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
-            attempt.variables = {"container_command": "echo"}
+            attempt.variables = {"container_command": "echo", **variables}
             infrastructure._containers = ContainerRuns(
                 SimpleNamespace(),
                 OutputFollower(client, MissingRights()),
@@ -404,7 +410,7 @@ def test_a_container_that_ended_before_anybody_looked_tells_its_output_all_the_s
 
     with caplog.at_level(logging.INFO, "its run"):
         anyio.run(scenario)
-    assert [record.message for record in caplog.records if record.name == "its run"] == ["rank-0"]
+    assert [record.message for record in caplog.records if record.name == "its run"] == want
 
 
 @pytest.mark.parametrize(
