@@ -34,6 +34,8 @@ from gpu_core.worker.configuration import configured
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
+from gpu_core.worker.operations.health import HealthMonitor, WorkerState
+from gpu_core.worker.operations.health_routes import serve_health
 from gpu_core.worker.outages import is_unanswered, platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.run_faults import is_outage
@@ -74,6 +76,10 @@ _RELEASE_S = 5.0
 # How long it may take to close what the worker holds: less than `LONGEST_STOP_S`.
 _GIVE_BACK_S = 5.0
 
+# How often the event loop shows that it runs: often against the shortest time after which a worker
+# counts as stuck.
+_HEARTBEAT_S = 1.0
+
 # What Prefect is told about the infrastructure of a run that has none.
 _NOTHING = "none"
 
@@ -95,6 +101,11 @@ class Leadership(Protocol):
     @property
     def why_not(self) -> str:
         """Why it is not, as far as it knows: a clause."""
+        ...
+
+    @property
+    def is_standby(self) -> bool:
+        """Is it known that another one acts? False: what would tell does not answer."""
         ...
 
     async def release(self) -> None:
@@ -148,6 +159,7 @@ class GpuWorker(_Mixin):
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
+        self._health = HealthMonitor(get_current_settings().worker.query_seconds)
 
     # -- what a worker type brings ---------------------------------------------------------------
 
@@ -211,6 +223,7 @@ class GpuWorker(_Mixin):
     def _stop(self) -> None:
         """Start no run from now on."""
         self._is_stopping = True
+        self._health.note_stop()
 
     def _cancel_scheduling(self) -> None:
         """Cancel what decides and carries out, without waiting for anything."""
@@ -227,6 +240,8 @@ class GpuWorker(_Mixin):
         if not self._is_started:
             return
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
+        serve_health(self._health)
+        self._tasks.start_soon(self._show_that_loop_runs)
         self._tasks.start_soon(self._listen)
         self._tasks.start_soon(self._cycle_when_woken)
         self._tasks.start_soon(self._release_while_cycle_waits)
@@ -257,9 +272,15 @@ class GpuWorker(_Mixin):
             self._ledger = None
         await self._leadership.release()
 
+    def is_worker_still_polling(self, query_interval_seconds: float) -> bool:  # noqa: ARG002
+        """Would a restart not help? Prefect's health server asks; the interval is known."""
+        return self._health.health().is_live
+
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """One cycle: start what the plan admits, then tell the others why they wait."""
         async with self._pass:
+            if not self._has_successfully_synced:
+                self._health.note_cycle(WorkerState.WAITING, "Prefect's API has not answered yet.")
             submitted = await super().get_and_submit_flow_runs()
         if self._scheduler is not None and self._scheduling is not None:
             self._scheduling.start_soon(self._tell, self._scheduler)
@@ -373,15 +394,23 @@ class GpuWorker(_Mixin):
         try:
             scheduler = await self._acting_scheduler()
             if scheduler is None:
+                self._note_standby()
                 return []
             found = await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
             self._said_failure = None
+            self._health.note_cycle(WorkerState.ACTING)
             return found
         except CannotStart:
             raise
         except Exception as error:
+            state = WorkerState.WAITING if is_outage(error) else WorkerState.FAILING
+            self._health.note_cycle(state, self._secrets.hidden(f"{type(error).__name__}: {error}"))
             self._say_failed(error)
             return []
+
+    def _note_standby(self) -> None:
+        state = WorkerState.STANDBY if self._leadership.is_standby else WorkerState.WAITING
+        self._health.note_cycle(state, self._leadership.why_not)
 
     def _say_failed(self, error: Exception) -> None:
         if self._scheduler is not None or not is_outage(error):
@@ -588,6 +617,12 @@ class GpuWorker(_Mixin):
         if due_at is None:
             return 60.0
         return max(0.05, (due_at - datetime.now(UTC)).total_seconds())
+
+    async def _show_that_loop_runs(self) -> None:
+        while True:
+            scheduler = self._scheduler
+            self._health.note_loop(is_api_away=scheduler is not None and scheduler.is_api_away)
+            await anyio.sleep(_HEARTBEAT_S)
 
     async def _listen(self) -> None:
         """Wake the cycle for every run that comes, ends or is cancelled."""

@@ -157,6 +157,11 @@ class GpuScheduler:
             offers.append(f"{more} more nodes")
         return ", ".join(offers) or "no GPU: none was found, and the policy declares none"
 
+    @property
+    def is_api_away(self) -> bool:
+        """Did Prefect's API not answer when it was polled last?"""
+        return self._outages.is_api_away
+
     async def recover(self, template: Mapping[str, Any]) -> None:
         """Take over what an earlier worker left."""
         policy = self._policies.current()

@@ -97,6 +97,9 @@ def _run_this_python(pod: Json, namespace: Namespace, pool: Pool) -> None:
     container["command"] = [fragment["python"], "-m"]
     container["args"] = [pool.name if word == "gpu" else word for word in container["args"]]
     container["resources"]["requests"]["cpu"] = "100m"
+    # The replicas share this machine's network: each has a port of its own, which no probe knows.
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        del container[probe]
     container["volumeMounts"] += [
         *fragment["container"]["volumeMounts"],
         {"name": "pool", "mountPath": str(pool.folder)},
@@ -110,6 +113,7 @@ def _run_this_python(pod: Json, namespace: Namespace, pool: Pool) -> None:
             PREFECT_LOGGING_LEVEL="DEBUG",
             PYTHONDONTWRITEBYTECODE="1",
             PYTHONUNBUFFERED="1",
+            PREFECT_WORKER_WEBSERVER_PORT="0",
             **_api_server(namespace.cluster),
         ),
     ]

@@ -311,12 +311,15 @@ class Pool:
 
     # -- the worker ------------------------------------------------------------------------------
 
-    def start_worker(self, parent: str = "usual", worker_type: str | None = None) -> Service:
+    def start_worker(
+        self, parent: str = "usual", worker_type: str | None = None, options: Sequence[str] = ()
+    ) -> Service:
         """Start a worker as a process of its own.
 
         Args:
             parent: What its parent did to its signals: `usual`, `nohup` or `deaf`.
             worker_type: Its type, where that is not the pool's.
+            options: More options of `prefect worker start`.
         """
         number = len(self._workers) + 1
         self._server.services.use(self.environment)
@@ -324,6 +327,7 @@ class Pool:
             *(sys.executable, "-m", "prefect", "worker", "start"),
             *("--pool", self.name, "--type", worker_type or self._worker_type),
             *("--name", f"{self.name}-{number}"),
+            *options,
         ]
         service = self._server.services.start(
             f"{self.name}-worker-{number}", signals.under(parent, command)

@@ -58,6 +58,11 @@ class ClusterLeadership:
         return f"{holder or 'another one'} has the lease {self._name} and acts"
 
     @property
+    def is_standby(self) -> bool:
+        """Is it known that another worker acts?"""
+        return self._lease is not None and self._lease.failure is None
+
+    @property
     def is_held(self) -> bool:
         """May this worker act at this moment?"""
         return self._lease is not None and self._lease.is_held

@@ -76,6 +76,11 @@ class MachineLeadership:
             return f"a worker of another pool{of_whom} uses the GPUs of this machine"
         return "another one acts for this pool"
 
+    @property
+    def is_standby(self) -> bool:
+        """Is it known that another worker acts?"""
+        return self._failure is None
+
     async def release(self) -> None:
         """Let another worker act."""
         self._pool.release()

@@ -1,0 +1,110 @@
+"""The health endpoint of a real worker, as a kubelet asks it."""
+
+import signal
+import sqlite3
+from contextlib import closing
+
+import httpx
+import pytest
+
+from gpu_core.cli.services import free_port
+from tests.end_to_end.conftest import FLOWS
+from tests.support.prefect_stack import wait_for
+
+# A worker is stuck without a cycle for thirty times as long.
+_POLL_S = "0.2"
+
+# SIGUSR1 blocks the event loop until a file is there: as a library that never returns.
+_BLOCKING = """
+import pathlib, signal, time
+
+def block(_number, _frame):
+    while not pathlib.Path({release!r}).exists():
+        time.sleep(0.05)
+
+signal.signal(signal.SIGUSR1, block)
+"""
+
+
+class Probe:
+    """What the worker at this port answers."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def __call__(self, path="/health"):
+        """Status and JSON; (0, {}): nobody answers."""
+        try:
+            answer = httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=2)
+        except httpx.TransportError:
+            return 0, {}
+        return answer.status_code, answer.json()
+
+    def says(self, live, ready, state):
+        """Wait for these statuses of both probes, and this state."""
+
+        def is_so():
+            (is_live, found), (is_ready, _) = self(), self("/ready")
+            return (is_live, is_ready, found.get("state")) == (live, ready, state)
+
+        wait_for(is_so, f"{state}: {live} and {ready}", timeout_s=90)
+
+
+@pytest.fixture
+def probe(pool, tmp_path):
+    probe = Probe(free_port())
+    (tmp_path / "sitecustomize.py").write_text(_BLOCKING.format(release=str(tmp_path / "release")))
+    pool.environment |= {
+        "PREFECT_WORKER_QUERY_SECONDS": _POLL_S,
+        "PREFECT_WORKER_WEBSERVER_HOST": "127.0.0.1",
+        "PREFECT_WORKER_WEBSERVER_PORT": str(probe.port),
+        "PYTHONPATH": str(tmp_path),
+    }
+    return probe
+
+
+def test_a_worker_that_is_stuck_says_so_and_is_well_again(pool, probe, journal, tmp_path):
+    """First a request that does not return, then an event loop that is blocked, then SIGSTOP."""
+    worker = pool.start_worker(options=["--with-healthcheck"])
+    probe.says(200, 200, "acting")
+
+    with closing(sqlite3.connect(pool.ledger_url.removeprefix("sqlite:///"))) as ledger:
+        ledger.execute("BEGIN EXCLUSIVE")
+        run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing", **journal.variables()), "waits")
+        probe.says(503, 503, "stuck")
+        reason = probe()[1]["reason"]
+        assert reason.startswith("No scheduling cycle has ended for "), reason
+    pool.wait_until(run, "Completed")
+    probe.says(200, 200, "acting")
+
+    worker.process.send_signal(signal.SIGUSR1)
+    probe.says(503, 503, "stuck")
+    assert probe()[1]["reason"].startswith("The event loop has been blocked for ")
+    (tmp_path / "release").touch()
+    probe.says(200, 200, "acting")
+
+    pool.signal_worker(signal.SIGSTOP)
+    try:
+        assert probe() == (0, {})
+    finally:
+        pool.signal_worker(signal.SIGCONT)
+    probe.says(200, 200, "acting")
+
+
+def test_outages_and_standby_restart_no_worker(pool, probe, server):
+    """Without Prefect's server it is live, and not ready; a second worker is both."""
+    pool.start_worker(options=["--with-healthcheck"])
+    probe.says(200, 200, "acting")
+    second = Probe(free_port())
+    pool.environment["PREFECT_WORKER_WEBSERVER_PORT"] = str(second.port)
+    pool.start_worker(options=["--with-healthcheck"])
+    second.says(200, 200, "standby")
+    assert second()[1]["reason"] == "another one acts for this pool"
+
+    server.stop()
+    try:
+        probe.says(200, 503, "waiting")
+        assert probe()[1]["reason"] == "Prefect's API does not answer."
+    finally:
+        server.start()
+    probe.says(200, 200, "acting")

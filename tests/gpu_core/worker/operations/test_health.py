@@ -1,0 +1,212 @@
+"""How a worker is judged, and what its health server answers."""
+
+import socket
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prefect.settings import (
+    PREFECT_WORKER_WEBSERVER_HOST,
+    PREFECT_WORKER_WEBSERVER_PORT,
+    temporary_settings,
+)
+from prefect.workers.server import _run_healthcheck_server
+
+from gpu_core.worker.operations.health import (
+    STUCK_AFTER_INTERVALS,
+    HealthMonitor,
+    Observed,
+    WorkerState,
+    judge,
+)
+from gpu_core.worker.operations.health_routes import LIVE_PATH, READY_PATH, serve_health
+
+LIMIT_S = 150.0
+ACTING = Observed(
+    state=WorkerState.ACTING,
+    since_s=100.0,
+    started_at_s=90.0,
+    cycle_ended_at_s=1_000.0,
+    loop_ran_at_s=1_000.0,
+)
+WORKER_MANIFEST = Path(__file__).parents[4] / "infra" / "kubernetes" / "worker.yaml"
+
+
+@pytest.mark.parametrize(
+    ("observed", "now_s", "want_state", "want_since_s"),
+    [
+        pytest.param(ACTING, 1_001, "acting", 100, id="a cycle has just ended"),
+        pytest.param(replace(ACTING, loop_ran_at_s=1_149), 1_150, "acting", 100, id="at the limit"),
+        pytest.param(
+            replace(ACTING, loop_ran_at_s=1_151), 1_151, "stuck", 1_000, id="a cycle that hangs"
+        ),
+        pytest.param(ACTING, 1_151, "stuck", 1_000, id="an event loop that is blocked"),
+        pytest.param(
+            replace(ACTING, loop_ran_at_s=9_000, away_since_s=1_010),
+            9_000,
+            "waiting",
+            1_010,
+            id="a cycle that waits for Prefect's API",
+        ),
+        pytest.param(
+            replace(ACTING, away_since_s=1_010),
+            9_000,
+            "stuck",
+            1_000,
+            id="an event loop that was blocked in an outage",
+        ),
+        pytest.param(
+            replace(ACTING, loop_ran_at_s=9_000, back_at_s=8_900),
+            9_000,
+            "acting",
+            100,
+            id="the first cycle after an outage",
+        ),
+        pytest.param(
+            replace(ACTING, loop_ran_at_s=9_100, back_at_s=8_900),
+            9_100,
+            "stuck",
+            8_900,
+            id="a cycle that hangs after an outage",
+        ),
+        pytest.param(
+            replace(ACTING, state=WorkerState.STARTING, cycle_ended_at_s=None, loop_ran_at_s=90),
+            241,
+            "stuck",
+            90,
+            id="a start that hangs",
+        ),
+        pytest.param(
+            replace(ACTING, state=WorkerState.STANDBY), 1_002, "standby", 100, id="standby"
+        ),
+    ],
+)
+def test_how_a_worker_is_judged(observed, now_s, want_state, want_since_s):
+    health = judge(observed, stuck_after_s=LIMIT_S, now_s=now_s)
+
+    assert (health.state, health.since_s) == (want_state, want_since_s)
+    assert health.is_live == (want_state != "stuck")
+    assert health.is_ready == (want_state in ("acting", "standby"))
+
+
+class Clock:
+    """A clock that its test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@given(st.lists(st.sampled_from(["cycle", "outage", "loop"]), max_size=30), st.data())
+def test_an_outage_alone_never_restarts_a_worker_whose_loop_runs(events, data):
+    """Whatever its cycles do: the kubelet must not restart it for another system's absence."""
+    clock = Clock()
+    monitor = HealthMonitor(5.0, clock)
+    is_away = False
+    for event in events:
+        clock.now_s += data.draw(st.floats(0, 5 * STUCK_AFTER_INTERVALS), label="pause")
+        if event == "cycle":
+            monitor.note_cycle(WorkerState.WAITING, "away")
+        else:
+            is_away = event == "outage"
+        monitor.note_loop(is_api_away=is_away)
+        if is_away:
+            assert monitor.health().is_live
+            assert not monitor.health().is_ready
+
+
+def test_a_state_lasts_since_it_began_and_stopping_is_the_last_one():
+    clock = Clock()
+    monitor = HealthMonitor(5.0, clock)
+    for now_s, state in ((51, "acting"), (60, "acting"), (70, "failing"), (80, "failing")):
+        clock.now_s = now_s
+        monitor.note_cycle(WorkerState(state), f"at {now_s}\nand more")
+    health = monitor.health()
+    assert (health.state, health.since_s, health.reason) == ("failing", 70, "at 80\\nand more")
+
+    monitor.note_stop()
+    monitor.note_cycle(WorkerState.ACTING)
+    clock.now_s = 9_000.0
+    health = monitor.health()
+    assert (health.state, health.since_s, health.is_live) == ("stopping", 80, True)
+    assert not health.is_ready
+
+
+def test_moments_are_of_the_calendar():
+    clock = Clock()
+    monitor = HealthMonitor(5.0, clock)
+    monitor.note_cycle(WorkerState.STANDBY, "another one acts")
+    clock.now_s += 90
+    monitor.note_loop(is_api_away=False)
+
+    assert monitor.document(monitor.health(), datetime(2026, 3, 1, 12, 0, tzinfo=UTC)) == {
+        "state": "standby",
+        "since": "2026-03-01T11:58:30.000+00:00",
+        "last_cycle_at": "2026-03-01T11:58:30.000+00:00",
+        "reason": "another one acts",
+    }
+
+
+@contextmanager
+def prefects_health_server(is_healthy):
+    """Prefect's own, as `prefect worker start --with-healthcheck` runs it; its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    settings = {PREFECT_WORKER_WEBSERVER_HOST: "127.0.0.1", PREFECT_WORKER_WEBSERVER_PORT: port}
+    with temporary_settings(settings), _run_healthcheck_server(is_healthy):
+        yield httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=10)
+        )
+
+
+def test_prefects_server_answers_with_the_state_of_the_worker():
+    clock = Clock()
+    monitor = HealthMonitor(5.0, clock)
+
+    def answers():
+        found = (client.get(path) for path in (LIVE_PATH, READY_PATH))
+        return [(answer.status_code, answer.json().get("state")) for answer in found]
+
+    with prefects_health_server(lambda: True) as client:
+        assert answers() == [(200, None), (404, None)]  # no worker yet
+        assert serve_health(monitor)
+        assert answers() == [(200, "starting"), (503, "starting")]
+        monitor.note_cycle(WorkerState.ACTING)
+        assert answers() == [(200, "acting"), (200, "acting")]
+        clock.now_s += 5.0 * STUCK_AFTER_INTERVALS + 1
+        assert answers() == [(503, "stuck"), (503, "stuck")]
+        reason = client.get(LIVE_PATH).json()["reason"]
+        assert (
+            reason
+            == "The event loop has been blocked for 151 s; restart the worker, its runs go on."
+        )
+        client.close()
+
+
+def test_without_prefects_server_nothing_is_served():
+    assert not serve_health(HealthMonitor(5.0))
+
+
+def test_the_probes_of_the_manifest_ask_for_paths_that_are_served():
+    deployment = next(
+        found
+        for found in yaml.safe_load_all(WORKER_MANIFEST.read_text())
+        if found["kind"] == "Deployment"
+    )
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
+    readiness = container["readinessProbe"]["httpGet"]
+
+    assert {probe["path"] for probe in probes.values()} == {LIVE_PATH}
+    assert readiness["path"] == READY_PATH
+    assert {probe["port"] for probe in (*probes.values(), readiness)} == {8080}
+    assert "--with-healthcheck" in container["args"]
