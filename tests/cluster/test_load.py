@@ -1,23 +1,33 @@
 """Many container jobs and flows at once: all complete, in one attempt, on the GPUs there are.
 
-`PREFECT_GPU_LOAD_RUNS=100` puts a hundred container jobs and twenty flows in line.
+`PREFECT_GPU_LOAD_RUNS=100` puts a hundred container jobs and twenty flows in line, and
+`PREFECT_GPU_LOAD_CONTAINERS=500` runs so many container jobs at a time, on simulated nodes.
 """
 
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.kubernetes.names import FLOW_RUN_LABEL
 from tests.bench.load import gpus_held_twice, most_gpus_at_once, starts_per_minute
 from tests.cluster.pools import FLOWS
-from tests.support.cluster import GPU
-from tests.support.prefect_stack import wait_for
+from tests.cluster.simulated_pool import FLOW, simulated_pool
+from tests.support.cluster import GPU, Namespace
+from tests.support.prefect_stack import PrefectServer, wait_for
 from tests.support.sight import watched
+from tests.support.simulated_pods import PREFIX
 
 CONTAINERS = int(os.environ.get("PREFECT_GPU_LOAD_RUNS", "12"))
 FLOW_RUNS = max(2, CONTAINERS // 5)
 RUNS = CONTAINERS + FLOW_RUNS
+
+# A client of the API has 100 connections at most, and a followed log holds one.
+AT_ONCE = int(os.environ.get("PREFECT_GPU_LOAD_CONTAINERS", "110"))
+LINES = 30
+GPUS_PER_NODE = 8
 
 
 @pytest.mark.timeout(240 + 30 * RUNS)
@@ -59,3 +69,41 @@ def test_many_runs_at_once_all_complete_in_one_attempt_on_the_gpus_there_are(
     assert sight.most_gpus <= gpus
     assert not sight.twice
     assert len(namespace.get("pods")["items"]) == RUNS
+
+
+@pytest.mark.timeout(300 + 5 * AT_ONCE)
+def test_more_containers_run_at_a_time_than_a_client_has_connections(
+    server: PrefectServer, namespace: Namespace, tmp_path: Path
+) -> None:
+    nodes = -(-AT_ONCE // GPUS_PER_NODE)
+    with namespace.cluster.simulated_nodes(nodes, "--name=load", f"--gpus={GPUS_PER_NODE}"):
+        pool = simulated_pool(server, namespace, tmp_path / "pool", "load")
+        try:
+            pool.start_worker()
+            deployment = pool.deploy(FLOW, container_command="train")
+            runs = [
+                pool.submit(deployment, f"run-{n}", log_lines=str(LINES), log_every_s="0.5")
+                for n in range(AT_ONCE)
+            ]
+            wait_for(lambda: pool.count(runs, "Running") == AT_ONCE, "all run", 60 + 2 * AT_ONCE)
+            namespace.kubectl("annotate", "pods", "--all", f"{PREFIX}run-for-s={LINES}")
+            wait_for(lambda: pool.count(runs, "Completed") == AT_ONCE, "all end", 120 + 2 * AT_ONCE)
+            nodes_of = {
+                pod["metadata"]["labels"][FLOW_RUN_LABEL]: pod["spec"]["nodeName"]
+                for pod in namespace.get("pods")["items"]
+            }
+            attempts = pool.attempts_of(runs)
+            lines = {
+                run: [line for line in pool.logs(run) if line.startswith("line ")] for run in runs
+            }
+        finally:
+            pool.close()
+            pool.print_logs()
+
+    want = [f"line {number}" for number in range(LINES)]
+    assert {run: told for run, told in lines.items() if told != want} == {}
+    assert {run: [a.node for a in of_run] for run, of_run in attempts.items()} == {
+        run: [node] for run, node in nodes_of.items()
+    }
+    # It kept its lease: nothing was in the way of the renewals.
+    assert "stands by" not in pool.worker_log()
