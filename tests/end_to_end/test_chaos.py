@@ -311,7 +311,7 @@ class Story:
         )
 
 
-def patiently(call: Callable[[], Answer], timeout_s: float = 60.0) -> Answer:
+def patiently(call: Callable[[], Answer], timeout_s: float = 600.0) -> Answer:
     """Call Prefect's API; right after an outage of its database it answers with errors."""
     deadline = time.monotonic() + timeout_s
     while True:
