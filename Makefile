@@ -24,7 +24,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 QUICKSTART_READY := $(VENV)/.quickstart-ready
 DEV_READY := $(VENV)/.dev-ready
 
-LOCK = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-annotate --quiet \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 # A lock names every dependency, so that nothing is left to resolve, and the build back end.
@@ -36,7 +36,7 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test lint docs chaos bench bench-cluster bench-input bench-month bench-policies \
-	bench-servers bench-spot month lock system-deps dev clean local-cluster local-cluster-down
+	bench-servers bench-spot image-check month lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,11 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
 	$(BIN)/python -m tests.bench.checkpoint_upload --json > bench-results/checkpoint_upload.json
 
+image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y --no-install-recommends buildah debootstrap $(call absent,runc,runc)
+	$(SUDO) $(BIN)/python tests/infra/check_image.py $(ARGS)
+
 local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built the first time. ARGS="--gpus 8"
 	binaries=$$(infra/local-cluster/build.sh) && \
 		$(SUDO) $(PYTHON) infra/local-cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
@@ -117,9 +122,10 @@ local-cluster-down: ## Stop it and remove its folder
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)
-	$(LOCK) --group dev --group quickstart --extra postgresql -o requirements/dev.txt
-	$(LOCK) --group quickstart --extra postgresql -c requirements/dev.txt -o requirements/quickstart.txt
-	$(LOCK) --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) pyproject.toml --group dev --group quickstart --extra postgresql -o requirements/dev.txt
+	$(LOCK) pyproject.toml --group quickstart --extra postgresql -c requirements/dev.txt -o requirements/quickstart.txt
+	$(LOCK) pyproject.toml --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
+	$(LOCK) --group sbom -c requirements/dev.txt -o requirements/sbom.txt
 
 system-deps: ## Install what the tests use beside Python (Debian, Ubuntu), and fetch helm
 	@command -v apt-get > /dev/null || { \

@@ -5,8 +5,8 @@ ARG WORKER=prefect-gpu
 FROM ${WORKER}
 # Where Prefect looks for the code of an image. Anybody may write there: without an address of MLflow
 # a run keeps its records in this folder, and they go with its pod.
-USER root
-RUN mkdir --mode=1777 /opt/prefect
-USER 1001
+USER 0
+RUN chmod 1777 /opt/prefect
+USER 1001:0
 WORKDIR /opt/prefect
 COPY flows flows
