@@ -1,6 +1,8 @@
 """Files that people write in YAML: plain data, and the line of each field for the errors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,24 @@ MOST_NODES = 20_000
 MOST_LEVELS = 40
 """Of nesting; the deepest field of a policy has eight."""
 
+MOST_NODES_OF_MANIFEST = 200_000
+"""KubeRay's largest CustomResourceDefinition (v1.4) has 60,000 keys and values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlDocument:
+    """One document of a stream of YAML.
+
+    Attributes:
+        data: Plain data.
+        lines: The line of each field in the stream, by its dotted path.
+        line: Where the document begins.
+    """
+
+    data: Any
+    lines: Mapping[str, int]
+    line: int
+
 
 def read_yaml(path: Path, what: str) -> tuple[Any, dict[str, int]]:
     """What does this file hold, and in which line is each field, by its dotted path?
@@ -31,24 +51,85 @@ def read_yaml(path: Path, what: str) -> tuple[Any, dict[str, int]]:
             itself, a value that cannot be or a key twice.
         InvalidInputs: Several keys come twice.
     """
-    text = _text(path, what)
+    return parse_yaml(read_yaml_text(path, what), str(path))
+
+
+def parse_yaml(text: str, source: str) -> tuple[Any, dict[str, int]]:
+    """What does this text hold, and in which line is each field? One document at most.
+
+    Args:
+        text: YAML.
+        source: Where it comes from, for the errors, such as a file's path.
+
+    Raises:
+        InvalidInput: As `read_yaml` has it.
+    """
+    with _mistakes_located(text, source):
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_single_node()
+            return _document(loader, root, source, MOST_NODES)
+        finally:
+            loader.dispose()
+
+
+def parse_yaml_documents(text: str, source: str) -> list[YamlDocument]:
+    """Which documents does this text hold? Empty ones are left out, as `kubectl` does it.
+
+    Args:
+        text: YAML, such as what `helm template` prints.
+        source: Where it comes from, for the errors.
+
+    Raises:
+        InvalidInput: As `read_yaml` has it; of a stream nothing is used then.
+    """
+    documents = []
+    with _mistakes_located(text, source):
+        loader = yaml.SafeLoader(text)
+        try:
+            while loader.check_node():
+                root = loader.get_node()
+                if root is None or root.tag == _NULL:
+                    continue
+                data, lines = _document(loader, root, source, MOST_NODES_OF_MANIFEST)
+                documents.append(
+                    YamlDocument(data=data, lines=lines, line=root.start_mark.line + 1)
+                )
+        finally:
+            loader.dispose()
+    return documents
+
+
+_NULL = "tag:yaml.org,2002:null"
+
+
+@contextmanager
+def _mistakes_located(text: str, source: str) -> Iterator[None]:
+    """Say in one sentence, with line and column, why the text is no YAML."""
     try:
-        _check_levels(text, path)
-        return _parsed(text, path)
+        _check_levels(text, source)
+        yield
     except yaml.MarkedYAMLError as error:
-        where = _place(path, error.problem_mark)
+        mark = error.problem_mark
+        column = "" if mark is None else f":{mark.column + 1}"
+        where = f"{_place(source, mark)}{column}"
         raise InvalidInput(where, "is not valid YAML", got=error.problem) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"
         raise InvalidInput(
-            f"{path}:{line}", "has a character that YAML does not allow", got=character
+            f"{source}:{line}", "has a character that YAML does not allow", got=character
         ) from None
     except yaml.YAMLError as error:
-        raise InvalidInput(str(path), "is not valid YAML", got=str(error)) from None
+        raise InvalidInput(source, "is not valid YAML", got=str(error)) from None
 
 
-def _text(path: Path, what: str) -> str:
+def read_yaml_text(path: Path, what: str) -> str:
+    """The text of a file that a person writes.
+
+    Raises:
+        InvalidInput: It cannot be read, is no UTF-8 or is too large.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -64,11 +145,11 @@ def _text(path: Path, what: str) -> str:
     return text
 
 
-def _place(path: Path, mark: Any) -> str:
-    return f"{path}:{mark.line + 1}" if mark is not None else str(path)
+def _place(source: str, mark: Any) -> str:
+    return f"{source}:{mark.line + 1}" if mark is not None else source
 
 
-def _check_levels(text: str, path: Path) -> None:
+def _check_levels(text: str, source: str) -> None:
     """Refuse deep nesting before anything recursive reads it."""
     level = 0
     event: yaml.Event
@@ -77,24 +158,21 @@ def _check_levels(text: str, path: Path) -> None:
         level -= isinstance(event, yaml.CollectionEndEvent)
         if level > MOST_LEVELS:
             raise InvalidInput(
-                _place(path, event.start_mark),
+                _place(source, event.start_mark),
                 "is nested too deeply",
                 allowed=f"{MOST_LEVELS} levels at most",
             )
 
 
-def _parsed(text: str, path: Path) -> tuple[Any, dict[str, int]]:
-    loader = yaml.SafeLoader(text)
-    try:
-        root = loader.get_single_node()
-        _check_size(root, path)
-        lines = _lines(root, str(path))
-        return _constructed(loader, root, path), lines
-    finally:
-        loader.dispose()
+def _document(
+    loader: yaml.SafeLoader, root: yaml.Node | None, source: str, most_nodes: int
+) -> tuple[Any, dict[str, int]]:
+    _check_size(root, source, most_nodes)
+    lines = _lines(root, source)
+    return _constructed(loader, root, source), lines
 
 
-def _check_size(root: yaml.Node | None, path: Path) -> None:
+def _check_size(root: yaml.Node | None, source: str, most_nodes: int) -> None:
     """Refuse aliases that contain themselves, and those that make a small file large."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -104,15 +182,15 @@ def _check_size(root: yaml.Node | None, path: Path) -> None:
         if known is not None:
             return known
         if id(node) in open_nodes:
-            raise InvalidInput(f"{path}:{node.start_mark.line + 1}", "has an alias of itself")
+            raise InvalidInput(f"{source}:{node.start_mark.line + 1}", "has an alias of itself")
         open_nodes.add(id(node))
         sizes[id(node)] = total = 1 + sum(size(child) for child in _children(node))
         open_nodes.discard(id(node))
-        if total > MOST_NODES:
+        if total > most_nodes:
             raise InvalidInput(
-                f"{path}:{node.start_mark.line + 1}",
+                f"{source}:{node.start_mark.line + 1}",
                 "holds too much, with its aliases followed",
-                allowed=f"{MOST_NODES:,} keys and values",
+                allowed=f"{most_nodes:,} keys and values",
             )
         return total
 
@@ -129,18 +207,18 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
             yield value
 
 
-def _constructed(loader: yaml.SafeLoader, root: yaml.Node | None, path: Path) -> Any:
+def _constructed(loader: yaml.SafeLoader, root: yaml.Node | None, source: str) -> Any:
     if root is None:
         return None
     try:
         return loader.construct_document(root)
     except (ValueError, OverflowError) as error:
-        where, got = _impossible(root, path)
+        where, got = _impossible(root, source)
         why = str(error).split(":")[0]
         raise InvalidInput(where, f"has a value that cannot be: {why}", got=got) from None
 
 
-def _impossible(root: yaml.Node, path: Path) -> tuple[str, str]:
+def _impossible(root: yaml.Node, source: str) -> tuple[str, str]:
     """Which of the file's values cannot be constructed, and where is it?"""
     waiting = [root]
     while waiting:
@@ -152,10 +230,10 @@ def _impossible(root: yaml.Node, path: Path) -> tuple[str, str]:
         try:
             constructor.construct_document(node)
         except (ValueError, OverflowError):
-            return f"{path}:{node.start_mark.line + 1}", str(node.value)[:60]
+            return f"{source}:{node.start_mark.line + 1}", str(node.value)[:60]
         finally:
             constructor.dispose()
-    return str(path), "a date or a number"
+    return source, "a date or a number"
 
 
 def _lines(root: yaml.Node | None, source: str) -> dict[str, int]:

@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_quickstart(commands)
     _add_setup(commands)
+    _add_check(commands)
     _add_queue(commands)
     _add_tags(commands)
     _add_simulate(commands)
@@ -125,6 +126,29 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--dry-run", action="store_true", help="print what would change, and change nothing"
     )
     command.set_defaults(run=_setup)
+
+
+def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "check",
+        help="what is wrong with a policy, prefect.yaml, base job template or manifests",
+        description=(
+            "Say what is wrong with files before a server or a cluster reads them: a policy, a "
+            "prefect.yaml, a base job template or Kubernetes manifests, recognized by what they "
+            "hold. Neither server nor cluster is needed: helm template CHART | prefect-gpu check -"
+        ),
+    )
+    command.add_argument(
+        "files", nargs="+", metavar="FILE", help="a file, a folder of them, or - for standard input"
+    )
+    command.add_argument(
+        "--policy",
+        type=Path,
+        help="the policy that manifests and deployments are for (default: the first one among the "
+        "files; without one, the default policy)",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_check)
 
 
 def _add_queue(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -299,6 +323,12 @@ def _setup(options: argparse.Namespace) -> int:
             dry_run=options.dry_run,
         )
     )
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gpu_core.cli.check import check
+
+    return check(options.files, options.policy, as_document=options.json)
 
 
 def _queue(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from prefect.utilities.annotations import NotSet
 from prefect.utilities.templating import apply_values
 from pydantic import BaseModel, ValidationError
 
-from gpu_core.adapters.yaml_file import read_yaml
+from gpu_core.adapters.yaml_file import parse_yaml, read_yaml_text
 from gpu_core.cli.entrypoints import entrypoint_problem
 from gpu_core.cli.project_keys import anchored_keys, unknown_deployment_keys, unknown_file_keys
 from gpu_core.decisions.errors import InvalidInput
@@ -88,19 +88,32 @@ def read_project_file(path: Path) -> ProjectFile:
     Raises:
         InvalidInput: The file cannot be read, or is not YAML with a list of deployments.
     """
-    data, lines = read_yaml(path, what="prefect.yaml")
+    return parse_project_file(read_yaml_text(path, "prefect.yaml"), str(path))
+
+
+def parse_project_file(text: str, source: str) -> ProjectFile:
+    """Which project does the text of a prefect.yaml describe?
+
+    Args:
+        text: What the file holds.
+        source: Its path, for the errors.
+
+    Raises:
+        InvalidInput: It is not YAML with a list of deployments.
+    """
+    data, lines = parse_yaml(text, source)
     items = data.get("deployments") or [] if isinstance(data, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InvalidInput(str(path), "has no list of deployments", allowed="deployments: [...]")
+        raise InvalidInput(source, "has no list of deployments", allowed="deployments: [...]")
     deployments = tuple(
         Deployment(index=index, data=_with_environment(item)) for index, item in enumerate(items)
     )
-    project = ProjectFile(source=str(path), deployments=deployments, problems=(), lines=lines)
+    project = ProjectFile(source=source, deployments=deployments, problems=(), lines=lines)
     has_build = bool(data.get("build"))
     top = {key: value for key, value in data.items() if key != "deployments"}
-    of_file = unknown_file_keys(data, anchored_keys(path))
+    of_file = unknown_file_keys(data, anchored_keys(text))
     of_file += _refused_by_prefect(PrefectYamlModel, top)
-    problems = [located(error, str(path), lines) for error in of_file]
+    problems = [located(error, source, lines) for error in of_file]
     for deployment in deployments:
         problems += [
             project.located(deployment, error)
@@ -108,7 +121,7 @@ def read_project_file(path: Path) -> ProjectFile:
         ]
     problems += _of_same_name(project)
     return ProjectFile(
-        source=str(path), deployments=deployments, problems=tuple(problems), lines=lines
+        source=source, deployments=deployments, problems=tuple(problems), lines=lines
     )
 
 

@@ -1,7 +1,6 @@
 """The keys that Prefect reads in a `prefect.yaml`, by its own models; it ignores all others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import yaml
@@ -80,12 +79,12 @@ def _items(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def anchored_keys(path: Path) -> frozenset[str]:
-    """The keys at the top of a YAML file that hold an anchor."""
+def anchored_keys(text: str) -> frozenset[str]:
+    """The keys at the top of a YAML file with this text that hold an anchor."""
     found: set[str] = set()
     level, key = 0, None
     event: yaml.Event
-    for event in yaml.parse(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
         is_value = level > 1
         if level == 1 and isinstance(event, yaml.NodeEvent):
             if key is None and isinstance(event, yaml.ScalarEvent):

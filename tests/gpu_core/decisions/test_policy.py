@@ -254,9 +254,11 @@ def test_errors_survive_a_process_boundary():
             "{path}:4: limits.max_failures comes twice; remove one; the first is in line 3",
             id="a key that comes twice",
         ),
-        pytest.param("version: [1\n", "{path}:2 is not valid YAML", id="a bracket left open"),
-        pytest.param("version: !!python/name:os.x 1\n", "{path}:1 is not valid YAML", id="a tag"),
-        pytest.param("a: 1\n---\nb: 2\n", "{path}:2 is not valid YAML", id="two documents"),
+        pytest.param("version: [1\n", "{path}:2:1 is not valid YAML", id="a bracket left open"),
+        pytest.param(
+            "version: !!python/name:os.x 1\n", "{path}:1:10 is not valid YAML", id="a tag"
+        ),
+        pytest.param("a: 1\n---\nb: 2\n", "{path}:2:1 is not valid YAML", id="two documents"),
     ],
 )
 def test_file_with_a_mistake(tmp_path, text, want_message):

@@ -86,7 +86,7 @@ def launched_gpus(pod: PodPlace) -> Iterator[Finding]:
 
 def gpu_toleration(pod: PodPlace) -> Iterator[Finding]:
     """A pod with GPUs tolerates the taint that keeps others off their nodes."""
-    if not any(_gpus(container, "limits") for _, container in pod.containers()):
+    if not asks_for_gpus(pod):
         return
     tolerated = [item.get("key") for _, item in objects(pod.spec.get("tolerations"))]
     if GPU_TAINT not in tolerated and None not in tolerated:
@@ -125,6 +125,11 @@ def shared_memory(pod: PodPlace) -> Iterator[Finding]:
                     f"{format_memory(int(limit) // 1024**2)}, which is smaller",
                     remedy="raise the memory limit, or lower sizeLimit",
                 )
+
+
+def asks_for_gpus(pod: PodPlace) -> bool:
+    """Does one of its containers ask for a device of NVIDIA's?"""
+    return any(_gpus(container, "limits") for _, container in pod.containers())
 
 
 def _memory_limits(pod: PodPlace, volume: Any) -> Iterator[Fraction | None]:

@@ -11,20 +11,21 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     items,
     mapping,
 )
-from gpu_core.decisions.kubernetes.lint.gpu_rules import GPU_RULES
+from gpu_core.decisions.kubernetes.lint.gpu_rules import GPU_RULES, asks_for_gpus
 from gpu_core.decisions.kubernetes.lint.job_rules import JOB_RULES
 from gpu_core.decisions.kubernetes.lint.node_rules import NODE_RULES
 from gpu_core.decisions.kubernetes.lint.object_rules import OBJECT_RULES
 from gpu_core.decisions.kubernetes.lint.secret_rules import SECRET_RULES
 from gpu_core.decisions.kubernetes.lint.security_rules import SECURITY_RULES
+from gpu_core.decisions.kubernetes.names import PREFIX
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 
-_POD_RULES: tuple[Callable[[PodPlace], Iterator[Finding]], ...] = (
+_NODE_POD_RULES: tuple[Callable[[PodPlace], Iterator[Finding]], ...] = (
     *GPU_RULES,
     *NODE_RULES,
-    *SECURITY_RULES,
     *SECRET_RULES,
 )
+_POD_RULES = (*_NODE_POD_RULES, *SECURITY_RULES)
 
 
 def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[Finding, ...]:
@@ -40,10 +41,12 @@ def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[Finding
     found = [
         f for rule in OBJECT_RULES for f in rule(ObjectPlace(manifest=manifest, policy=policy))
     ]
-    for job in _jobs(manifest, policy):
+    for job in filter(_is_run, _jobs(manifest, policy)):
         found += [finding for rule in JOB_RULES for finding in rule(job)]
+    # What runs on every node, such as a device plugin, needs what `restricted` forbids.
+    rules = _NODE_POD_RULES if manifest.get("kind") == "DaemonSet" else _POD_RULES
     for pod in _pods(manifest, "", policy):
-        found += [finding for rule in _POD_RULES for finding in rule(pod)]
+        found += [finding for rule in rules for finding in rule(pod)]
     return tuple(found)
 
 
@@ -55,6 +58,16 @@ def _jobs(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> Iterator[Job
         case "CronJob":
             template = mapping(mapping(spec.get("jobTemplate")).get("spec"))
             yield JobPlace(path="spec.jobTemplate.spec", spec=template, policy=policy)
+
+
+def _is_run(job: JobPlace) -> bool:
+    """Does it run work on GPUs, or for Prefect? A chart's hook may try as often as it likes."""
+    labels = mapping(mapping(mapping(job.spec.get("template")).get("metadata")).get("labels"))
+    pod = PodPlace(path="", metadata={}, spec=job.pod_spec, policy=job.policy)
+    return any(str(name).startswith(_RUN_LABELS) for name in labels) or asks_for_gpus(pod)
+
+
+_RUN_LABELS = (PREFIX, "prefect.io/")
 
 
 def _pods(value: Any, path: str, policy: KubernetesPolicy) -> Iterator[PodPlace]:

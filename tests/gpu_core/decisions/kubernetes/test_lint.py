@@ -448,3 +448,16 @@ def test_no_manifest_breaks_the_linter(junk, data):
     place[path[-1]] = junk
     for finding in lint(job, make_policy(provisioner="karpenter")):
         assert finding.severity in Severity
+
+
+def test_what_runs_on_every_node_may_need_the_node():
+    job = changed(in_pod(hostNetwork=True))
+    assert "security-host-namespace" in codes(job)
+    assert codes({"kind": "DaemonSet", "spec": {"template": job["spec"]["template"]}}) == []
+
+
+def test_retries_of_a_job_that_runs_nothing_of_ours_are_its_owners():
+    job = {"kind": "Job", "spec": {"template": {"spec": {"containers": []}}}}
+    assert codes(job) == []
+    job["spec"]["template"]["metadata"] = {"labels": {"prefect.io/flow-run-id": "x"}}
+    assert codes(job) == ["two-owners-of-retries", "restart-policy"]

@@ -1,0 +1,84 @@
+"""Findings in files as text for people and as JSON for programs."""
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from gpu_core.decisions.file_check.findings import FileFinding, FileReport
+from gpu_core.decisions.kubernetes.lint import Severity
+from gpu_core.decisions.units import count
+
+
+def as_text(reports: Sequence[FileReport]) -> str:
+    """One paragraph for each file, and the sum at the end."""
+    lines = [line for report in reports for line in _lines(report)]
+    return "\n".join([*lines, _total(reports)])
+
+
+def as_json(reports: Sequence[FileReport]) -> str:
+    """The same as a document."""
+    return json.dumps(
+        {
+            "files": [_file(report) for report in reports],
+            "errors": _sum(reports, Severity.ERROR),
+            "warnings": _sum(reports, Severity.WARNING),
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def wrapped(text: str, indent: str) -> str:
+    """The text within the terminal's width; one line where a program reads it."""
+    if not sys.stdout.isatty():
+        return text
+    columns = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(
+        text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _lines(report: FileReport) -> Iterator[str]:
+    verdict = "" if report.findings else ": nothing found"
+    yield wrapped(f"{report.file}: {report.contents}{verdict}", "  ")
+    for finding in report.findings:
+        yield wrapped(f"  {_finding(finding)}", "    ")
+    for what in report.unchecked:
+        yield wrapped(f"  not checked: {what}", "    ")
+
+
+def _finding(finding: FileFinding) -> str:
+    line = "" if finding.line is None else f"line {finding.line}"
+    where = ": ".join(part for part in (line, finding.place, finding.path) if part)
+    return f"{finding.severity.value} {finding.code} at {where or 'the file'}: {finding.message}"
+
+
+def _total(reports: Sequence[FileReport]) -> str:
+    errors, warnings = (_sum(reports, each) for each in (Severity.ERROR, Severity.WARNING))
+    files = count(len(reports), "file")
+    return f"{files}: {count(errors, 'error')}, {count(warnings, 'warning')}"
+
+
+def _sum(reports: Sequence[FileReport], severity: Severity) -> int:
+    return sum(report.count(severity) for report in reports)
+
+
+def _file(report: FileReport) -> dict[str, object]:
+    return {
+        "file": report.file,
+        "contents": report.contents,
+        "findings": [
+            {
+                "severity": finding.severity.value,
+                "code": finding.code,
+                "object": finding.place,
+                "path": finding.path,
+                "line": finding.line,
+                "message": finding.message,
+            }
+            for finding in report.findings
+        ],
+        "unchecked": list(report.unchecked),
+    }

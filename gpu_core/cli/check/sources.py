@@ -1,0 +1,108 @@
+"""Which files does a command name: files, folders of them, and the standard input."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_core.decisions.errors import InvalidInput
+
+STDIN = "-"
+
+MOST_BYTES = 8 * 1024**2
+"""Of one file; the manifests of a chart with its CustomResourceDefinitions have 3 MiB."""
+
+_ENDINGS = (".yaml", ".yml", ".json")
+# What tools keep in folders of their own.
+_PASSED_OVER = ("node_modules", "__pycache__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file to check.
+
+    Attributes:
+        name: As it is printed.
+        text: What it holds.
+        is_named: Whether a person named it; False: it was found in a folder.
+    """
+
+    name: str
+    text: str
+    is_named: bool
+
+    @property
+    def file_name(self) -> str:
+        """Its name without folders."""
+        return Path(self.name).name
+
+
+def read_sources(names: Sequence[str]) -> Iterator[Source]:
+    """The files of these names, those of folders in the order of their paths.
+
+    Raises:
+        InvalidInput: One is not there, cannot be read, is too large or no UTF-8; or a folder has
+            none of them.
+    """
+    for name in names:
+        if name == STDIN:
+            yield Source(name=STDIN, text=_stdin(), is_named=True)
+        elif Path(name).is_dir():
+            yield from _in_folder(Path(name))
+        else:
+            yield Source(name=name, text=_text(Path(name)), is_named=True)
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    found = list(_files(folder))
+    if not found:
+        raise InvalidInput(
+            str(folder), "has no file to check", allowed=f"files ending in {', '.join(_ENDINGS)}"
+        )
+    for path in found:
+        yield Source(name=str(path), text=_text(path), is_named=False)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in _PASSED_OVER
+        )
+        if "Chart.yaml" in names:
+            # Not YAML before `helm template` has rendered them.
+            folders[:] = [name for name in folders if name != "templates"]
+        for name in sorted(names):
+            if name.endswith(_ENDINGS) and not name.startswith("."):
+                yield Path(root) / name
+
+
+def _stdin() -> str:
+    try:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(STDIN, error) from None
+    return _decoded(STDIN, content)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(str(path), error) from None
+    return _decoded(str(path), content)
+
+
+def _decoded(name: str, content: bytes) -> str:
+    if len(content) > MOST_BYTES:
+        raise InvalidInput(name, "is too large", allowed=f"{MOST_BYTES // 1024**2} MiB at most")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str, error: Exception) -> InvalidInput:
+    why = getattr(error, "strerror", None) or str(error)
+    return InvalidInput(name, "cannot be read", got=why, remedy="name a readable file in UTF-8")
