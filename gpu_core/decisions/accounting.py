@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from gpu_core.decisions.cluster import NodeShare
 
@@ -127,6 +128,9 @@ class Attempt:
     expected_loss_s: float | None = None
     """Work that an interruption without notice loses on average, as the flow measures its saves;
     None: it does not say."""
+    job_variables: Mapping[str, Any] | None = None
+    """What it was begun with, where the deployment or the pool's template may say something else by
+    now; only while it is open. None in records from before this was kept."""
 
     @property
     def is_excused(self) -> bool:

@@ -20,9 +20,11 @@ from gpu_core.adapters.private_folder import make_private_folder
 from gpu_core.decisions.accounting import Attempt, RunRecord
 from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits, run_limits
+from gpu_core.decisions.validation import known_names
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.demand import Demand, DemandReader
 from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
@@ -305,7 +307,12 @@ class OpenAttempts:
         )
         limits = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
         stand_in = self._taken_over(
-            attempt, record, _untouchable(attempt, record), GpuRequest(), limits, {}
+            attempt,
+            record,
+            _untouchable(attempt, record),
+            GpuRequest(),
+            limits,
+            attempt.job_variables or {},
         )
         stand_in.is_stand_in = True
         return stand_in
@@ -335,6 +342,7 @@ class OpenAttempts:
             admitted_at=now,
             shares=placement.shares,
             zone=zones.get(node),
+            job_variables=_remembered(demand.variables),
         )
         return RunningAttempt(
             attempt=attempt,
@@ -389,7 +397,7 @@ class OpenAttempts:
         # It runs already: what cannot be read any more must not make it a victim.
         request, workload = GpuRequest(), _untouchable(attempt, record)
         limits = run_limits(request, policy)
-        variables: Mapping[str, object] = {}
+        variables: Mapping[str, object] = attempt.job_variables or {}
         with (
             suppress(ObjectNotFound, InvalidInput),
             self.faults.contained(
@@ -397,9 +405,12 @@ class OpenAttempts:
             ),
         ):
             run = await client.read_flow_run(UUID(attempt.flow_run_id))
-            demand = await reader.read(run, record.queue, policy, template, attempt.admitted_at)
+            if attempt.job_variables is None:  # a version before began it
+                variables = await reader.variables(run, template, attempt.admitted_at)
+            demand = await reader.read(
+                run, record.queue, policy, template, attempt.admitted_at, variables
+            )
             request, limits, workload = demand.request, demand.limits, demand.workload
-            variables = demand.variables
         return self._taken_over(attempt, record, workload, request, limits, variables)
 
     def _taken_over(
@@ -422,6 +433,14 @@ class OpenAttempts:
             # Nobody knows; and if nobody has it, nobody else would give it back.
             is_claimed=True,
         )
+
+
+# What decides how an attempt is judged. Environments are left out: they may hold secrets.
+_REMEMBERED = (*known_names(GpuRequest), *known_names(PodRequest))
+
+
+def _remembered(variables: Mapping[str, object]) -> dict[str, object]:
+    return {name: variables[name] for name in _REMEMBERED if variables.get(name) is not None}
 
 
 def _record(demand: Demand, pool: str) -> RunRecord:
@@ -484,12 +503,14 @@ def _price(placement: Placement, policy: Policy) -> int | None:
 
 
 def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
+    nodes = max(1, len(attempt.held))
     return Workload(
         workload_id=attempt.flow_run_id,
         name=record.name,
         priority=record.priority,
         submitted_at=record.submitted_at,
-        gpu_count=attempt.gpu_count,
+        gpu_count=attempt.gpu_count // nodes,
+        nodes=nodes,
         is_preemptible=False,
         team=record.team,
         user=record.user,

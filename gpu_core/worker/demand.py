@@ -210,14 +210,20 @@ class DemandReader:
         policy: Policy,
         template: Mapping[str, Any],
         now: datetime,
+        begun_with: Mapping[str, object] | None = None,
     ) -> Demand:
         """What does this run want?
+
+        Args:
+            begun_with: The job variables of its open attempt; None: those that hold now.
 
         Raises:
             InvalidInput: Its job variables cannot be used.
         """
         deployment = await self._deployment(flow_run.deployment_id, now)
-        variables = _merged_variables(template, deployment, flow_run)
+        variables = begun_with
+        if variables is None:
+            variables = _merged_variables(template, deployment, flow_run)
         others = _not_ours(template) | self._infrastructure.variable_names
         request = parse_request(variables, others)
         flow_name = await self._flow_name(flow_run.flow_id)
@@ -249,6 +255,13 @@ class DemandReader:
             source=deployment,
             variables=variables,
         )
+
+    async def variables(
+        self, flow_run: FlowRun, template: Mapping[str, Any], now: datetime
+    ) -> dict[str, object]:
+        """Which job variables does this run have now, usable or not?"""
+        deployment = await self._deployment(flow_run.deployment_id, now)
+        return _merged_variables(template, deployment, flow_run)
 
     async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
         first = await self._page(before, queues=sorted(self._queues))

@@ -175,6 +175,7 @@ attempts = sa.Table(
     sa.Column("settlement", sa.JSON(none_as_null=True)),
     sa.Column("first_step_at", UtcTimestamp),
     sa.Column("expected_loss_s", sa.Double),
+    sa.Column("job_variables", sa.JSON(none_as_null=True)),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

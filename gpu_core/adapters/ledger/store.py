@@ -304,6 +304,7 @@ class Ledger:
             attempts,
             sa.and_(attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)),
             released_at=_later(attempts.c.admitted_at, released_at),
+            job_variables=None,  # nothing is judged by them any more
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )
