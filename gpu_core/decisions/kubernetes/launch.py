@@ -37,7 +37,8 @@ class Launch:
     pod: PodRequest = field(default_factory=PodRequest)
     queue: str | None = None
     priority_queue: str | None = None
-    """The queue whose points it has, which need not be its own; None: none is known."""
+    """The queue whose PriorityClass its pods get: that whose points it has, if the cluster has its
+    class; None: they get none."""
     user: str | None = None
     max_duration_s: int | None = None
     """When an attempt is stopped for good; None: never."""

@@ -1,6 +1,6 @@
 """PriorityClasses: the order of our queues, in the kube-scheduler's own words."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from gpu_core.decisions.kubernetes.merge import Manifest
 from gpu_core.decisions.kubernetes.names import object_name
@@ -15,7 +15,35 @@ def priority_class_name(queue: str | None, policy: KubernetesPolicy) -> str | No
 
     Only the policy's queues have one: a pod whose class is not there is refused.
     """
-    return _name(queue) if queue is not None and policy.has_priority_classes else None
+    return class_name(queue) if queue is not None and policy.has_priority_classes else None
+
+
+SHIPPED_QUEUES = ("critical", "high", "medium", "low")
+"""The queues whose classes come with every installation."""
+
+
+def queue_with_class(
+    queue: str | None, priorities: Mapping[str, int], installed: Container[str]
+) -> str | None:
+    """Whose class has a pod with the points of this queue, where not all are installed?
+
+    A pod whose class is not there is refused by the API server. So it gets the class of the queue
+    with the most points that has one, and not more points than its own; None: it gets none.
+
+    Args:
+        queue: Of the policy; None: no queue is known.
+        priorities: Points by queue, from the policy.
+        installed: The names of the classes that the cluster has.
+    """
+    if queue is None:
+        return None
+    at_most = priorities[queue]
+    others = sorted(
+        (other for other, points in priorities.items() if points <= at_most),
+        # Of queues with the same points its own comes first, then by name.
+        key=lambda other: (-priorities[other], other != queue, other),
+    )
+    return next((other for other in others if class_name(other) in installed), None)
 
 
 def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
@@ -31,7 +59,7 @@ def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
         {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": _name(queue)},
+            "metadata": {"name": class_name(queue)},
             "value": min(points, _HIGHEST),
             "preemptionPolicy": "Never",
             "globalDefault": False,
@@ -41,5 +69,6 @@ def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
     )
 
 
-def _name(queue: str) -> str:
+def class_name(queue: str) -> str:
+    """What is the class of this queue called?"""
     return object_name("prefect-gpu-", queue)

@@ -79,6 +79,7 @@ from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.orphans import Orphans
 from gpu_core.worker.kubernetes.output import OutputFollower
+from gpu_core.worker.kubernetes.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.tombstones import Tombstones
@@ -136,6 +137,7 @@ class KubernetesInfrastructure:
         self._offers = Offers(self._view, pool, template)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
+        self._priority_classes = PriorityClasses(api, self._rights)
         self._events = PodEvents(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
         self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
@@ -218,6 +220,7 @@ class KubernetesInfrastructure:
         self._policy = policy.kubernetes
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
+        await self._priority_classes.look(policy)
         node_pools = await self._node_pools.look(policy.kubernetes)
         offered = self._offers.nodes(policy, allocations, node_pools)
         busy = frozenset(
@@ -562,6 +565,7 @@ class KubernetesInfrastructure:
     ) -> Launch:
         queue = running.workload.queue
         points_of = running.request.gpu_priority or queue
+        with_points = None if points_of is None else policy.queue_with_points(points_of)
         placement = running.allocation().placement
         request = _as_begun(parse_pod_request(running.variables), running)
         return Launch(
@@ -572,7 +576,7 @@ class KubernetesInfrastructure:
             # Prefect has rendered the image into the manifest, templates in it included.
             pod=request.model_copy(update={"image": None}),
             queue=queue,
-            priority_queue=None if points_of is None else policy.queue_with_points(points_of),
+            priority_queue=self._priority_classes.queue_for(with_points, policy),
             user=running.workload.user,
             max_duration_s=running.limits.max_duration_s,
             is_flow=not is_container_job(running),
