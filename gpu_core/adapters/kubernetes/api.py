@@ -95,6 +95,12 @@ class KubernetesApi:
         """Close all connections."""
         await self._client.close()
 
+    async def token(self) -> str | None:
+        """The token that requests carry; None: they carry none, or a certificate."""
+        headers: dict[str, str] = {}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        return headers.get("authorization")
+
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """Read one object.
 

@@ -1,6 +1,6 @@
 """Is a run permitted what it asks for?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpu_core.decisions.errors import listed
@@ -35,7 +35,7 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
         ),
     )
     # One that is held may run already, and keeps its budget.
-    return replace(within, hold=_hold(workload.team, excess, policy)) if excess else within
+    return replace(within, hold=not_permitted(workload.team, excess, policy)) if excess else within
 
 
 def _excess(
@@ -66,7 +66,14 @@ def _excess(
             yield f"use {listed(others)} (allowed: {listed(permission.gpu_types)})"
 
 
-def _hold(team: str | None, excess: list[str], policy: Policy) -> Hold:
+def not_permitted(team: str | None, excess: Sequence[str], policy: Policy) -> Hold:
+    """The hold of a run that asks for more than the policy permits its team.
+
+    Args:
+        team: Of the run.
+        excess: What it asks for beyond, each as the end of "may not".
+        policy: Names the section that decides.
+    """
     is_listed = team in policy.permissions.teams
     who = "a run without a team" if team is None else f"a run of team {team!r}"
     section = f"permissions.teams.{team}" if is_listed else "permissions.default"

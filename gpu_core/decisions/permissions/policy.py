@@ -1,13 +1,30 @@
 """The policy's section `permissions`: limits on what runs may ask for, by team."""
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.kubernetes.policy import ObjectName
+from gpu_core.decisions.kubernetes.references import POD_FIELDS, Referred
 from gpu_core.decisions.policy_base import Name, Section, parse_budget
 from gpu_core.decisions.validation import parsed_by
+
+
+def _host_path(value: object, field: str) -> str:
+    if not isinstance(value, str) or posixpath.normpath(value) != value or value[:1] != "/":
+        raise InvalidInput(
+            field,
+            "is not a path",
+            got=value,
+            allowed="an absolute path without '..', such as /data",
+        )
+    return value
+
+
+Names = Sequence[ObjectName] | None
 
 
 class Permission(Section):
@@ -28,6 +45,31 @@ class Permission(Section):
     gpu_types: Annotated[Sequence[Name], Field(min_length=1)] | None = None
     """The GPU types that it may use; with `gpu_type: auto` it gets these, in this order, or
     with `work` those of them that hold it, the cheapest first."""
+
+    # What the job variables of runs and deployments may bring into a Job on Kubernetes, beside what
+    # the pool's base job template names itself. Left out: anything, with a warning.
+    service_accounts: Names = None
+    """Never the worker's own."""
+    secrets: Names = None
+    """For variables, volumes and image pulls."""
+    config_maps: Names = None
+    claims: Names = None
+    """PersistentVolumeClaims, those of the job variable `volumes` included."""
+    namespaces: Names = None
+    """Beside the pool's own."""
+    host_paths: Sequence[Annotated[str, parsed_by(_host_path)]] | None = None
+    """Folders of the nodes, with all that is in them."""
+    pod_fields: Sequence[Name] | None = None
+    """Of `references.POD_FIELDS`, such as `hostNetwork` or a volume's `nfs`."""
+
+    def names(self, what: Referred) -> Sequence[str] | None:
+        """Which names of this kind may a run bring? None: any."""
+        found: Sequence[str] | None = getattr(self, what.value)
+        return found
+
+    def is_stated(self, what: Referred) -> bool:
+        """Does the policy say anything of names of this kind, if only `null`?"""
+        return what.value in self.model_fields_set
 
 
 class PermissionPolicy(Section):
@@ -56,19 +98,32 @@ def permission_contradictions(
     return [
         error
         for field, permission in sections.items()
-        for error in _unknown_queues(f"{field}.queues", permission.queues or (), priorities)
+        for error in (
+            *_unknown(
+                f"{field}.queues",
+                "names a queue without a priority",
+                permission.queues,
+                priorities,
+            ),
+            *_unknown(
+                f"{field}.pod_fields",
+                "names a field that no run needs a permission for",
+                permission.pod_fields,
+                POD_FIELDS,
+            ),
+        )
     ]
 
 
-def _unknown_queues(
-    field: str, queues: Sequence[str], priorities: Collection[str]
+def _unknown(
+    field: str, problem: str, names: Sequence[str] | None, known: Collection[str]
 ) -> Iterator[InvalidInput]:
-    for queue in queues:
-        if queue not in priorities:
+    for name in names or ():
+        if name not in known:
             yield InvalidInput(
                 field,
-                "names a queue without a priority",
-                got=queue,
-                allowed=listed(priorities),
-                nearest=nearest_name(queue, priorities),
+                problem,
+                got=name,
+                allowed=listed(known, limit=len(POD_FIELDS)),
+                nearest=nearest_name(name, known),
             )

@@ -79,9 +79,11 @@ from gpu_core.worker.kubernetes.node_tasks import NodeTasks
 from gpu_core.worker.kubernetes.offers import Offers
 from gpu_core.worker.kubernetes.orphans import Orphans
 from gpu_core.worker.kubernetes.output import OutputFollower
+from gpu_core.worker.kubernetes.own_account import read_workers_own
 from gpu_core.worker.kubernetes.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.reports import CheckpointReports
 from gpu_core.worker.kubernetes.rights import MissingRights
+from gpu_core.worker.kubernetes.run_references import RunReferences
 from gpu_core.worker.kubernetes.tombstones import Tombstones
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended, wants_gpus
@@ -138,6 +140,7 @@ class KubernetesInfrastructure:
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
+        self._references = RunReferences(client, template, namespace)
         self._events = PodEvents(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
         self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
@@ -157,6 +160,7 @@ class KubernetesInfrastructure:
         """Learn which cluster it is, and what is there."""
         self._policy = policy.kubernetes
         self._host = await self._cluster_name()
+        self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
         self._containers = ContainerRuns(self._client, output, tasks, self._is_over)
         await self._view.start(tasks)
@@ -196,7 +200,8 @@ class KubernetesInfrastructure:
     ) -> Workload:
         """With the part of a GPU, the CPU and the memory that its pods ask for.
 
-        It is held where nobody can tell whether `command` is the flow's or a container's.
+        It is held where nobody can tell whether `command` is the flow's or a container's, and where
+        its variables bring into its Job what its team is not permitted.
         """
         gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
         request = commands.with_container_command(
@@ -206,6 +211,7 @@ class KubernetesInfrastructure:
         )
         commands.require_a_use(request, flow_name, workload.nodes, has_deployment=has_deployment)
         workload = commands.held_if_ambiguous(workload, request, has_deployment=has_deployment)
+        workload = self._references.checked(workload, variables, request, policy)
         self._view.custom_jobs.check(request)
         if request.framework == "spark":
             require_whole_gpus(workload.shape)
@@ -285,9 +291,13 @@ class KubernetesInfrastructure:
 
         Raises:
             Unavailable: Its checkpoints have to be signed, and the policy names no Secret for that.
+            Refused: It refers to what its team is not permitted.
         """
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
+        await self._references.require_permitted(
+            running, configuration.job_manifest, _pod_request(running), policy
+        )
         launch = self._launch(running, context, environment, policy)
         if launch.is_flow and context.requires_signatures:
             _require_signing_key(policy)

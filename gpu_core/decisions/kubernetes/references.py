@@ -1,0 +1,215 @@
+"""What a manifest refers to beyond its own pod: objects of the namespace, the node, privileges.
+
+Found by the names of fields, wherever they stand: in containers of every kind, in volumes and in
+whatever a later version of Kubernetes puts them into.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+Json = Mapping[str, Any]
+
+
+class Referred(StrEnum):
+    """What is referred to; the value is its key in a permission of the policy."""
+
+    SERVICE_ACCOUNT = "service_accounts"
+    SECRET = "secrets"  # noqa: S105 - the key of a list of names
+    CONFIG_MAP = "config_maps"
+    CLAIM = "claims"
+    NAMESPACE = "namespaces"
+    HOST_PATH = "host_paths"
+    POD_FIELD = "pod_fields"
+
+    @property
+    def noun(self) -> str:
+        """What people call it."""
+        return _NOUNS[self]
+
+
+_NOUNS: Mapping[Referred, str] = {
+    Referred.SERVICE_ACCOUNT: "ServiceAccount",
+    Referred.SECRET: "Secret",
+    Referred.CONFIG_MAP: "ConfigMap",
+    Referred.CLAIM: "PersistentVolumeClaim",
+    Referred.NAMESPACE: "namespace",
+    Referred.HOST_PATH: "host path",
+    Referred.POD_FIELD: "pod field",
+}
+
+
+class Reference(NamedTuple):
+    """One thing that a manifest refers to."""
+
+    what: Referred
+    name: str
+    """The object's name, the path, or the name of the field."""
+    value: str = ""
+    """Of a field, what it says; two values of it are two references."""
+
+
+# Where a name stands in the value of a field (Kubernetes 1.34, core/v1). Fields of other names that
+# end in `SecretRef`, such as a CSI volume's, are Secrets, too.
+_NAMED: Mapping[str, tuple[Referred, tuple[str, ...]]] = {
+    "secret": (Referred.SECRET, ("secretName", "name")),
+    "secretKeyRef": (Referred.SECRET, ("name",)),
+    "secretRef": (Referred.SECRET, ("name",)),
+    "azureFile": (Referred.SECRET, ("secretName",)),
+    "imagePullSecrets": (Referred.SECRET, ("name",)),
+    "configMap": (Referred.CONFIG_MAP, ("name",)),
+    "configMapKeyRef": (Referred.CONFIG_MAP, ("name",)),
+    "configMapRef": (Referred.CONFIG_MAP, ("name",)),
+    "persistentVolumeClaim": (Referred.CLAIM, ("claimName",)),
+    "hostPath": (Referred.HOST_PATH, ("path",)),
+}
+
+_ACCOUNTS = ("serviceAccountName", "serviceAccount")
+
+_REACHING = frozenset(
+    {
+        "automountServiceAccountToken",
+        "capabilities",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostPort",
+        "hostProcess",
+        "nodeName",
+        "priorityClassName",
+        "privileged",
+        "procMount",
+        "resourceClaims",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGroup",
+        "sysctls",
+    }
+)
+"""Fields by which a pod reaches the node, other pods or devices that it was not given."""
+
+# What a volume and a projected volume may be made of without a field of its own below.
+_SOURCES = frozenset(
+    {
+        "configMap",
+        "downwardAPI",
+        "emptyDir",
+        "hostPath",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+)
+
+_OTHER_SOURCES = frozenset(
+    {
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
+        "clusterTrustBundle",
+        "csi",
+        "ephemeral",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gcePersistentDisk",
+        "gitRepo",
+        "glusterfs",
+        "image",
+        "iscsi",
+        "nfs",
+        "photonPersistentDisk",
+        "podCertificate",
+        "portworxVolume",
+        "quobyte",
+        "rbd",
+        "scaleIO",
+        "serviceAccountToken",
+        "storageos",
+        "vsphereVolume",
+    }
+)
+"""Sources of volumes that bring something from outside of the cluster, or a token (1.34)."""
+
+_FREE_KEYS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
+"""Fields whose keys are anybody's, and no fields."""
+
+POD_FIELDS = _REACHING | _OTHER_SOURCES
+"""The fields of pods that only the pool's template may set, unless a permission lists them."""
+
+
+def references(manifest: object) -> frozenset[Reference]:
+    """What do the fields of this manifest refer to?
+
+    Args:
+        manifest: An object of Kubernetes or any part of one, rendered. What is not resolved yet
+            (a placeholder of Prefect's) refers to nothing.
+    """
+    return frozenset(reference for reference in _references(manifest) if "{{" not in reference.name)
+
+
+def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
+    """What does this Job refer to, the namespace that it is made in included?
+
+    Args:
+        manifest: The Job, rendered.
+        namespace: Where it is made if it does not say so itself.
+    """
+    metadata = manifest.get("metadata")
+    place = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    own = Reference(Referred.NAMESPACE, str(place or namespace))
+    found = references(manifest.get("spec"))
+    return found if "{{" in own.name else found | {own}
+
+
+def _references(value: object) -> Iterator[Reference]:
+    if isinstance(value, Mapping):
+        for field, inner in value.items():
+            if field not in _FREE_KEYS and not (field == "env" and isinstance(inner, Mapping)):
+                yield from _of_field(str(field), inner)
+                yield from _references(inner)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for item in value:
+            yield from _references(item)
+
+
+def _of_field(field: str, value: object) -> Iterator[Reference]:
+    if value is None or value is False:
+        return
+    if field in _ACCOUNTS and isinstance(value, str) and value:
+        yield Reference(Referred.SERVICE_ACCOUNT, value)
+    what, keys = _NAMED.get(field, (None, ()))
+    if what is None and field.endswith("SecretRef"):
+        what, keys = Referred.SECRET, ("name",)
+    if what is not None:
+        for item in value if isinstance(value, list) else [value]:
+            yield from _named(what, item, keys)
+    if field == "capabilities" and isinstance(value, Mapping):
+        value = value.get("add")  # to drop some reaches nothing
+    if field in _REACHING and value:
+        yield Reference(Referred.POD_FIELD, field, repr(value))
+    if field in ("volumes", "sources") and isinstance(value, list):
+        for item in value:
+            yield from _of_volume(item)
+
+
+def _named(what: Referred, item: object, keys: Sequence[str]) -> Iterator[Reference]:
+    if not isinstance(item, Mapping):
+        return
+    for key in keys:
+        if isinstance(item.get(key), str) and item[key]:
+            yield Reference(what, item[key])
+
+
+def _of_volume(volume: object) -> Iterator[Reference]:
+    """Its source, unless that is harmless or refers to what has a name of its own.
+
+    A source that is not known is one of a later version, and reaches who knows where.
+    """
+    if not isinstance(volume, Mapping):
+        return
+    for source, value in volume.items():
+        if source != "name" and source not in _SOURCES and value is not None:
+            yield Reference(Referred.POD_FIELD, str(source), repr(value))
