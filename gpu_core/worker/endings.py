@@ -230,6 +230,10 @@ class Endings:
                     if not running.is_ending:
                         self.refuse(running, trouble.message)
                     continue
+                if trouble.reason is EndReason.POSTPONED:
+                    if not running.is_ending:
+                        self.postpone(running, trouble.message)
+                    continue
                 await self._begin(
                     running,
                     trouble.reason,

@@ -55,6 +55,20 @@ def refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
     return None
 
 
+def quota_refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
+    """Has a ResourceQuota no room for one of the pods now? None: no event says so.
+
+    Args:
+        events: Of all that is made for the attempt, oldest first. Operators have reasons of their
+            own for the event of a pod that they cannot make; the quota's words are the same.
+    """
+    for event in reversed(events):
+        found = refused(str(event.get("message", "")))
+        if found.cause is Cause.QUOTA_REFUSED:
+            return found
+    return None
+
+
 def refused(message: str) -> Outcome:
     """What does it mean that the API server refused a Job or a pod with these words?"""
     if is_of_quota(message):

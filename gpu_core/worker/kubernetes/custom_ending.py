@@ -4,9 +4,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.kubernetes.operators import custom_job_outcome
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
-from gpu_core.decisions.kubernetes.pod_waiting import waiting_of
+from gpu_core.decisions.kubernetes.pod_waiting import quota_refusal, waiting_of
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.worker.infrastructure import Exit, Trouble
 from gpu_core.worker.kubernetes.ending import (
@@ -54,6 +55,11 @@ def is_custom_running(item: Json) -> bool:
     return _told(item).phase is Phase.RUNNING
 
 
+def is_custom_pending(item: Json) -> bool:
+    """Has what it is for not begun?"""
+    return _told(item).phase is Phase.PENDING
+
+
 def custom_exit_of(
     item: Json | None, pods: Sequence[Json], last_lines: Sequence[str]
 ) -> Exit | None:
@@ -90,15 +96,27 @@ def custom_trouble_of(
     now: datetime,
     gone_nodes: Container[str] = (),
     *,
+    events: Sequence[Json] = (),
     is_first: bool = True,
 ) -> Trouble | None:
-    """Does an attempt wait for what will not come, or is one of its nodes about to go?"""
+    """Does an attempt wait for what will not come, or is one of its nodes about to go?
+
+    A ResourceQuota that refuses one of its pods gives its GPUs to others, until there is room.
+    """
     if item is None or _told(item).phase in _OVER:
         return None
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is None and is_first and not is_custom_running(item):
         trouble = image_trouble(pods)
-    return trouble or _waits_in_vain(item, pods, policy, now)
+    return trouble or _quota_trouble(item, events) or _waits_in_vain(item, pods, policy, now)
+
+
+def _quota_trouble(item: Json, events: Sequence[Json]) -> Trouble | None:
+    told = _told(item)
+    if told.phase is not Phase.PENDING or told.cause is Cause.SUSPENDED:
+        return None
+    found = told if told.cause is Cause.QUOTA_REFUSED else quota_refusal(events)
+    return None if found is None else Trouble(reason=EndReason.POSTPONED, message=found.message)
 
 
 def _waits_in_vain(

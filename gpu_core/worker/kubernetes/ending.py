@@ -12,6 +12,7 @@ from gpu_core.decisions.kubernetes.image_errors import why_never_pulled
 from gpu_core.decisions.kubernetes.node_health import interruption_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Outcome, Phase
 from gpu_core.decisions.kubernetes.pod_endings import main_end
+from gpu_core.decisions.kubernetes.pod_waiting import quota_refusal
 from gpu_core.decisions.kubernetes.pods import observe
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.units import format_duration
@@ -180,6 +181,7 @@ def trouble_of(
     gone_nodes: Container[str] = (),
     is_for_new_node: bool = False,
     is_first: bool = True,
+    is_starting: bool = True,
 ) -> Trouble | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
 
@@ -194,11 +196,14 @@ def trouble_of(
         is_for_new_node: Whether it was placed on nodes that were still to come.
         is_first: Whether it is the first attempt of its run: an image that another one had may be
             back in time.
+        is_starting: Whether neither its flow nor its container is known to have begun.
     """
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is not None:
         return trouble
     if is_first and (trouble := image_trouble(pods, events, is_new_node=is_for_new_node)):
+        return trouble
+    if is_starting and (trouble := _quota_trouble(jobs, pods, events, policy, now)):
         return trouble
     trouble = _waits_in_vain(jobs, pods, events, policy, now)
     if trouble is None or not is_for_new_node or not pods or bound_at(pods) is not None:
@@ -274,6 +279,34 @@ def waiting_outcome(
     return found if found.phase is Phase.PENDING else None
 
 
+def _quota_trouble(
+    jobs: Sequence[Json],
+    pods: Sequence[Json],
+    events: Sequence[Json],
+    policy: KubernetesPolicy,
+    now: datetime,
+) -> Trouble | None:
+    """Does a ResourceQuota refuse one of its pods? Others can have its GPUs until there is room.
+
+    The pods of a gang that were made wait for the others in vain. After `pending_timeout` it is no
+    start any more: then a pod that was lost could not be replaced.
+    """
+    if not wants_pods(jobs, pods) or any(job["spec"].get("suspend") for job in jobs):
+        return None
+    found = quota_refusal(events)
+    is_early = _age_s(jobs, now) < policy.pending_timeout_s
+    if found is None or (pods and not is_early):
+        return None
+    return Trouble(reason=EndReason.POSTPONED, message=found.message)
+
+
+def _age_s(items: Sequence[Json], now: datetime) -> float:
+    """How long ago was the first of these made? 0: they do not say."""
+    made = [moment(item["metadata"].get("creationTimestamp")) for item in items]
+    known = [at for at in made if at is not None]
+    return (now - min(known)).total_seconds() if known else 0.0
+
+
 def _waits_in_vain(
     jobs: Sequence[Json],
     pods: Sequence[Json],
@@ -285,9 +318,6 @@ def _waits_in_vain(
     created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None or found.cause is Cause.SUSPENDED:
         return None  # it runs, or Kueue has its own line for it
-    if found.cause is Cause.QUOTA_REFUSED and not pods:
-        # Others can have its GPUs until the quota has room.
-        return Trouble(reason=EndReason.POSTPONED, message=found.message)
     # A node that came late leaves its pods as long to start as one that was there.
     waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:

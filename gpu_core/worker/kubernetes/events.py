@@ -7,6 +7,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.worker.kubernetes.ending import wants_pods
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.view import ClusterView
 from gpu_core.worker.run_log import run_log
@@ -67,6 +68,8 @@ class PodEvents:
         pods = self._view.pods_of(attempt_id)
         if not pods:
             return bool(self._objects_of(attempt_id))
+        if wants_pods(self._view.jobs_of(attempt_id), pods):
+            return True  # one of a gang is missing
         return any((pod.get("status") or {}).get("phase") == "Pending" for pod in pods)
 
     def _objects_of(self, attempt_id: str) -> list[Json]:
@@ -78,18 +81,36 @@ class PodEvents:
         known = self._events.setdefault(attempt_id, {})
         log = run_log(running.record)
         for item in (*self._objects_of(attempt_id), *self._view.pods_of(attempt_id)):
-            metadata = item["metadata"]
-            answer = await self._api.get(
-                f"/api/v1/namespaces/{metadata['namespace']}/events",
-                {"fieldSelector": f"involvedObject.uid={metadata['uid']}"},
-            )
-            for event in sorted(answer.get("items") or (), key=_time):
+            for event in await self._events_of(item):
                 key = f"{event.get('reason')}: {event.get('message')}"
                 if key in known:
                     continue
                 known[key] = event
                 level = logging.WARNING if event.get("type") == "Warning" else logging.INFO
                 log.log(level, "Kubernetes: %s", key)
+
+    async def _events_of(self, item: Json) -> list[Json]:
+        """The events of this object, oldest first.
+
+        An operator's object makes others, which make the pods: a RayCluster, a JobSet and its Jobs.
+        Their names begin with its own, and what keeps them from making pods is a warning of theirs.
+        """
+        metadata = item["metadata"]
+        is_operated = "kind" in item
+        selector = "type=Warning" if is_operated else f"involvedObject.uid={metadata['uid']}"
+        answer = await self._api.get(
+            f"/api/v1/namespaces/{metadata['namespace']}/events", {"fieldSelector": selector}
+        )
+        found = sorted(answer.get("items") or (), key=_time)
+        if not is_operated:
+            return found
+        name = metadata["name"]
+        return [event for event in found if _is_named_after(event, name)]
+
+
+def _is_named_after(event: Json, name: str) -> bool:
+    involved = (event.get("involvedObject") or {}).get("name") or ""
+    return bool(involved == name or involved.startswith(f"{name}-"))
 
 
 def _time(event: Json) -> str:

@@ -58,6 +58,7 @@ from gpu_core.worker.kubernetes.custom_ending import (
     custom_exit_of,
     custom_trouble_of,
     is_custom_alive,
+    is_custom_pending,
     is_custom_running,
 )
 from gpu_core.worker.kubernetes.ending import (
@@ -69,6 +70,7 @@ from gpu_core.worker.kubernetes.ending import (
     moment,
     silent_partner_of,
     trouble_of,
+    wants_pods,
 )
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.fence import SilentNodes, fenced_nodes
@@ -368,6 +370,7 @@ class KubernetesInfrastructure:
                 policy.kubernetes,
                 now,
                 self._view.gone_nodes,
+                events=self._events.of(attempt_id),
                 is_first=running.attempt.number == 1,
             )
         return trouble_of(
@@ -380,6 +383,7 @@ class KubernetesInfrastructure:
             gone_nodes=self._view.gone_nodes,
             is_for_new_node=bool(running.awaited_kinds),
             is_first=running.attempt.number == 1,
+            is_starting=running.began_at is None,
         )
 
     async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
@@ -408,7 +412,10 @@ class KubernetesInfrastructure:
         attempt_id = running.attempt.attempt_id
         pod = self._follow_output(running)
         custom_job = self._view.custom_jobs.of(attempt_id)
-        if pod is not None if custom_job is None else is_custom_running(custom_job):
+        jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
+        # A gang of which a pod is missing waits for it.
+        has_begun = pod is not None and not wants_pods(jobs, pods)
+        if has_begun if custom_job is None else is_custom_running(custom_job):
             await self._containers.tell_running(running)
 
     def _follow_output(self, running: RunningAttempt) -> Json | None:
@@ -522,6 +529,8 @@ class KubernetesInfrastructure:
     async def exit(self, running: RunningAttempt) -> Exit | None:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
+        if running.postponement is not None and self._is_incomplete(running):
+            return None  # what its pods did was to wait for the others
         has_run = followed_pod(self._view.last_pods_of(attempt_id)) is not None
         if has_run and is_container_job(running) and self._containers is not None:
             await self._containers.tell_running(running)
@@ -542,6 +551,14 @@ class KubernetesInfrastructure:
             return found
         why = (f"node {node} was lost, and with it its gang.", found.message)
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
+
+    def _is_incomplete(self, running: RunningAttempt) -> bool:
+        """Was it never there as a whole, so that nothing of it can have worked?"""
+        attempt_id = running.attempt.attempt_id
+        if self._is_operated(running):
+            item = self._view.custom_jobs.last_of(attempt_id)
+            return item is None or is_custom_pending(item)
+        return len(self._view.last_pods_of(attempt_id)) < running.workload.nodes
 
     def settled(self, running: RunningAttempt) -> None:
         """Forget how its pods ended."""

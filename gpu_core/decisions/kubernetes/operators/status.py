@@ -9,6 +9,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pods import not_over_before_its_pods
+from gpu_core.decisions.kubernetes.refusals import is_of_quota
 
 
 def custom_job_outcome(
@@ -102,6 +103,8 @@ def _spark(state: Mapping[str, Any]) -> Outcome:
     match state.get("state") or "":
         case "COMPLETED":
             return outcome(Cause.COMPLETED)
+        case "SUBMISSION_FAILED" if is_of_quota(state.get("errorMessage") or ""):
+            return outcome(Cause.QUOTA_REFUSED, detail=state["errorMessage"])
         case "FAILED" | "SUBMISSION_FAILED" as word:
             return outcome(Cause.FAILED, detail=state.get("errorMessage") or word)
         case "RUNNING" | "SUCCEEDING" | "FAILING" | "UNKNOWN":

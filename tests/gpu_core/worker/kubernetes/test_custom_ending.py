@@ -147,3 +147,34 @@ def waiting_pod(seconds, **more):
 def test_trouble(item, pods, want):
     found = custom_trouble_of(item, pods, {"n1": make_node()}, POLICY, NOW, {"n2"})
     assert (found and found.reason) == want
+
+
+QUOTA = 'pods "gpu-a-head" is forbidden: exceeded quota: q'
+REFUSED = {"reason": "FailedToCreateHeadPod", "message": f"Failed to create: {QUOTA}"}
+SPARK_REFUSED = {
+    "kind": "SparkApplication",
+    "metadata": {"name": "gpu-a", "namespace": "ml", "creationTimestamp": moment(60)},
+    "status": {"applicationState": {"state": "SUBMISSION_FAILED", "errorMessage": QUOTA}},
+}
+
+
+@pytest.mark.parametrize(
+    ("item", "events", "want"),
+    [
+        pytest.param(ray("Initializing"), [REFUSED], True, id="a pod is missing"),
+        pytest.param(ray(""), [REFUSED], True, id="all pods are missing"),
+        pytest.param(RUNS, [REFUSED], False, id="it runs: the pod was made later"),
+        pytest.param(ray("Suspended"), [REFUSED], False, id="Kueue has taken it back"),
+        pytest.param(ray("Initializing"), [], False, id="nothing was refused"),
+        pytest.param(SPARK_REFUSED, [], True, id="a driver, which the operator says itself"),
+    ],
+)
+def test_what_a_quota_refuses_an_operator_is_postponed_at_once(item, events, want):
+    trouble = custom_trouble_of(item, [], {}, POLICY, NOW, events=events)
+    assert (trouble is not None and trouble.reason is EndReason.POSTPONED) is want
+    if trouble is not None:
+        assert "exceeded quota: q" in trouble.message
+
+
+def test_a_driver_that_a_quota_refused_is_no_failure_of_its_run():
+    assert is_custom_alive(SPARK_REFUSED, [], ())

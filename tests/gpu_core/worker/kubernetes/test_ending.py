@@ -242,16 +242,51 @@ def test_a_container_whose_program_is_missing_fails_alike_each_time(terminated, 
     assert found.is_permanent is want
 
 
-def test_a_job_without_a_pod_that_a_quota_refuses_is_postponed_at_once():
-    """Others can have its GPUs; but one of a gang that began waits for the rest of it."""
-    refused = {"reason": "FailedCreate", "message": "pods is forbidden: exceeded quota: q"}
-    trouble = trouble_of([make_job(1)], [], [refused], {}, POLICY, NOW)
-    assert trouble is not None
-    assert trouble.reason is EndReason.POSTPONED
-    assert "exceeded quota: q" in trouble.message
-    gang = make_job(1)
-    gang["spec"]["completions"] = 2
-    assert trouble_of([gang], [make_pod()], [refused], {"n1": make_node()}, POLICY, NOW) is None
+REFUSED = {"reason": "FailedCreate", "message": "pods is forbidden: exceeded quota: q"}
+CREATED = {"reason": "SuccessfulCreate", "message": "Created pod: gpu-a-x"}
+TOO_LARGE = {
+    "reason": "FailedCreate",
+    "message": "exceeded quota: q, requested: pods=9, used: pods=0, limited: pods=2",
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "events", "options", "want"),
+    [
+        pytest.param(1, [], [REFUSED], {}, True, id="the only pod"),
+        pytest.param(2, [make_pod()], [REFUSED], {}, True, id="one of a gang: the other runs"),
+        pytest.param(
+            2, [make_pod("Pending", node=None)], [REFUSED], {}, True,
+            id="one of a gang: the other is on its way to a node",
+        ),
+        pytest.param(
+            2, [make_pod("Pending", node=None)], [REFUSED], {"is_for_new_node": True}, True,
+            id="one of a gang that waits for new nodes",
+        ),
+        pytest.param(
+            2, [make_pod(uid="p1"), make_pod(uid="p2")], [REFUSED], {}, False, id="all came after"
+        ),
+        pytest.param(2, [make_pod()], [CREATED], {}, False, id="nothing was refused"),
+        pytest.param(2, [make_pod()], [TOO_LARGE], {}, False, id="waiting would not help"),
+        pytest.param(
+            2, [make_pod()], [REFUSED], {"is_starting": False}, False, id="its flow has begun"
+        ),
+        pytest.param(
+            2, [make_pod()], [REFUSED], {"created_s_ago": 601}, False,
+            id="a pod is replaced long after the start",
+        ),
+        pytest.param(1, [], [REFUSED], {"created_s_ago": 601}, True, id="nothing of it ever ran"),
+    ],
+)  # fmt: skip
+def test_what_a_quota_refuses_in_part_is_postponed_at_once(nodes, pods, events, options, want):
+    """Others can have its GPUs; the pods of a gang that were made wait for the rest in vain."""
+    job = make_job(options.pop("created_s_ago", 1))
+    job["spec"]["completions"] = nodes
+    trouble = trouble_of([job], pods, events, {"n1": make_node()}, POLICY, NOW, **options)
+    is_postponed = trouble is not None and trouble.reason is EndReason.POSTPONED
+    assert is_postponed is want
+    if is_postponed:
+        assert "exceeded quota: q" in trouble.message
 
 
 def test_a_job_that_kueue_has_not_admitted_waits_as_long_as_it_takes():

@@ -10,7 +10,7 @@ from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.rights import MissingRights
 from tests.gpu_core.accounting_builders import make_attempt, make_run
-from tests.gpu_core.worker.kubernetes.objects import make_job
+from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 
 ATTEMPTS = [
     SimpleNamespace(attempt=make_attempt(f"run-{n}"), record=make_run(f"run-{n}"))
@@ -84,3 +84,78 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
         "The worker may not list events in namespace 'ml', so runs do not hear why their pods do "
         "not start; infra/kubernetes/rbac.yaml grants it"
     ]
+
+
+def named(name, message):
+    return {
+        "metadata": {"creationTimestamp": "2026-03-04T12:00:00Z"},
+        "involvedObject": {"name": name},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": message,
+    }
+
+
+class Telling:
+    """Has events of objects that an operator made, and of others."""
+
+    async def get(self, _path, query):
+        if query["fieldSelector"] != "type=Warning":
+            return {"items": []}
+        return {
+            "items": [
+                named("gpu-a-node-0", "exceeded quota: q"),
+                named("gpu-a", "of itself"),
+                named("gpu-ab-node-0", "of another run"),
+            ]
+        }
+
+
+@pytest.mark.parametrize(
+    ("pods", "completions", "want"),
+    [
+        pytest.param([], 1, 1, id="no pod"),
+        pytest.param([make_pod("Pending")], 1, 1, id="it is pending"),
+        pytest.param([make_pod()], 1, 0, id="it runs"),
+        pytest.param([make_pod()], 2, 1, id="another one of its gang is missing"),
+    ],
+)
+def test_events_are_asked_for_as_long_as_a_pod_is_missing(monkeypatch, pods, completions, want):
+    job = make_job()
+    job["spec"]["completions"] = completions
+    view = SimpleNamespace(
+        pods_of=lambda _: pods,
+        jobs_of=lambda _: [job],
+        custom_jobs=SimpleNamespace(of=lambda _: None),
+    )
+    api, clock_s = Api(), iter([100, 110])
+    events = PodEvents(api, view, MissingRights())
+    monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
+
+    async def story():
+        for _ in range(2):
+            await events.look(ATTEMPTS[:1])
+
+    anyio.run(story)
+    assert (api.asked > 0) is bool(want)
+
+
+def test_what_an_operators_objects_say_is_known_of_their_run(monkeypatch):
+    """The Jobs of a JobSet and the pods of a RayCluster have our name in theirs."""
+    item = {"kind": "TrainJob", "metadata": {"name": "gpu-a", "namespace": "ml", "uid": "u"}}
+    view = SimpleNamespace(
+        pods_of=lambda _: [],
+        jobs_of=lambda _: [],
+        custom_jobs=SimpleNamespace(of=lambda _: item),
+    )
+    clock_s = iter([100, 110])
+    events = PodEvents(Telling(), view, MissingRights())
+    monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
+
+    async def story():
+        for _ in range(2):
+            await events.look(ATTEMPTS[:1])
+
+    anyio.run(story)
+    found = events.of(ATTEMPTS[0].attempt.attempt_id)
+    assert [event["message"] for event in found] == ["exceeded quota: q", "of itself"]

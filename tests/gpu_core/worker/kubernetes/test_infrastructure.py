@@ -589,3 +589,25 @@ def test_a_flow_gets_the_signing_key_from_the_secret_of_the_policy(has_secret):
     (container,) = bodies[0]["spec"]["template"]["spec"]["containers"]
     source = {"secretKeyRef": {"name": "checkpoints", "key": "signing-key"}}
     assert {"name": SIGNING_KEY_VARIABLE, "valueFrom": source} in container["env"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "postponement", "want_known"),
+    [
+        pytest.param(1, "exceeded quota", False, id="a quota refused the other one"),
+        pytest.param(2, "exceeded quota", True, id="the other one came after all, and both ran"),
+        pytest.param(1, None, True, id="nothing was refused"),
+    ],
+)
+def test_what_the_pods_of_a_gang_did_that_was_never_whole_is_no_end(pods, postponement, want_known):
+    """They waited for the others; the run is not charged, and waits for the quota."""
+    shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(2))
+    attempt = running(attempt_id="a", shares=shares, started_at=NOON)
+    attempt.workload = replace(attempt.workload, gpu_count=1, nodes=2)
+    attempt.postponement = postponement
+    infrastructure = of_cluster(SimpleNamespace())
+    for number in range(pods):
+        pod = make_pod("Failed", uid=f"p{number}", terminated={"exitCode": 137})
+        pod["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+        infrastructure._view._pod_changed(None, pod)
+    assert (anyio.run(infrastructure.exit, attempt) is not None) is want_known
