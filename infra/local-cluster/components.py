@@ -64,6 +64,9 @@ def write_files(settings: Settings) -> None:
         folder.mkdir(parents=True)
         (folder / "containerd.toml").write_text(_containerd_config(settings, node))
         _write_json(folder / "kubelet.json", _kubelet_config(settings, node))
+        # Its own, so that a test can lead it to the API server over a line that it cuts.
+        (folder / "kubeconfig").touch(mode=0o600)
+        (folder / "kubeconfig").write_bytes(settings.kubeconfig.read_bytes())
 
 
 def command(settings: Settings, name: str) -> list[str]:
@@ -118,7 +121,8 @@ def command(settings: Settings, name: str) -> list[str]:
         case "kubelet":
             labels = ",".join(f"{key}={value}" for key, value in settings.node_labels.items())
             return [
-                _binary(settings, program), kubeconfig,
+                _binary(settings, program),
+                f"--kubeconfig={settings.folder(node) / 'kubeconfig'}",
                 f"--config={settings.folder(node) / 'kubelet.json'}",
                 f"--root-dir={_KUBELET_FOLDER}", f"--cert-dir={_KUBELET_FOLDER}/pki",
                 "--container-runtime=remote",

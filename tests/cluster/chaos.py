@@ -198,6 +198,26 @@ def cuttable(cluster: Cluster, folder: Path) -> Iterator[tuple[Cluster, Cuttable
         yield replace(cluster, kubeconfig=kubeconfig), line
 
 
+@contextmanager
+def kubelet_over_line(cluster: Cluster, node: str) -> Iterator[CuttableLine]:
+    """Between the kubelet of this node and the API server, for as long as the cluster is used.
+
+    Args:
+        cluster: One of the tests' own, which ends with the block.
+        node: Any but its first, whose kubelet has another name.
+    """
+    assert cluster.state is not None, "the cluster is not the tests' own"
+    kubeconfig = cluster.state / "nodes" / node / "kubeconfig"
+    config = json.loads(kubeconfig.read_text())
+    (known,) = config["clusters"]
+    address = urlsplit(known["cluster"]["server"])
+    with CuttableLine(address.port or 443) as line:
+        known["cluster"]["server"] = f"{address.scheme}://{HOST}:{line.port}"
+        kubeconfig.write_text(json.dumps(config))
+        cluster.restart(f"kubelet@{node}")
+        yield line
+
+
 def uptime_s() -> float:
     """The clock that the runs' journal is written by."""
     return float(Path("/proc/uptime").read_text().split()[0])

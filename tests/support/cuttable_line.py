@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 HOST = "127.0.0.1"
 _CHUNK = 65_536
@@ -19,6 +20,7 @@ class CuttableLine:
         self._server = HOST, port
         self._lock = threading.Lock()
         self._calls: set[_Call] = set()
+        self._is_parted = False
         self._listener = socket.create_server((HOST, 0))
         self._answering = threading.Thread(target=self._answer)
 
@@ -41,6 +43,20 @@ class CuttableLine:
         for call in calls:
             call.is_silent = True
         return len(calls)
+
+    @contextmanager
+    def parted(self) -> Iterator[None]:
+        """Let nothing come through, on new connections neither, until the block ends.
+
+        Then all of them end: what was sent meanwhile is lost, as in a partition of the network.
+        """
+        self._is_parted = True
+        self.silence()
+        try:
+            yield
+        finally:
+            self._is_parted = False
+            self.cut()
 
     def __enter__(self) -> "CuttableLine":
         self._answering.start()
@@ -72,6 +88,7 @@ class CuttableLine:
             call = _Call(client, server)
             # At once: whoever has got an answer on it may cut it.
             with self._lock:
+                call.is_silent = self._is_parted
                 call.start()
                 self._calls = {known for known in self._calls if not known.is_over} | {call}
 

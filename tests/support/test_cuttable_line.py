@@ -69,3 +69,17 @@ def test_without_its_server_a_line_hangs_up():
         port = nobody.getsockname()[1]
     with CuttableLine(port) as line, socket.create_connection((HOST, line.port), 5) as client:
         assert client.recv(100) == b""
+
+
+def test_on_a_parted_line_new_connections_are_silent_too_until_it_is_whole_again(line):
+    with called(line) as before:
+        with line.parted(), socket.create_connection((HOST, line.port), timeout=5) as new:
+            for client in (before, new):
+                client.sendall(b"is anybody there?")
+                client.settimeout(0.2)
+                with pytest.raises(TimeoutError):
+                    client.recv(100)
+        before.settimeout(5)
+        assert before.recv(100) == b"", "what was sent meanwhile is lost"
+    with called(line):
+        pass
