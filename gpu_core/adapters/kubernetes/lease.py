@@ -115,6 +115,8 @@ class KubernetesLease:
             if lease is None:
                 await self._api.create(self._list_path, self._new(now))
                 return True
+            # A lease that nobody has held yet, as an installation makes it, says nothing.
+            lease["spec"] = lease.get("spec") or {}
             if not self._may_take(lease["spec"]):
                 return False
             await self._api.replace(self._path, self._taken(lease, now))

@@ -76,6 +76,24 @@ def test_the_first_one_gets_it_and_the_second_waits(clock):
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "spec", [pytest.param({}, id="no spec"), pytest.param({"spec": {}}, id="an empty one")]
+)
+def test_a_lease_that_an_installation_made_is_taken_by_the_first(clock, spec):
+    server = LeaseServer()
+    server.lease = {"metadata": {"name": "pool", "labels": {"a": "b"}, "resourceVersion": "0"}}
+    server.lease |= spec
+
+    async def scenario():
+        async with serving(server) as api:
+            assert await lease(api, "one").try_once()
+            assert not await lease(api, "two").try_once()
+
+    run(scenario)
+    assert server.lease["spec"]["holderIdentity"] == "one"
+    assert server.lease["metadata"]["labels"] == {"a": "b"}
+
+
 def test_a_holder_that_renews_keeps_it_for_ever(clock):
     async def scenario():
         async with serving(LeaseServer()) as api:
