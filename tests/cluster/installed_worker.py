@@ -1,122 +1,183 @@
-"""The worker as `infra/kubernetes` installs it: a Deployment with its account and its rights."""
+"""The worker as the Helm chart installs it: a Deployment with its account and its rights."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import yaml
-
 from tests.support.cluster import Cluster, Json, Namespace, python_in_pod
+from tests.support.helm import CHART, helm
 from tests.support.prefect_stack import Pool
 
 _ROOT = Path(__file__).parents[2]
-_MANIFESTS = _ROOT / "infra" / "kubernetes"
-_WORKER = "app.kubernetes.io/name=gpu-worker"
-_OF_THE_CLUSTER = ("ClusterRole", "ClusterRoleBinding")
+_RELEASE = "gpu"
+_LEDGER = "gpu-worker"
+# What a release may leave in the cluster, by the labels of its objects.
+_KINDS = (
+    "clusterroles,clusterrolebindings,priorityclasses,namespaces,deployments,configmaps,secrets,"
+    "serviceaccounts,roles,rolebindings,leases,poddisruptionbudgets,networkpolicies,pods"
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """An installed release of the chart.
+
+    Args:
+        cluster: Where it is.
+        namespace: Its own, which is not that of its runs.
+        values: What it was installed with.
+        room: Where helm may write.
+        chart: The chart's folder.
+    """
+
+    cluster: Cluster
+    namespace: str
+    values: Json
+    room: Path
+    chart: Path
+
+    @property
+    def account(self) -> str:
+        """The worker's ServiceAccount, as the API server calls its user."""
+        return f"system:serviceaccount:{self.namespace}:{_RELEASE}-prefect-gpu-worker"
+
+    def install(self) -> None:
+        """Returns when the workers are ready."""
+        self._helm("install", _RELEASE, str(self.chart), "--wait", values=self.values)
+
+    def upgrade(self, **values: object) -> None:
+        """Replace values of the installation; returns when it is rolled out."""
+        self._helm("upgrade", _RELEASE, str(self.chart), "--wait", values=self.values | values)
+
+    def rollback(self) -> None:
+        """To the revision before; returns when it is rolled out."""
+        self._helm("rollback", _RELEASE, "--wait")
+
+    def uninstall(self) -> None:
+        """Returns when its objects are gone."""
+        self._helm("uninstall", _RELEASE, "--wait")
+
+    @property
+    def is_installed(self) -> bool:
+        """Does helm know it?"""
+        return _RELEASE in self._helm("list", "--short").split()
+
+    def objects(self) -> set[str]:
+        """What there is of it in the cluster, as `kind/name`."""
+        label = f"--selector=app.kubernetes.io/instance={_RELEASE}"
+        found = self.cluster.kubectl("get", _KINDS, "--all-namespaces", label, "-o", "json")
+        return {f"{item['kind']}/{item['metadata']['name']}" for item in json.loads(found)["items"]}
+
+    def pods(self) -> list[Json]:
+        """The workers' pods."""
+        return self._namespace.get("pods", self._selector)["items"]
+
+    def log(self) -> str:
+        """What all workers that are there printed, each line with its pod before it."""
+        return self._namespace.kubectl("logs", self._selector, "--prefix", "--tail=-1")
+
+    def restarts(self) -> int:
+        """How often did a worker that is there end?"""
+        statuses = [s for pod in self.pods() for s in pod["status"].get("containerStatuses", ())]
+        return sum(status["restartCount"] for status in statuses)
+
+    @property
+    def _namespace(self) -> Namespace:
+        return Namespace(self.cluster, self.namespace)
+
+    @property
+    def _selector(self) -> str:
+        return (
+            f"--selector=app.kubernetes.io/instance={_RELEASE},app.kubernetes.io/component=worker"
+        )
+
+    def _helm(self, *arguments: str, values: Json | None = None) -> str:
+        place = (f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}")
+        return helm(*arguments, *place, values=values, room=self.room)
 
 
 @contextmanager
-def installed_worker(namespace: Namespace, pool: Pool) -> Iterator[None]:
-    """Have the manifests in this namespace, for this pool, until the block ends.
+def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iterator[Release]:
+    """Have the chart in a namespace beside this one, for this pool, until the block ends.
 
-    The image is this machine's Python, as root and on the machine's network. All else is as it is
-    in the repository, rights above all.
+    The image is this machine's Python, as root and on the machine's network. All else is as the
+    chart has it, rights above all.
+
+    Args:
+        namespace: Of the runs.
+        pool: Whose worker it is.
+        values: Of the chart, beside what this cluster needs.
     """
-    objects = [_adapted(found, namespace, pool) for found in _objects(namespace.cluster)]
-    secret = {
-        "PREFECT_API_URL": pool.environment["PREFECT_API_URL"],
-        "PREFECT_INTEGRATIONS_GPU_LEDGER_URL": pool.ledger_url,
-    }
-    namespace.create(
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gpu-worker"},
-         "stringData": secret}
+    own = f"{namespace.name}-worker"
+    namespace.cluster.kubectl("create", "namespace", own)
+    room = pool.folder / "helm"
+    release = Release(namespace.cluster, own, _values(namespace, pool) | values, room, _chart(room))
+    secret = {"ledger-url": pool.ledger_url}
+    namespace.cluster.create(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _LEDGER},
+         "stringData": secret},
+        f"--namespace={own}",
     )  # fmt: skip
     try:
-        for found in objects:
-            namespace.cluster.create(found)
-        yield
+        release.install()
+        yield release
     finally:
-        print(worker_log(namespace))
-        for found in objects:
-            if found["kind"] in _OF_THE_CLUSTER:
-                name = found["metadata"]["name"]
-                namespace.cluster.kubectl("delete", "--ignore-not-found", found["kind"], name)
+        if release.is_installed:
+            print(release.log())
+            release.uninstall()
+        namespace.cluster.kubectl("delete", "namespace", own, "--wait=false")
 
 
-def worker_log(namespace: Namespace) -> str:
-    """What all replicas printed, each line with its pod before it."""
-    return namespace.kubectl("logs", f"--selector={_WORKER}", "--prefix", "--tail=-1")
+def _chart(room: Path) -> Path:
+    """The chart for any version: the local cluster's API server says that its own is 0.0.0."""
+    chart = room / CHART.name
+    shutil.copytree(CHART, chart)
+    metadata = chart / "Chart.yaml"
+    lines = metadata.read_text().splitlines(keepends=True)
+    metadata.write_text("".join(line for line in lines if not line.startswith("kubeVersion:")))
+    return chart
 
 
-def restarts(namespace: Namespace) -> int:
-    """How often did a replica end?"""
-    pods = namespace.get("pods", f"--selector={_WORKER}")["items"]
-    statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", ())]
-    return sum(status["restartCount"] for status in statuses)
-
-
-def _objects(cluster: Cluster) -> list[Json]:
-    """What `kubectl apply -k` would apply, without what other tests have to share."""
-    objects = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(_MANIFESTS))))
-    left_out = {"Namespace", "PriorityClass"}
-    if "policy/v1" not in cluster.kubectl("api-versions").split():
-        left_out.add("PodDisruptionBudget")
-    return [found for found in objects if found["kind"] not in left_out]
-
-
-def _adapted(found: Json, namespace: Namespace, pool: Pool) -> Json:
-    """The object in this namespace instead of `prefect-gpu`."""
-    metadata = found["metadata"]
-    if "namespace" in metadata:
-        metadata["namespace"] = namespace.name
-    for subject in found.get("subjects", ()):
-        subject["namespace"] = namespace.name
-    if found["kind"] in _OF_THE_CLUSTER:
-        metadata["name"] += f"-{namespace.name}"
-    if found["kind"] == "ClusterRoleBinding":
-        found["roleRef"]["name"] = metadata["name"]
-    if found["kind"] == "ConfigMap":
-        found["data"]["policy.yaml"] = pool.policy_path.read_text()
-    if found["kind"] == "Deployment":
-        _run_this_python(found["spec"]["template"]["spec"], namespace, pool)
-    return found
-
-
-def _run_this_python(pod: Json, namespace: Namespace, pool: Pool) -> None:
+def _values(namespace: Namespace, pool: Pool) -> Json:
     fragment = python_in_pod(_ROOT)
-    (container,) = pod["containers"]
-    pod["hostNetwork"] = True
-    del pod["securityContext"]
-    pod["volumes"] += [
-        *fragment["pod"]["volumes"],
-        {"name": "pool", "hostPath": {"path": str(pool.folder)}},
-    ]
-    container["image"] = fragment["container"]["image"]
-    container["command"] = [fragment["python"], "-m"]
-    container["args"] = [pool.name if word == "gpu" else word for word in container["args"]]
-    container["resources"]["requests"]["cpu"] = "100m"
-    # The replicas share this machine's network: each has a port of its own, which no probe knows.
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        del container[probe]
-    container["volumeMounts"] += [
-        *fragment["container"]["volumeMounts"],
-        {"name": "pool", "mountPath": str(pool.folder)},
-    ]
-    container["env"] = [
-        *(item for item in container["env"] if item["value"] != "prefect-gpu"),
-        *fragment["container"]["env"],
-        *_variables(
-            PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE=namespace.name,
-            # What is refused and tried again is told at this level at the least.
-            PREFECT_LOGGING_LEVEL="DEBUG",
-            PYTHONDONTWRITEBYTECODE="1",
-            PYTHONUNBUFFERED="1",
-            PREFECT_WORKER_WEBSERVER_PORT="0",
-            **_api_server(namespace.cluster),
-        ),
-    ]
+    image, tag = fragment["container"]["image"].split(":")
+    variables = {
+        # What is refused and tried again is told at this level at the least.
+        "PREFECT_LOGGING_LEVEL": "DEBUG",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        **_api_server(namespace.cluster),
+    }
+    return {
+        "pool": pool.name,
+        "policy": pool.policy_path.read_text(),
+        "image": {"repository": image, "tag": tag},
+        "command": [fragment["python"], "-m"],
+        "prefect": {"apiUrl": pool.environment["PREFECT_API_URL"]},
+        "ledger": {"existingSecret": _LEDGER},
+        "runs": {"namespaces": [{"name": namespace.name}]},
+        "resources": {"requests": {"cpu": "100m"}},
+        "podSecurityContext": None,
+        "hostNetwork": True,
+        # Two pods on the machine's network cannot have one port.
+        "probes": {"enabled": False},
+        "extraEnv": [
+            *fragment["container"]["env"],
+            *({"name": name, "value": value} for name, value in variables.items()),
+        ],
+        "extraVolumes": [
+            *fragment["pod"]["volumes"],
+            {"name": "pool", "hostPath": {"path": str(pool.folder)}},
+        ],
+        "extraVolumeMounts": [
+            *fragment["container"]["volumeMounts"],
+            {"name": "pool", "mountPath": str(pool.folder)},
+        ],
+    }
 
 
 def _api_server(cluster: Cluster) -> dict[str, str]:
@@ -127,7 +188,3 @@ def _api_server(cluster: Cluster) -> dict[str, str]:
         "KUBERNETES_SERVICE_HOST": address.hostname or "",
         "KUBERNETES_SERVICE_PORT": str(address.port or 443),
     }
-
-
-def _variables(**values: str) -> list[Json]:
-    return [{"name": name, "value": value} for name, value in values.items()]

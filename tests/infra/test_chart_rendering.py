@@ -250,7 +250,11 @@ def test_replicas_prefer_different_nodes_and_one_of_them_stays():
     (term,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == selector
     (budget,) = of_kind(objects, "PodDisruptionBudget")
-    assert budget["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": selector}}
+    assert budget["spec"] == {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": selector},
+    }
 
 
 def test_the_worker_keeps_to_the_restricted_standard():

@@ -1,105 +1,71 @@
-"""The Helm chart: the worker has the rights of this table, and no others."""
+"""The Helm chart: the worker has the rights that it needs, and no others."""
+
+from collections import Counter
 
 import pytest
 
-from tests.support.helm import NAMESPACE, of_kind, render
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.rights import rights_for
+from tests.support.helm import NAMESPACE, RELEASE, of_kind, render
+from tests.support.rbac import granted
 
-CLUSTER = {
-    ("", "nodes", "list"), ("", "nodes", "watch"),
-    ("", "pods", "list"), ("", "pods", "watch"),
-    ("batch", "jobs", "list"), ("batch", "jobs", "watch"),
-    ("", "namespaces/kube-system", "get"),
-}  # fmt: skip
-RUNS = {
-    ("batch", "jobs", "get"), ("batch", "jobs", "create"), ("batch", "jobs", "delete"),
-    ("", "pods", "patch"), ("", "pods", "delete"),
-    ("", "pods/log", "get"),
-    ("", "events", "list"),
-    ("", "services", "get"), ("", "services", "create"),
-}  # fmt: skip
-OWN = {
-    ("coordination.k8s.io", "leases/gpu-pool-gpu", "get"),
-    ("coordination.k8s.io", "leases/gpu-pool-gpu", "update"),
-    ("", "pods", "get"),
+LEASE = "gpu-pool-gpu"
+FRAMEWORKS = {
+    "ray": ("ray.io", "rayjobs"),
+    "kubeflow": ("trainer.kubeflow.org", "trainjobs"),
+    "spark": ("sparkoperator.k8s.io", "sparkapplications"),
 }
-
-
-def operated(group, resource):
-    """The rights for one framework: of the cluster, and in a namespace of runs."""
-    return (
-        {(group, resource, verb) for verb in ("list", "watch")},
-        {(group, resource, verb) for verb in ("get", "create", "delete")},
-    )
-
-
-def rights(role):
-    """Each right of a role: group, resource (with the name that it is limited to), verb."""
-    return {
-        (group, "/".join([resource, *names]), verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for names in ([[name] for name in rule.get("resourceNames", ())] or [[]])
-        for verb in rule["verbs"]
-    }
-
-
-def all_rights(objects):
-    """By place; `None` is the cluster."""
-    roles = of_kind(objects, "ClusterRole") + of_kind(objects, "Role")
-    return {role["metadata"].get("namespace"): rights(role) for role in roles}
-
-
-RAY_CLUSTER, RAY_RUNS = operated("ray.io", "rayjobs")
-TRAIN_CLUSTER, TRAIN_RUNS = operated("trainer.kubeflow.org", "trainjobs")
-SPARK_CLUSTER, SPARK_RUNS = operated("sparkoperator.k8s.io", "sparkapplications")
-KARPENTER = {"version": 1, "kubernetes": {"provisioner": "karpenter"}}
-CLASSES = {"version": 1, "kubernetes": {"priority_classes": True}}
 TABLE = [
-    pytest.param({}, set(), set(), id="the least"),
-    pytest.param({"frameworks": {"ray": True}}, RAY_CLUSTER, RAY_RUNS, id="Ray"),
-    pytest.param({"frameworks": {"kubeflow": True}}, TRAIN_CLUSTER, TRAIN_RUNS, id="Kubeflow"),
-    pytest.param({"frameworks": {"spark": True}}, SPARK_CLUSTER, SPARK_RUNS, id="Spark"),
+    pytest.param({}, (), ["prefect-gpu-runs"], id="the least"),
+    *(pytest.param({}, (name,), ["prefect-gpu-runs"], id=name) for name in FRAMEWORKS),
+    pytest.param({"prepull": ["a:1"]}, (), ["prefect-gpu-runs"], id="tests of nodes"),
+    pytest.param({"provisioner": "karpenter"}, (), ["prefect-gpu-runs"], id="Karpenter"),
+    pytest.param({"priority_classes": True}, (), ["prefect-gpu-runs"], id="PriorityClasses"),
+    pytest.param({}, (), ["vision", "speech"], id="two namespaces of runs"),
     pytest.param(
-        {"nodeAnnotations": {"enabled": True}},
-        {("", "nodes", "patch")}, {("", "pods", "create")}, id="tests of nodes",
-    ),
-    pytest.param(
-        {"policy": KARPENTER}, {("karpenter.sh", "nodepools", "list")}, set(), id="Karpenter"
-    ),
-    pytest.param(
-        {"policy": CLASSES}, {("scheduling.k8s.io", "priorityclasses", "list")}, set(),
-        id="PriorityClasses",
+        {"prepull": ["a:1"], "provisioner": "karpenter", "priority_classes": True},
+        tuple(FRAMEWORKS), ["vision", "speech"], id="all",
     ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("values", "more_of_cluster", "more_of_runs"), TABLE)
-def test_the_worker_has_these_rights_and_no_others(values, more_of_cluster, more_of_runs):
-    assert all_rights(render(values)) == {
-        None: CLUSTER | more_of_cluster,
-        NAMESPACE: OWN,
-        "prefect-gpu-runs": RUNS | more_of_runs,
+def grants(policy, frameworks, namespaces):
+    """What the worker's account may do, with the values for this."""
+    values = {
+        "policy": {"version": 1, "kubernetes": policy},
+        "frameworks": dict.fromkeys(frameworks, True),
+        "nodeAnnotations": {"enabled": "prepull" in policy},
+        "runs": {"namespaces": [{"name": name} for name in namespaces]},
     }
+    return granted(render(values), f"{RELEASE}-prefect-gpu-worker")
 
 
-def test_it_has_the_same_rights_in_each_namespace_of_runs():
-    values = {"runs": {"namespaces": [{"name": "vision"}, {"name": "speech"}]}}
-    assert all_rights(render(values)) == {
-        None: CLUSTER, NAMESPACE: OWN, "vision": RUNS, "speech": RUNS
-    }  # fmt: skip
+def wanted(policy, frameworks, namespaces):
+    """The same by the worker's own table."""
+    others = {FRAMEWORKS[name] for name in FRAMEWORKS.keys() - set(frameworks)}
+    for right in rights_for(KubernetesPolicy.model_validate(policy)):
+        if (right.group, right.resource) in others:
+            continue
+        name = LEASE if right.resource == "leases" else right.name or ""
+        places = [None] if right.is_cluster_wide else namespaces
+        for place in [NAMESPACE] if right.is_of_worker else places:
+            yield right.group, right.resource, right.verb, name, place
 
 
-@pytest.mark.parametrize("values", [case.values[0] for case in TABLE])
-def test_no_rule_has_a_wildcard(values):
-    objects = render(values)
-    found = [
-        rule
-        for role in of_kind(objects, "ClusterRole") + of_kind(objects, "Role")
-        for rule in role["rules"]
-        if "*" in str(rule)
-    ]
-    assert found == []
+@pytest.mark.parametrize(("policy", "frameworks", "namespaces"), TABLE)
+def test_the_worker_has_the_rights_that_it_needs_and_no_others(policy, frameworks, namespaces):
+    found = {
+        (grant.group, grant.resource, grant.verb, grant.name, grant.namespace)
+        for grant in grants(policy, frameworks, namespaces)
+    }
+    assert found == set(wanted(policy, frameworks, namespaces))
+
+
+@pytest.mark.parametrize(("policy", "frameworks", "namespaces"), TABLE)
+def test_no_right_is_granted_twice_or_by_a_wildcard(policy, frameworks, namespaces):
+    found = grants(policy, frameworks, namespaces)
+    assert [grant for grant, count in Counter(found).items() if count > 1] == []
+    assert [g for g in found if "*" in g.group + g.resource + g.verb + g.name] == []
 
 
 def test_every_role_is_bound_to_the_worker_alone():

@@ -85,7 +85,7 @@ def test_the_locks_that_a_build_reads_are_sent():
         "gpu_core/__pycache__/decide.cpython-311.pyc",
         "tests/conftest.py",
         "deployments/policy.yaml",
-        "infra/kubernetes/worker.yaml",
+        "infra/helm/policy.yaml",
     ],
 )
 def test_nothing_else_is_sent_to_the_builder(path):

@@ -2,12 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
-
-MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "rbac.yaml"
 
 Json = Mapping[str, Any]
 
@@ -68,8 +63,3 @@ def _grants(role: Json, namespace: str | None) -> Iterator[Grant]:
                 for verb in rule["verbs"]:
                     for name in rule.get("resourceNames", [""]):
                         yield Grant(group, resource, verb, name, namespace)
-
-
-def objects_of_manifests() -> list[Json]:
-    """What `infra/kubernetes` installs for the worker's rights."""
-    return list(yaml.safe_load_all(MANIFESTS.read_text()))

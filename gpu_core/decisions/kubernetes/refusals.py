@@ -17,8 +17,8 @@ _WEBHOOK = re.compile(
 )
 _NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
 
-GRANTED_BY = "infra/kubernetes/rbac.yaml grants it"
-"""The manifest with all rights of the worker, as a clause."""
+GRANTED_BY = "the Helm chart infra/helm/prefect-gpu grants it"
+"""Where all rights of the worker are, as a clause."""
 
 # A webhook may quote the whole object.
 _LONGEST_REASON = 600
@@ -88,8 +88,9 @@ def why_refused(message: str) -> str:
     right = missing_right(message)
     if right is not None:
         return (
-            f"The cluster does not let the worker {right}. {GRANTED_BY}: apply it there, with "
-            f"that namespace; or let the pool's variable 'namespace' name the worker's own."
+            f"The cluster does not let the worker {right}. The Helm chart grants it in the "
+            f"namespaces of its value runs.namespaces: add this one, or correct the variable "
+            f"'namespace' of the pool or of the run."
         )
     namespace = _NO_NAMESPACE.search(message)
     if namespace is not None:

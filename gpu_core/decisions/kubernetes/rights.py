@@ -1,6 +1,7 @@
 """Which rights does the worker need in a cluster, and what for?
 
-The manifests grant exactly these; a worker that lacks one says so and goes without it where it can.
+The Helm chart grants exactly these; a worker that lacks one says so and goes without it where it
+can.
 """
 
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ class Right:
     """The only object that it is needed for; None: any."""
     is_cluster_wide: bool = False
     """Is it needed in all namespaces, or for what is in none? Else where runs are."""
+    is_of_worker: bool = False
+    """Is it needed in the worker's own namespace, and not where runs are?"""
     needed_for: str
     """What does not work without it, as a noun phrase."""
     option: Option | None = None
@@ -92,6 +95,15 @@ def _of_runs(
         yield Right(verb=verb, resource=resource, group=group, needed_for=needed_for, option=option)
 
 
+def _of_worker(
+    resource: str, needed_for_by_verb: dict[str, str], group: str = ""
+) -> Iterator[Right]:
+    for verb, needed_for in needed_for_by_verb.items():
+        yield Right(
+            verb=verb, resource=resource, group=group, needed_for=needed_for, is_of_worker=True
+        )
+
+
 RIGHTS: tuple[Right, ...] = (
     Right(
         verb="get",
@@ -115,7 +127,6 @@ RIGHTS: tuple[Right, ...] = (
     *_of_runs(
         "pods",
         {
-            "get": "which Secrets and ServiceAccount are the worker's own",
             "patch": "the notice that a run gets before it is ended",
             "delete": "the end of runs: cancellation, preemption, time limits",
         },
@@ -129,15 +140,12 @@ RIGHTS: tuple[Right, ...] = (
             "get": "a start of a gang that an earlier worker began",
         },
     ),
-    *_of_runs(
+    *_of_worker(
         "leases",
-        {
-            "get": "which worker acts",
-            "create": "the first worker of a pool",
-            "update": "which worker acts",
-        },
+        {"get": "which worker acts", "update": "which worker acts"},
         group="coordination.k8s.io",
     ),
+    *_of_worker("pods", {"get": "which Secrets and ServiceAccount are the worker's own"}),
     *_of_framework("ray", "rayjobs", "ray.io"),
     *_of_framework("kubeflow", "trainjobs", "trainer.kubeflow.org"),
     *_of_framework("spark", "sparkapplications", "sparkoperator.k8s.io"),
@@ -171,5 +179,5 @@ RIGHTS: tuple[Right, ...] = (
         option=Option.NODE_TASKS,
     ),
 )
-"""All rights of the worker. Where runs have several namespaces, those that are not cluster-wide are
-needed in each."""
+"""All rights of the worker. Those that are neither cluster-wide nor of the worker's own namespace
+are needed in each namespace of runs. The lease is the chart's: the worker need not create it."""

@@ -50,8 +50,8 @@ def test_a_missing_right_is_named(message, want):
         pytest.param(
             RBAC,
             "The cluster does not let the worker create jobs.batch in namespace 'ml'. "
-            "infra/kubernetes/rbac.yaml grants it: apply it there, with that namespace; or let the "
-            "pool's variable 'namespace' name the worker's own.",
+            "The Helm chart grants it in the namespaces of its value runs.namespaces: add this "
+            "one, or correct the variable 'namespace' of the pool or of the run.",
             id="a right",
         ),
         pytest.param(

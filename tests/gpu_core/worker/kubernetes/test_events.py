@@ -82,7 +82,7 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
         anyio.run(story)
     assert [record.message for record in caplog.records] == [
         "The worker may not list events in namespace 'ml', so runs do not hear why their pods do "
-        "not start; infra/kubernetes/rbac.yaml grants it"
+        "not start; the Helm chart infra/helm/prefect-gpu grants it"
     ]
 
 
