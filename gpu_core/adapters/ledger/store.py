@@ -1,4 +1,4 @@
-"""The ledger itself: every method is one transaction, on the disk before it returns."""
+"""The ledger itself: what a method writes is in one transaction, on the disk before it returns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
+from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
@@ -31,6 +32,7 @@ class Ledger:
     def __init__(self, engine: sa.Engine) -> None:
         self._reader = engine
         self._writer = writing(engine)
+        self._commits = GroupCommit(self._writer)
         self._damaged: set[str] = set()
 
     @classmethod
@@ -111,9 +113,12 @@ class Ledger:
         attempt_rows = [_values(asdict(attempt)) for _, attempt in records]
         insert = _upsert(self._writer.dialect.name)(attempts)
         begun = insert.on_conflict_do_nothing().returning(attempts.c.attempt_id)
-        with self._writer.begin() as connection:
+
+        def write(connection: sa.Connection) -> frozenset[str]:
             connection.execute(self._recorded(), run_rows)
             return frozenset(connection.scalars(begun, attempt_rows))
+
+        return self._commits.write(write)
 
     def _recorded(self) -> Any:
         insert = _upsert(self._writer.dialect.name)(runs)
@@ -132,8 +137,7 @@ class Ledger:
             attempts.c.started_at.is_(None),
             attempts.c.released_at.is_(None),
         )
-        with self._writer.begin() as connection:
-            return connection.execute(statement).rowcount == 1
+        return self._changes_a_row(statement)
 
     def mark_started(
         self,
@@ -214,8 +218,7 @@ class Ledger:
                 "preempted_by": sa.func.coalesce(preempted_by, attempts.c.preempted_by),
             }
         )
-        with self._writer.begin() as connection:
-            return connection.execute(statement).rowcount == 1
+        return self._changes_a_row(statement)
 
     def note_settlement(
         self, attempt_id: str, settlement: Mapping[str, str | int | bool | None]
@@ -258,8 +261,7 @@ class Ledger:
         )
         # Two workers that lock the same rows in the same order never wait for each other's.
         rows = [_report_values(key, attempts_seen[key]) for key in sorted(attempts_seen)]
-        with self._writer.begin() as connection:
-            connection.execute(statement, rows)
+        self._commits.write(lambda connection: connection.execute(statement, rows))
 
     def close_attempt(
         self,
@@ -427,9 +429,10 @@ class Ledger:
         return tuple((group[0][0], tuple(attempt for _, attempt in group)) for group in groups)
 
     def _update(self, table: sa.Table, where: sa.ColumnElement[bool], **values: Any) -> bool:
-        with self._writer.begin() as connection:
-            statement = sa.update(table).where(where).values(_values(values))
-            return connection.execute(statement).rowcount == 1
+        return self._changes_a_row(sa.update(table).where(where).values(_values(values)))
+
+    def _changes_a_row(self, statement: sa.Update | sa.Delete) -> bool:
+        return self._commits.write(lambda connection: connection.execute(statement).rowcount == 1)
 
 
 def _upsert(dialect: str) -> Any:
