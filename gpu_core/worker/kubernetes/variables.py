@@ -1,15 +1,37 @@
 """The form of a gpu-kubernetes work pool: our job variables, those of the pods, Prefect's own."""
 
+from collections.abc import Mapping
+from functools import lru_cache
+
+from prefect_kubernetes.utilities import _slugify_label_key, _slugify_label_value
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, KubernetesWorkerVariables
 
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.request import GpuRequest
 from gpu_core.worker.configuration import KnownEnvironment
 
+# Keys are few; of the values only the run's id and name are new each time.
+_label_key = lru_cache(maxsize=1024)(_slugify_label_key)
+_label_value = lru_cache(maxsize=1024)(_slugify_label_value)
+
 
 class GpuKubernetesJobConfiguration(KnownEnvironment, KubernetesWorkerJobConfiguration):
     """The Job of one attempt before GPUs, nodes and security are in it: the platform team's."""
 
+    def _slugify_labels(self) -> None:
+        # What prefect-kubernetes does with each label of each Job anew, and again for its pod.
+        metadata = self.job_manifest["metadata"]
+        metadata["labels"] = _labels({**metadata.get("labels", {}), **self.labels})
+
+    def _propagate_labels_to_pod(self) -> None:
+        metadata = self.job_manifest["spec"]["template"].setdefault("metadata", {})
+        metadata["labels"] = _labels({**metadata.get("labels", {}), **self.labels})
+
 
 class GpuKubernetesVariables(GpuRequest, PodRequest, KubernetesWorkerVariables):
     """What the form of a gpu-kubernetes work pool offers."""
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """These labels in the form that Kubernetes accepts, as prefect-kubernetes gives it to them."""
+    return {_label_key(key): _label_value(value) for key, value in labels.items()}

@@ -14,6 +14,7 @@ from prefect.settings import (
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
     temporary_settings,
 )
+from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.configuration import configured
@@ -100,3 +101,30 @@ def test_the_environment_lacks_the_settings_of_the_server(worker):
         found = worker.job_configuration._base_environment()
     assert found["PREFECT_API_KEY"] == "key"
     assert "secret" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        pytest.param(("team", "vision"), id="one that is accepted as it is"),
+        pytest.param(("Team name", "Vision & co."), id="spaces and signs"),
+        pytest.param(("example.com/a b", "-x-"), id="a prefix"),
+    ],
+)
+def test_labels_are_those_that_prefect_kubernetes_gives(label):
+    """Also a second time, when they are known."""
+
+    def labels(kind):
+        template = GpuKubernetesWorker.get_default_base_job_template()
+        manifest = template["job_configuration"]["job_manifest"]
+        manifest["metadata"]["labels"] = dict([label])
+        configuration = kind.model_construct(
+            job_manifest=manifest, labels={"prefect.io/flow-run-name": "A run: 1"}
+        )
+        configuration._slugify_labels()
+        configuration._propagate_labels_to_pod()
+        return manifest["metadata"]["labels"], manifest["spec"]["template"]["metadata"]["labels"]
+
+    want = labels(KubernetesWorkerJobConfiguration)
+    ours = GpuKubernetesWorker.job_configuration
+    assert [labels(ours), labels(ours)] == [want, want]
