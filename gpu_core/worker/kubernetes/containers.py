@@ -1,12 +1,15 @@
 """Runs without Prefect inside: the worker tells Prefect of their states and their output."""
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun
 from prefect.states import Running
 
 from gpu_core.adapters.kubernetes.api import Json
@@ -14,10 +17,19 @@ from gpu_core.decisions.kubernetes.names import HEAD, ROLE_LABEL, SUBMITTER
 from gpu_core.worker.kubernetes.output import Output, OutputFollower
 from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.together import Together
+
+_log = logging.getLogger("prefect.gpu.containers")
 
 # Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
+
+# Starts come first, which Prefect's server answers one after the other, too.
+_TOLD_AT_ONCE = 4
+
+# How many runs the server returns at most in one answer.
+_PAGE = 200
 
 _TELLERS = {SUBMITTER: 0, HEAD: 1}
 
@@ -43,7 +55,10 @@ class ContainerRuns:
         self._output = output
         self._tasks = tasks
         self._is_over = is_over
-        self._turn = anyio.Lock()
+        self._runs = Together(self._read_runs)
+        self._turns: dict[str, anyio.Lock] = {}
+        self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
+        self._being_told: set[str] = set()
         self._told_running: set[str] = set()
         self._followed: dict[str, str] = {}
         self._last_lines: dict[str, deque[str]] = {}
@@ -77,20 +92,51 @@ class ContainerRuns:
         """Is it this pod's output that the run's log has?"""
         return self._followed.get(attempt_id) == uid
 
+    def begin_to_tell_running(self, running: RunningAttempt) -> None:
+        """Tell Prefect beside the cycle that it runs; what fails is tried again when asked for."""
+        attempt_id = running.attempt.attempt_id
+        if attempt_id not in self._told_running and attempt_id not in self._being_told:
+            self._being_told.add(attempt_id)
+            self._tasks.start_soon(self._tell_beside, running)
+
+    async def _tell_beside(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        try:
+            async with self._telling, self._turn_of(attempt_id):
+                # Who settles its end tells it then. The run may have another attempt by now.
+                if not running.is_ending:
+                    await self._tell_running(running)
+        except Exception as error:
+            _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)
+        finally:
+            self._being_told.discard(attempt_id)
+
     async def tell_running(self, running: RunningAttempt) -> None:
         """Tell Prefect that it runs, or has run; asked for again, nothing more happens.
 
         Who settles its end asks for it first. It is told then, before the end and not after it:
         Prefect would believe that it goes on. And its page has a time at which it began.
         """
+        async with self._turn_of(running.attempt.attempt_id):
+            await self._tell_running(running)
+
+    async def _tell_running(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
-        async with self._turn:
-            if attempt_id in self._told_running:
-                return
-            run = await self._client.read_flow_run(running.flow_run_id)
-            if run.state is not None and run.state.type is StateType.PENDING:
-                await self._client.set_flow_run_state(run.id, Running())
-            self._told_running.add(attempt_id)
+        if attempt_id in self._told_running:
+            return
+        run = await self._runs.of(running.flow_run_id)
+        if run is not None and run.state is not None and run.state.is_pending():
+            await self._client.set_flow_run_state(run.id, Running())
+        self._told_running.add(attempt_id)
+
+    def _turn_of(self, attempt_id: str) -> anyio.Lock:
+        return self._turns.setdefault(attempt_id, anyio.Lock())
+
+    async def _read_runs(self, ids: Sequence[UUID]) -> Mapping[UUID, FlowRun]:
+        runs = await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(ids))), limit=_PAGE
+        )
+        return {run.id: run for run in runs}
 
     def last_lines(self, attempt_id: str) -> tuple[str, ...]:
         """The end of what the container wrote, as far as it was followed."""
@@ -99,6 +145,7 @@ class ContainerRuns:
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled."""
         self._told_running.discard(attempt_id)
+        self._turns.pop(attempt_id, None)
         self._followed.pop(attempt_id, None)
         self._last_lines.pop(attempt_id, None)
 

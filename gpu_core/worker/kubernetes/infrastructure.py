@@ -404,9 +404,9 @@ class KubernetesInfrastructure:
         for running in attempts:
             # Who settles an end tells first that it ran.
             if not running.is_ending and is_container_job(running):
-                await self._tend_container(running)
+                self._tend_container(running)
 
-    async def _tend_container(self, running: RunningAttempt) -> None:
+    def _tend_container(self, running: RunningAttempt) -> None:
         if self._containers is None:
             return
         attempt_id = running.attempt.attempt_id
@@ -416,7 +416,7 @@ class KubernetesInfrastructure:
         # A gang of which a pod is missing waits for it.
         has_begun = pod is not None and not wants_pods(jobs, pods)
         if has_begun if custom_job is None else is_custom_running(custom_job):
-            await self._containers.tell_running(running)
+            self._containers.begin_to_tell_running(running)
 
     def _follow_output(self, running: RunningAttempt) -> Json | None:
         """Let the run of a container job have its output; the pod that writes it, if one began."""
@@ -440,8 +440,8 @@ class KubernetesInfrastructure:
             _log.warning("The Job of %r cannot be deleted: %s", running.record.name, error)
 
     async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
-        """What the labels of the flow runs say."""
-        await self._reports.refresh(attempts)
+        """What the labels of the flow runs say. Containers without Prefect set none."""
+        await self._reports.refresh([each for each in attempts if not is_container_job(each)])
 
     async def notify(self, running: RunningAttempt, notice: Notice) -> None:
         """Annotate the pods; the kubelet writes the annotation into the file that the run reads."""

@@ -1,5 +1,6 @@
 """What Prefect hears of containers without Prefect inside, and in which order."""
 
+from collections import defaultdict
 from pathlib import Path
 from uuid import UUID
 
@@ -21,35 +22,40 @@ class Server:
     """Believes whatever it is told, as Prefect does; may stand still after it was asked."""
 
     def __init__(self, state):
-        self.state = state
-        self.heard = []
+        self._states = defaultdict(lambda: state)
+        self.heard, self.asked = [], []
         self.is_asked, self.answers = anyio.Event(), anyio.Event()
+        self.is_refusing = False
 
-    async def read_flow_run(self, flow_run_id):
-        state = self.state
+    async def read_flow_runs(self, *, flow_run_filter, limit):
+        ids = flow_run_filter.id.any_
+        found = [FlowRun(id=each, flow_id=UUID(int=1), state=self._states[each]) for each in ids]
+        self.asked.append(len(ids))
         self.is_asked.set()
         await self.answers.wait()
-        return FlowRun(id=flow_run_id, flow_id=UUID(int=1), state=state)
+        if self.is_refusing:
+            raise RuntimeError("HTTP 503")
+        assert len(ids) <= limit
+        return found
 
     async def set_flow_run_state(self, flow_run_id, state):
-        assert flow_run_id == RUN
-        self.state = state
+        self._states[flow_run_id] = state
         self.heard.append(state.name)
 
 
-def running():
+def running(run=RUN):
     return RunningAttempt(
-        attempt=make_attempt(str(RUN)),
-        record=make_run(str(RUN)),
-        workload=Workload(workload_id=str(RUN), name="run", priority=1, submitted_at=NOON),
+        attempt=make_attempt(str(run), attempt_id=f"{run}/1"),
+        record=make_run(str(run)),
+        workload=Workload(workload_id=str(run), name="run", priority=1, submitted_at=NOON),
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
         run_dir=Path("unused"),
     )
 
 
-def of_server(server):
-    return ContainerRuns(server, output=None, tasks=None, is_over=lambda _: False)
+def of_server(server, tasks=None):
+    return ContainerRuns(server, output=None, tasks=tasks, is_over=lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -107,3 +113,54 @@ def test_what_ended_before_anybody_looked_has_run():
         return server.heard
 
     assert anyio.run(story) == ["Running", "Completed"]
+
+
+def test_many_that_begin_together_are_read_together():
+    async def story():
+        server = Server(Pending())
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            for number in range(9):
+                attempt = running(UUID(int=number))
+                containers.begin_to_tell_running(attempt)
+                containers.begin_to_tell_running(attempt)  # the next cycle asks again
+            await anyio.wait_all_tasks_blocked()
+            server.answers.set()
+        return server.heard, server.asked
+
+    heard, asked = anyio.run(story)
+    assert heard == ["Running"] * 9
+    assert sum(asked) == 9
+    assert len(asked) < 9
+
+
+def test_what_could_not_be_told_is_told_when_it_is_asked_for_again():
+    async def story():
+        server, attempt = Server(Pending()), running()
+        server.answers.set()
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            for server.is_refusing in (True, False, False):
+                containers.begin_to_tell_running(attempt)
+                await anyio.wait_all_tasks_blocked()
+        return server.heard
+
+    assert anyio.run(story) == ["Running"]
+
+
+def test_who_waits_to_tell_of_an_attempt_that_is_settled_says_nothing():
+    """The run may be Pending for its next attempt by then."""
+
+    async def story():
+        server, attempt = Server(Pending()), running()
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            others = [running(UUID(int=number)) for number in range(4)]
+            for each in (*others, attempt):
+                containers.begin_to_tell_running(each)
+            await server.is_asked.wait()
+            attempt.is_ending = True
+            server.answers.set()
+        return server.heard
+
+    assert anyio.run(story) == ["Running"] * 4
