@@ -33,6 +33,7 @@ from gpu_core.worker.run_log import run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import (
     Ending,
+    Published,
     allow_another_attempt,
     decide,
     excuse_of_end,
@@ -59,6 +60,10 @@ _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 
 # How many runs the server returns at most in one answer.
 _PAGE = 200
+
+# Prefect's server answers one request after the other: where a hundred runs end together, those
+# that start with the freed GPUs do not wait until it has been told of all of them.
+_WRITTEN_AT_ONCE = 8
 
 # Two tracebacks: that of the cause, and that of what Prefect tried after it.
 _TOLD_LINES = 60
@@ -103,6 +108,7 @@ class Endings:
         self._outages = outages
         self._hidden = hidden
         self._looked_for_cancels_at = 0.0
+        self._writers = anyio.Semaphore(_WRITTEN_AT_ONCE)
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
 
@@ -339,19 +345,20 @@ class Endings:
 
     async def _settle_until_done(self, running: RunningAttempt) -> None:
         retries = SettlementRetries()
+        final: str | None = None
         while True:
             try:
                 if retries.is_over and running.is_gone:
                     await self._close_unsettled(running, retries.fault or "")
                 else:
-                    await self._settle(running)
+                    final = await self._settle(running)
                 break
             except Exception as error:
                 pause_s = self._pause_s(running, retries, error)
                 _log.debug("Why it could not be settled", exc_info=True)
                 with anyio.move_on_after(pause_s):
                     await self._outages.wait_for_return()
-        await self._report(running)
+        await self._report(running, final)
 
     def _pause_s(
         self, running: RunningAttempt, retries: SettlementRetries, error: Exception
@@ -404,13 +411,14 @@ class Endings:
         self._infrastructure.settled(running)
         self._wake()
 
-    async def _settle(self, running: RunningAttempt) -> None:
-        flow_run_id = running.attempt.flow_run_id
+    async def _settle(self, running: RunningAttempt) -> str | None:
+        """Free its GPUs, then settle it. The name of the run's final state, where that is known."""
         # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")
-        if running.gone_at is None:
-            running.gone_at = datetime.now(UTC)
+        gone_at = running.gone_at
+        if gone_at is None:
+            gone_at = running.gone_at = datetime.now(UTC)
             _log.debug("The GPUs of %r are free", running.record.name)
             self._wake()
         if not running.is_claimed:
@@ -418,7 +426,16 @@ class Endings:
             self._attempts.remove(running)
             self._infrastructure.settled(running)
             self._wake()
-            return
+            return None
+        while True:
+            published = await self._judge(running, gone_at)
+            if published.stands:
+                state = published.state
+                return state.name if state is not None and state.is_final() else None
+
+    async def _judge(self, running: RunningAttempt, gone_at: datetime) -> Published:
+        """Settle an attempt whose GPUs are free, since this moment."""
+        flow_run_id = running.attempt.flow_run_id
         await self._infrastructure.refresh([running])
         run = await read_run(self._client, running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
@@ -434,7 +451,7 @@ class Endings:
             is_folder_gone=self._infrastructure.disk is not None and not running.run_dir.exists(),
         )
         ending = decide(
-            *(running, run, exit_, earlier, running.gone_at, unbegun),
+            *(running, run, exit_, earlier, gone_at, unbegun),
             has_begun=begun,
             excuse=excuse,
         )
@@ -445,11 +462,12 @@ class Endings:
         may_start_again = reason not in (None, EndReason.POSTPONED) and (
             ending.settlement.next_state is not None or reason is EndReason.SUSPENDED
         )
-        if run is not None and may_start_again:
-            await allow_another_attempt(self._client, run, retries=ending.retries)
-        if not await publish(self._client, running, run, ending.settlement):
-            await self._settle(running)
-            return
+        async with self._writers:
+            if run is not None and may_start_again:
+                await allow_another_attempt(self._client, run, retries=ending.retries)
+            published = await publish(self._client, running, run, ending.settlement)
+        if not published.stands:
+            return published
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._strays.watch(running.flow_run_id, ending.settlement.message)
         await in_thread(self._close, running, ending)
@@ -461,6 +479,7 @@ class Endings:
             number = running.attempt.number
             run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
+        return published
 
     async def _note_start(self, running: RunningAttempt, exit_: Exit | None) -> None:
         """A worker that was killed before it could note the start may leave only the end to see."""
@@ -516,19 +535,24 @@ class Endings:
             expected_loss_s=report.expected_loss_s if report is not None else None,
         )
 
-    async def _report(self, running: RunningAttempt) -> None:
-        """Tell people and MLflow of an end. Nothing depends on it, so a failure is only logged."""
+    async def _report(self, running: RunningAttempt, final: str | None) -> None:
+        """Tell people and MLflow of an end. Nothing depends on it, so a failure is only logged.
+
+        Args:
+            final: The name of the run's final state; None: it has to be read.
+        """
         flow_run_id = running.attempt.flow_run_id
         try:
             attempts = await self._history(flow_run_id)
-            run = await read_run(self._client, running)
-            final = _final_name(run)
+            if final is None:
+                final = _final_name(await read_run(self._client, running))
             if final is not None:
                 self.stories.pop(flow_run_id, None)
                 await in_thread(self._ledger.finish_run, flow_run_id, final)
             if not attempts:
                 return
-            await self._publisher.attempts(running.flow_run_id, attempts)
+            async with self._writers:
+                await self._publisher.attempts(running.flow_run_id, attempts)
             await in_thread(self._cost_log.log, flow_run_id)
         except Exception:
             _log.warning(

@@ -218,6 +218,7 @@ class Publisher:
             "markdown",
             attempts_markdown(attempts),
             "The attempts of this run: GPUs, times, endings and cost.",
+            may_be_there=len(attempts) > 1,
         )
 
     async def _write_state(
@@ -258,8 +259,10 @@ class Publisher:
         data: object,
         description: str,
         metadata: dict[str, str] | None = None,
+        *,
+        may_be_there: bool = True,
     ) -> None:
-        artifact_id = await self._artifact_id(key, flow_run_id)
+        artifact_id = await self._artifact_id(key, flow_run_id) if may_be_there else None
         if artifact_id is not None:
             update = ArtifactUpdate(data=data, description=description, metadata_=metadata)
             await self._client.update_artifact(artifact_id, update)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
@@ -68,10 +68,12 @@ async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | 
 async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
     """Was the flow Running since it was Pending last? Then Prefect counted the attempt as a run.
 
-    Only Prefect's history tells: a crash does not say what came before it.
+    Unless it still is, only Prefect's history tells: a crash does not say what came before it.
     """
     if not run.run_count:
         return False
+    if run.state is not None and run.state.is_running():
+        return True
     states = await client.read_flow_run_states(run.id)
     types = [state.type for state in sorted(states, key=lambda state: state.timestamp)]
     since = max((n for n, type_ in enumerate(types) if type_ is StateType.PENDING), default=0)
@@ -274,17 +276,22 @@ def ends_run(state: State[Any]) -> bool:
     return state.is_completed() or state.is_cancelled() or state.is_cancelling()
 
 
+class Published(NamedTuple):
+    """What came of publishing an end."""
+
+    stands: bool
+    """False: at this very moment its process or a person has ended the run for good, which was put
+    back. The end has to be judged again."""
+    state: State[Any] | None = None
+    """The run's state from now on; None: it has to be read."""
+
+
 async def publish(
     client: PrefectClient, running: RunningAttempt, run: FlowRun | None, settlement: Settlement
-) -> bool:
-    """Put the flow run into the state that follows the attempt's end.
-
-    Returns:
-        False: at this very moment its process or a person has ended it for good, which was put
-        back. The end has to be judged again.
-    """
+) -> Published:
+    """Put the flow run into the state that follows the attempt's end."""
     if run is None:
-        return True
+        return Published(stands=True)
     # The process is gone: with its number still there, cancelling a waiting run would hang.
     await client.request(
         "PATCH",
@@ -294,15 +301,15 @@ async def publish(
     )
     state = _next_state(settlement, running)
     if state is None:
-        return True
+        return Published(stands=True, state=run.state)
     answer = await client.set_flow_run_state(run.id, state, force=_must_force(settlement, run))
     if answer.status is not SetStateStatus.ACCEPT:
         await _finish_cancellation(client, running)
-        return True
+        return Published(stands=True)
     if run.state is None or answer.state is None or not state.is_scheduled():
-        return True
+        return Published(stands=True, state=answer.state)
     was_over = await restore_overwritten(client, run.id, run.state, answer.state, ends_run)
-    return not was_over
+    return Published(stands=not was_over)
 
 
 async def _finish_cancellation(client: PrefectClient, running: RunningAttempt) -> None:

@@ -19,7 +19,7 @@ from gpu_core.worker.publisher import (
     step,
     waiting_state_name,
 )
-from tests.gpu_core.accounting_builders import NOON
+from tests.gpu_core.accounting_builders import NOON, make_attempt
 from tests.strategies import make_workload
 
 GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
@@ -112,6 +112,29 @@ def test_a_server_that_refuses_a_text_gets_the_queue_without_texts():
     rows = published(Artifacts(refused="café"), "one", "two", summaries={"two": "café"})
     assert [row["Run id"] for row in rows] == ["one", "two"]
     assert [row["Reason"] for row in rows] == [GPUS, GPUS]
+
+
+def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
+    """The artifact of a run begins with its first attempt, and later ones edit it."""
+    did = []
+
+    class Client:
+        async def read_artifacts(self, **_):
+            did.append("read")
+            return [SimpleNamespace(id=uuid4())]
+
+        async def create_artifact(self, _artifact):
+            did.append("create")
+            return SimpleNamespace(id=uuid4())
+
+        async def update_artifact(self, *_):
+            did.append("update")
+
+    publisher = Publisher(Client(), "gpu", None, anyio.Lock())
+    first, second = (make_attempt(number=number) for number in (1, 2))
+    anyio.run(publisher.attempts, uuid4(), [first])
+    anyio.run(publisher.attempts, uuid4(), [first, second])
+    assert did == ["create", "read", "update"]
 
 
 @pytest.mark.parametrize(

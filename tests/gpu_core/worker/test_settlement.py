@@ -239,6 +239,14 @@ def test_a_flow_has_begun_if_it_was_running_since_it_was_pending(names, want):
     assert anyio.run(has_begun, Client(), run) is want
 
 
+def test_for_a_run_that_is_running_no_history_is_read():
+    class Client:
+        async def read_flow_run_states(self, _flow_run_id):
+            raise AssertionError("its state says it")
+
+    assert anyio.run(has_begun, Client(), flow_run(Running()).model_copy(update={"run_count": 1}))
+
+
 class Server:
     """Has these states of the run, and keeps what is written."""
 
@@ -435,6 +443,33 @@ class StrictServer:
 
     async def read_flow_run_states(self, _flow_run_id):
         return [self.run.state]
+
+
+@pytest.mark.parametrize(
+    ("state", "next_state", "want"),
+    [
+        pytest.param(Running(), "Completed", "Completed", id="the worker ends it"),
+        pytest.param(Failed(), None, "Failed", id="it said its end itself"),
+        pytest.param(Cancelling(), "Completed", None, id="it is cancelled meanwhile"),
+    ],
+)
+def test_the_state_that_follows_an_end_is_read_again_only_where_it_is_not_known(
+    tmp_path, state, next_state, want
+):
+    class Server(StrictServer):
+        async def set_flow_run_state(self, flow_run_id, state, force=False):
+            is_free = not self.run.state.is_cancelling()
+            return await super().set_flow_run_state(flow_run_id, state, force=force or is_free)
+
+    settlement = Settlement(
+        end_reason=EndReason.COMPLETED, is_charged_failure=False, next_state=next_state, message=""
+    )
+    server = Server(flow_run(state))
+
+    found = anyio.run(publish, server, preempted(tmp_path), flow_run(state), settlement)
+
+    assert found.stands
+    assert (found.state and found.state.name) == want
 
 
 @pytest.mark.parametrize("next_state", ["AwaitingRetry", "Scheduled"])
