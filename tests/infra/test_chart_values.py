@@ -1,8 +1,23 @@
 """The Helm chart: values that cannot be meant are refused, with the field's name."""
 
-import pytest
+import re
+from pathlib import Path
 
-from tests.support.helm import CHART, NAMESPACE, REQUIRED, HelmFailed, helm, render
+import pytest
+import yaml
+
+from tests.support.helm import (
+    CHART,
+    NAMESPACE,
+    POLICY,
+    REQUIRED,
+    HelmFailed,
+    helm,
+    of_kind,
+    render,
+)
+
+GUIDE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
 
 
 def without(*path):
@@ -126,3 +141,11 @@ def test_a_cluster_that_is_too_old_is_refused(version):
         return
     with pytest.raises(HelmFailed, match="requires kubeVersion"):
         render({}, f"--kube-version={version}")
+
+
+def test_the_values_of_the_guide_are_enough():
+    blocks = re.findall(r"^```yaml\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    least, with_key = (yaml.safe_load(block) for block in blocks if "prefect:" in block)
+    assert least.keys() == REQUIRED.keys()
+    for values in (least, least | with_key):
+        assert of_kind(render(values, f"--set-file=policy={POLICY}"), "Deployment")
