@@ -49,7 +49,12 @@ class CheckpointReports:
             self._looked_at_one_s.clear()
             return True
         attempt_id = attempts[0].attempt.attempt_id
-        if now_s - self._looked_at_one_s.get(attempt_id, -_LOOK_S) < _LOOK_AT_ONE_S:
+        self._looked_at_one_s = {
+            looked_at: at_s
+            for looked_at, at_s in self._looked_at_one_s.items()
+            if now_s - at_s < _LOOK_AT_ONE_S
+        }
+        if attempt_id in self._looked_at_one_s:
             return False
         self._looked_at_one_s[attempt_id] = now_s
         return True
