@@ -296,3 +296,21 @@ def test_the_network_policy_lets_the_worker_reach_what_it_needs(url, want):
     assert [port["port"] for port in ingress["ports"]] == [8080]
     (deployment,) = of_kind(objects, "Deployment")
     assert policy["spec"]["podSelector"] == deployment["spec"]["selector"]
+
+
+@pytest.mark.parametrize(
+    "values", [pytest.param({}, id="the least"), pytest.param(ALL_ON, id="all")]
+)
+def test_the_notes_say_what_to_do_next_for_these_values(values):
+    said = helm(
+        "install", "gpu", str(CHART), f"--namespace={NAMESPACE}", "--dry-run=client",
+        values=REQUIRED | values,
+    )  # fmt: skip
+    notes = said.partition("NOTES:")[2]
+    namespaces = values.get("runs", {"namespaces": [{"name": "prefect-gpu-runs"}]})["namespaces"]
+    assert f"kubectl -n {NAMESPACE} rollout status deployment/gpu-prefect-gpu-worker" in notes
+    assert (
+        f"prefect-gpu setup --pool gpu --type gpu-kubernetes --namespace {namespaces[0]['name']}"
+        in notes
+    )
+    assert f"Runs may be in: {', '.join(item['name'] for item in namespaces)}." in notes
