@@ -2,6 +2,7 @@
 
 import json
 import signal
+import ssl
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -131,7 +132,10 @@ def _ctr(settings: Settings, node: LocalNode, *arguments: str) -> None:
 def _apiserver_is_ready(settings: Settings, _: LocalNode) -> bool:
     # It makes its own certificate, without which nobody can be its client.
     certificate = settings.state / "kubernetes" / "apiserver.crt"
-    return certificate.exists() and _answers(settings, "/readyz")
+    try:
+        return certificate.exists() and _answers(settings, "/readyz")
+    except ssl.SSLError:  # it is half written
+        return False
 
 
 def _pods_can_be_created(settings: Settings, _: LocalNode) -> bool:
