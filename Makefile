@@ -85,7 +85,7 @@ bench-servers: dev ## Measure how long runs wait for their start, starts a secon
 	$(BIN)/python -m tests.bench.start_rate $(ARGS)
 	$(BIN)/python -m tests.bench.load $(ARGS)
 
-bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, on simulated nodes
+bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, in turns on simulated nodes; ARGS="--rounds 2" is quicker
 	$(BIN)/python -m tests.bench.kubernetes $(ARGS)
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references

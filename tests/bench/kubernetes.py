@@ -1,22 +1,21 @@
 """How fast do runs become Jobs of a cluster? Beside Prefect's own Kubernetes worker.
 
-    python -m tests.bench.kubernetes [--runs N] [--one-by-one N] [--nodes N] [--pods N]
+    python -m tests.bench.kubernetes [--rounds N] [--runs N] [--one-by-one N] [--nodes N] [--pods N]
 
 A real API server, kube-scheduler and controller manager; the nodes are simulated, so that pods cost
-nothing, and their pods are for ever about to start, so that nothing ends while it is measured. Both
-workers have the same Prefect server, cluster and polling. Then: what the worker costs in a cluster
-of many nodes and pods of others, while a run starts every few seconds.
+nothing. Our worker and Prefect's, which polls as often and once more every second, have the same
+Prefect server and cluster, and take turns with runs in line. Then: how long a run waits for its
+Job, one run at a time; and what our worker costs in a cluster of many nodes and pods of others,
+while a run starts every few seconds. A part whose number is 0 is left out.
 """
 
 import argparse
 import asyncio
 import random
-import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,72 +25,52 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.kubernetes import KubernetesApi
-from gpu_core.cli.services import Service
 from tests.bench import report
-from tests.bench.servers import databases, prefect_server
-from tests.support.cluster import (
-    BUSYBOX,
-    Cluster,
-    Namespace,
-    kubernetes,
-    new_namespace,
+from tests.bench.cluster_starts import (
+    CONTENDERS,
+    OURS,
+    RUNS_AND_ENDS,
+    Contender,
+    cpu_s,
+    measure_rounds,
+    pool_of,
+    show,
+    start_worker,
 )
+from tests.bench.servers import databases, prefect_server
+from tests.support.cluster import BUSYBOX, Cluster, kubernetes, new_namespace
 from tests.support.prefect_stack import Pool, PrefectServer, wait_for
 
-_FLOW = "tests/end_to_end/flows.py:do_nothing"
-_WORKERS = ("gpu-kubernetes", "kubernetes")
-_POLL_S = 10  # Prefect's default
 _GPUS_PER_NODE = 8
-# prefect-kubernetes sets the first label, ours keeps it.
-_RUN_LABEL = r"{.metadata.labels.prefect\.io/flow-run-id}"
 _STARTS_LATER = {"simulated.prefect-gpu/start-after-s": "86400"}
-_SET = "simulated.prefect-gpu/set"
 _START_DEADLINE_S = 120.0
 _CREATORS = 16
 # While the cost is measured a run starts every so often.
 _RUN_EVERY_S = 3.0
 _MEASURED_S = 60.0
-
-POLICY = """
-version: 1
-prices: {a10g: {on-demand: 1.0}}
-kubernetes:
-  version: "1.20"
-  pod_security: template
-  pending_timeout: 24h
-  per_gpu: {default: {cpu: 1, memory_gib: 1}}
-"""
+# The server's log then has a line for each request.
+_COUNTING = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO"}
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """What was measured of one worker.
+class Latency:
+    """How long runs waited for their Jobs, one run at a time.
 
     Attributes:
-        latencies_s: From the server's answer to a run's creation to its Job, one run at a time.
-        starts_per_s: Jobs created each second, many runs in line, from the first to the last.
-        worker_cpu_s_per_start: CPU of the worker from when it says that it has started to the last
-            Job of the line; waiting for the lease included, importing not.
-        server_cpu_s_per_start: The same of Prefect's server, without its database.
+        latencies_s: From the server's answer to a run's creation to its Job.
     """
 
-    database: str
     worker: str
+    poll_s: int
     latencies_s: tuple[float, ...]
     p50_s: float
     p95_s: float
-    runs: int
-    starts_per_s: float
-    first_job_after_s: float
-    worker_cpu_s_per_start: float
-    server_cpu_s_per_start: float
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What our worker takes of the machine, beside so many nodes and pods."""
 
-    database: str
     nodes: int
     pods: int
     ready_after_s: float
@@ -104,7 +83,8 @@ class Cost:
 def main() -> None:
     """Measure, show the tables, write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=200, help="runs that are in line (200)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds with runs in line (5)")
+    parser.add_argument("--runs", type=int, default=100, help="runs that are in line (100)")
     parser.add_argument("--one-by-one", type=int, default=20, help="runs one at a time (20)")
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of the large cluster (1000)")
     parser.add_argument("--pods", type=int, default=5000, help="pods of others in it (5000)")
@@ -113,22 +93,30 @@ def main() -> None:
 
     circumstances = report.circumstances()
     database = databases()[-1]
+    results: dict[str, object] = {"database": database}
     with (
         tempfile.TemporaryDirectory(prefix="bench-kubernetes-") as folder,
         kubernetes("--gpus=0") as cluster,
-        prefect_server(database, Path(folder, "prefect")) as server,
+        prefect_server(database, Path(folder, "prefect"), _COUNTING) as server,
     ):
-        gpus = options.runs + options.one_by_one + 1
+        gpus = max(options.runs, options.one_by_one + 1)
         with cluster.simulated_nodes(*_nodes("bench", -(-gpus // _GPUS_PER_NODE))):
-            speeds = [
-                _speed(server, database, cluster, worker, options.one_by_one, options.runs)
-                for worker in _WORKERS
-            ]
-            _show_speeds(speeds)
-        with cluster.simulated_nodes(*_nodes("large", options.nodes)):
-            cost = _cost(server, database, cluster, options.nodes, options.pods)
+            if options.rounds:
+                lines = measure_rounds(server, cluster, "bench", options.rounds, options.runs)
+                show(lines)
+                results["lines"] = [asdict(line) for line in lines]
+            if options.one_by_one:
+                latencies = [
+                    _latency(server, cluster, contender, options.one_by_one)
+                    for contender in CONTENDERS
+                ]
+                _show_latencies(latencies)
+                results["latencies"] = [asdict(latency) for latency in latencies]
+        if options.nodes:
+            with cluster.simulated_nodes(*_nodes("large", options.nodes)):
+                cost = _cost(server, cluster, options.nodes, options.pods)
             _show_cost(cost)
-    results = {"speed": [asdict(speed) for speed in speeds], "cost": asdict(cost)}
+            results["cost"] = asdict(cost)
     report.write(options.json, circumstances, results)
 
 
@@ -136,142 +124,62 @@ def _nodes(name: str, count: int) -> tuple[int, str, str]:
     return count, f"--name={name}", f"--gpus={_GPUS_PER_NODE}"
 
 
-# -- speed ---------------------------------------------------------------------------------------
+# -- latency -------------------------------------------------------------------------------------
 
 
-def _speed(
-    server: PrefectServer, database: str, cluster: Cluster, worker: str, one_by_one: int, runs: int
-) -> Speed:
-    print(f"{database}, {worker} worker ...", flush=True)
+def _latency(server: PrefectServer, cluster: Cluster, contender: Contender, runs: int) -> Latency:
+    print(f"{runs} runs, {contender.worker} every {contender.poll_s} s ...", flush=True)
     moments = random.Random(1)
-    with _started(server, cluster, worker, "bench") as (pool, deployment, seen_s):
+    with pool_of(server, cluster, contender, "bench", RUNS_AND_ENDS) as (pool, deployment, seen_s):
+        start_worker(pool)
         latencies = []
-        for number in range(one_by_one + 1):
+        for number in range(runs + 1):
             run = pool.submit(deployment, f"one-{number}")
             answered_s = time.time()
             wait_for(lambda run=run: run in seen_s, "its Job is there", _START_DEADLINE_S)
             latencies.append(round(seen_s[run] - answered_s, 3))
             # Otherwise each run would come right after a poll.
-            time.sleep(moments.uniform(0, _POLL_S))
-        pool.kill_worker()
-        line = [pool.submit(deployment, f"line-{number}") for number in range(runs)]
-        # A lease outlives its holder: 10 s until the next worker may act.
-        began_s = time.time()
-        service = pool.start_worker()
-        _wait_until_started(service)
-        processes = (service.process.pid, server.service.process.pid)
-        cpu_before_s = [_cpu_s(pid) for pid in processes]
-        wait_for(lambda: len(seen_s.keys() & set(line)) == runs, "all have Jobs", 60 + 2.0 * runs)
-        cpu_s = [_cpu_s(pid) - before for pid, before in zip(processes, cpu_before_s, strict=True)]
-        at_s = sorted(seen_s[run] for run in line)
+            time.sleep(moments.uniform(0, contender.poll_s))
     counted = latencies[1:]
-    return Speed(
-        database=database,
-        worker=worker,
+    return Latency(
+        worker=contender.worker,
+        poll_s=contender.poll_s,
         latencies_s=tuple(counted),
         p50_s=report.percentile(counted, 0.5),
         p95_s=report.percentile(counted, 0.95),
-        runs=runs,
-        starts_per_s=round((runs - 1) / (at_s[-1] - at_s[0]), 2),
-        first_job_after_s=round(at_s[0] - began_s, 1),
-        worker_cpu_s_per_start=round(cpu_s[0] / runs, 3),
-        server_cpu_s_per_start=round(cpu_s[1] / runs, 3),
     )
-
-
-@contextmanager
-def _started(
-    server: PrefectServer, cluster: Cluster, worker_type: str, nodes: str
-) -> Iterator[tuple[Pool, str, Mapping[str, float]]]:
-    """A pool with its worker, a deployment of container jobs, and when their Jobs were seen."""
-    with (
-        tempfile.TemporaryDirectory(prefix="pool-", dir=server.folder) as folder,
-        new_namespace(cluster) as namespace,
-    ):
-        pool = Pool(
-            server,
-            Path(folder),
-            POLICY,
-            worker_type=worker_type,
-            poll_s=_POLL_S,
-            edited=lambda template: _edited(template, namespace.name, nodes),
-            environment={
-                "KUBECONFIG": str(cluster.kubeconfig),
-                "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
-            },
-        )
-        with closing(pool), _jobs_of(namespace) as seen_s:
-            _wait_until_started(pool.start_worker())
-            yield pool, pool.deploy(_FLOW, container_command="true"), seen_s
-
-
-def _wait_until_started(worker: Service) -> None:
-    wait_for(lambda: "started" in worker.log.read_text(), "the worker started", 120)
-
-
-def _edited(template: dict, namespace: str, nodes: str) -> dict:
-    """The template with pods that stay on simulated nodes and cost nothing."""
-    pod = template["job_configuration"]["job_manifest"]["spec"]["template"]
-    pod.setdefault("metadata", {})["annotations"] = _STARTS_LATER
-    pod["spec"]["nodeSelector"] = {_SET: nodes}
-    template["variables"]["properties"]["namespace"]["default"] = namespace
-    template["variables"]["properties"]["image"]["default"] = BUSYBOX
-    return template
-
-
-@contextmanager
-def _jobs_of(namespace: Namespace) -> Iterator[Mapping[str, float]]:
-    """When the Job of each run was first seen, by flow run id; filled until the block ends."""
-    command = namespace.cluster.kubectl_command(
-        f"--namespace={namespace.name}", "get", "jobs", "--watch",
-        "-o", f'jsonpath={_RUN_LABEL}{{"\\n"}}',
-    )  # fmt: skip
-    seen_s: dict[str, float] = {}
-
-    def read(lines: Iterator[str]) -> None:
-        for line in lines:
-            seen_s.setdefault(line.strip(), time.time())
-
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
-        reader = threading.Thread(target=read, args=(watch.stdout,))
-        reader.start()
-        try:
-            yield seen_s
-        finally:
-            watch.terminate()
-            reader.join()
 
 
 # -- cost ----------------------------------------------------------------------------------------
 
 
-def _cost(server: PrefectServer, database: str, cluster: Cluster, nodes: int, pods: int) -> Cost:
-    print(f"{database}, {nodes} nodes and {pods} pods of others ...", flush=True)
+def _cost(server: PrefectServer, cluster: Cluster, nodes: int, pods: int) -> Cost:
+    print(f"{nodes} nodes and {pods} pods of others ...", flush=True)
     with new_namespace(cluster) as others:
         asyncio.run(_create_pods(cluster, others.name, nodes, pods))
         began_s = time.monotonic()
-        with _started(server, cluster, "gpu-kubernetes", "large") as (pool, deployment, seen_s):
+        with pool_of(server, cluster, OURS, "large", _STARTS_LATER) as (pool, deployment, seen_s):
+            start_worker(pool)
             first = pool.submit(deployment, "first")
             wait_for(lambda: first in seen_s, "it acts", 300)
             ready_after_s = time.monotonic() - began_s
             worker = _worker_of(pool)
-            cpu_before_s, measured_from_s = _cpu_s(worker.pid), time.monotonic()
+            cpu_before_s, measured_from_s = cpu_s(worker.pid), time.monotonic()
             started = 0
             while time.monotonic() - measured_from_s < _MEASURED_S:
                 pool.submit(deployment, f"run-{started}")
                 started += 1
                 time.sleep(_RUN_EVERY_S)
             measured_s = time.monotonic() - measured_from_s
-            cpu_s, memory = _cpu_s(worker.pid) - cpu_before_s, worker.memory_info().rss
+            taken_s, memory = cpu_s(worker.pid) - cpu_before_s, worker.memory_info().rss
             runs_started = len(seen_s) - 1
     return Cost(
-        database=database,
         nodes=nodes,
         pods=pods,
         ready_after_s=round(ready_after_s, 1),
         measured_s=round(measured_s, 1),
         runs_started=runs_started,
-        cpu_share=round(cpu_s / measured_s, 3),
+        cpu_share=round(taken_s / measured_s, 3),
         memory_mib=memory >> 20,
     )
 
@@ -313,27 +221,16 @@ def _worker_of(pool: Pool) -> psutil.Process:
     raise LookupError(f"no worker of pool {name} runs")
 
 
-def _cpu_s(pid: int) -> float:
-    """The CPU time of a process and of those that it has started and that live."""
-    process = psutil.Process(pid)
-    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
-
-
 # -- tables --------------------------------------------------------------------------------------
 
 
-def _show_speeds(speeds: Sequence[Speed]) -> None:
-    table = Table(title="From a run's creation to its Job, and Jobs a second with a line of runs")
-    headings = ("worker", "polls", "p50", "p95", "runs in line", "starts per second")
-    for heading in (*headings, "its CPU per start", "the server's"):
+def _show_latencies(latencies: Sequence[Latency]) -> None:
+    table = Table(title="From a run's creation to its Job, one run at a time")
+    for heading in ("worker", "polls", "runs", "p50", "p95"):
         table.add_column(heading, justify="left" if heading == "worker" else "right")
-    for speed in speeds:
-        times = (f"{value:.2f} s" for value in (speed.p50_s, speed.p95_s))
-        polls, rate = f"{_POLL_S} s", f"{speed.starts_per_s:.1f}"
-        cpu_s = (speed.worker_cpu_s_per_start, speed.server_cpu_s_per_start)
-        cpu = (f"{1000 * value:.0f} ms" for value in cpu_s)
-        table.add_row(speed.worker, polls, *times, str(speed.runs), rate, *cpu)
+    for each in latencies:
+        times = (f"{value:.2f} s" for value in (each.p50_s, each.p95_s))
+        table.add_row(each.worker, f"{each.poll_s} s", str(len(each.latencies_s)), *times)
     Console().print(table)
 
 

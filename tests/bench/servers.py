@@ -1,6 +1,6 @@
 """Prefect servers to measure on: SQLite always, PostgreSQL where it is installed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,10 +31,12 @@ def databases() -> tuple[str, ...]:
 
 
 @contextmanager
-def prefect_server(database: str, folder: Path) -> Iterator[PrefectServer]:
+def prefect_server(
+    database: str, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[PrefectServer]:
     """A Prefect server of the bench's own, on one of `databases()`."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         on_postgresql = database == "PostgreSQL"
         address = stack.enter_context(postgresql_server()) if on_postgresql else None
-        yield stack.enter_context(new_server(folder, address))
+        yield stack.enter_context(new_server(folder, address, settings))

@@ -91,13 +91,17 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def start_server(
-    services: Services, folder: Path, database_url: str | None = None, name: str = "prefect-server"
+    services: Services,
+    folder: Path,
+    database_url: str | None = None,
+    name: str = "prefect-server",
+    settings: Mapping[str, str] | None = None,
 ) -> PrefectServer:
     """Start a Prefect server on a free loopback port; on SQLite without a database's address."""
     port = free_port()
     api_url = f"http://127.0.0.1:{port}/api"
     # The server's pages call the API at this address too.
-    environment = clean_environment(folder) | {"PREFECT_API_URL": api_url}
+    environment = clean_environment(folder) | {"PREFECT_API_URL": api_url, **(settings or {})}
     if database_url is not None:
         environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
     services.use(environment)
@@ -111,18 +115,21 @@ def start_server(
 
 
 @contextmanager
-def new_server(folder: Path, postgresql: str | None = None) -> Iterator[PrefectServer]:
+def new_server(
+    folder: Path, postgresql: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[PrefectServer]:
     """A Prefect server while the context lasts.
 
     Args:
         folder: Where it keeps its logs, its home and, without PostgreSQL, its database.
         postgresql: The address of a PostgreSQL server, on which it gets a database of its own.
+        settings: Settings of Prefect, as variables, beside the usual.
     """
     url = None
     if postgresql is not None:
         url = new_database(postgresql).replace("postgresql:", "postgresql+asyncpg:", 1)
     with Services(folder / "logs", clean_environment(folder)) as services:
-        yield start_server(services, folder, url)
+        yield start_server(services, folder, url, settings=settings)
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
