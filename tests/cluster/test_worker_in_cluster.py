@@ -21,6 +21,7 @@ PREPARED = (
 UNTIL_SIGTERM = (
     """/bin/sh -c '[ $PREFECT_GPU_ATTEMPT = 2 ] || { trap "exit 1" TERM; sleep 300 & wait; }'"""
 )
+LASTING = """/bin/sh -c 'trap "exit 1" TERM; sleep 3000 & wait'"""
 PREFLIGHT = "prefect-gpu.dev/preflight"
 # What this story does not come to: gangs and operators.
 UNTRIED = [
@@ -100,7 +101,7 @@ def test_what_the_chart_installs_is_enough_and_is_upgraded_while_runs_run(new_po
         assert release.restarts() == 0
 
         # New workers take over what runs, with probes that ask their health server.
-        lasting = pool.submit(low, "lasting", container_command="sleep 3000", gpu_count=4)
+        lasting = pool.submit(low, "lasting", container_command=LASTING, gpu_count=4)
         pool.wait_until(lasting, "Running", timeout_s=60)
         (pod,) = running_pods(namespace)
         release.upgrade(
