@@ -268,6 +268,14 @@ def test_the_worker_keeps_to_the_restricted_standard():
     }
 
 
+def test_a_cluster_that_chooses_user_ids_is_told_none():
+    pod, _ = worker(render({"podSecurityContext": {"runAsUser": None, "fsGroup": None}}))
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def test_namespaces_of_runs_have_a_pod_security_standard_and_stay():
     (namespace,) = of_kind(render(), "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
