@@ -55,8 +55,14 @@ def _rank(rank: int | None) -> Manifest:
 
 def is_first(pod: Mapping[str, Any]) -> bool:
     """Is this pod the first node of its gang?"""
+    return node_rank(pod) == "0"
+
+
+def node_rank(pod: Mapping[str, Any]) -> str | None:
+    """Which node of its gang is this pod, from 0 on? None: nothing says so."""
     annotations = pod["metadata"].get("annotations") or {}
-    return (rank_of(pod) or annotations.get(_INDEX_ANNOTATION)) == "0"
+    rank: str | None = rank_of(pod) or annotations.get(_INDEX_ANNOTATION)
+    return rank
 
 
 def rank_of(item: Mapping[str, Any]) -> str | None:

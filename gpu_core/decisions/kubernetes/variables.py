@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -229,16 +230,25 @@ def parse_pod_request(
 
 
 def parse_running_request(variables: Mapping[str, object]) -> PodRequest:
-    """Of what kind is a running attempt with these job variables: flow, containers, operator?
+    """Of which kind is a running attempt with these job variables: flow, containers, operator?
 
     What it asked for was checked when it was admitted, perhaps by a version with other rules: only
-    what tells its kind is read.
-
-    Raises:
-        InvalidInput: One of these variables cannot be used.
+    what tells its kind is read, and what cannot be read counts as not given.
     """
-    kind = ("command", "container_command", "framework", "stream_output")
-    return parse_pod_request({name: variables.get(name) for name in kind})
+    values = (variables.get(name) for name in _KIND)
+    try:
+        return _running_request(*(tuple(v) if isinstance(v, list) else v for v in values))
+    except (InvalidInput, TypeError):  # a TypeError: it has no hash, as a mapping
+        return PodRequest()
+
+
+_KIND = ("command", "container_command", "framework", "stream_output")
+
+
+# Asked several times in each cycle of the worker, for each attempt.
+@lru_cache(maxsize=4096, typed=True)
+def _running_request(*values: object) -> PodRequest:
+    return parse_pod_request(dict(zip(_KIND, values, strict=True)))
 
 
 def _contradictions(request: PodRequest, given: Mapping[str, object]) -> Iterator[InvalidInput]:

@@ -41,7 +41,7 @@ class ContainerRuns:
         client: Prefect's client.
         output: Reads what they write.
         tasks: Where logs are followed.
-        is_over: Has this attempt's pod ended, so that no more output comes?
+        is_over: Has this attempt's pod of this uid ended, so that no more output comes?
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ContainerRuns:
         client: PrefectClient,
         output: OutputFollower,
         tasks: TaskGroup,
-        is_over: Callable[[RunningAttempt], bool],
+        is_over: Callable[[RunningAttempt, str], bool],
     ) -> None:
         self._client = client
         self._output = output
@@ -60,37 +60,49 @@ class ContainerRuns:
         self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
         self._being_told: set[str] = set()
         self._told_running: set[str] = set()
-        self._followed: dict[str, str] = {}
-        self._last_lines: dict[str, deque[str]] = {}
+        self._followed: dict[str, dict[str, deque[str]]] = {}
 
-    def follow(self, running: RunningAttempt, pod: Json, container: str) -> None:
-        """Follow its output; asked for again, what may be gone soon is read first."""
-        attempt_id = running.attempt.attempt_id
-        if attempt_id in self._followed:
+    def follow(
+        self, running: RunningAttempt, pod: Json, container: str, *, prefix: str = ""
+    ) -> None:
+        """Follow a pod's output; asked for again, what may be gone soon is read first.
+
+        Args:
+            running: The attempt, whose run's log has the output.
+            pod: One of its pods.
+            container: Which of its containers.
+            prefix: What each line begins with, where several pods write to one log.
+        """
+        attempt_id, uid = running.attempt.attempt_id, str(pod["metadata"]["uid"])
+        key, followed = f"{attempt_id}/{uid}", self._followed.setdefault(attempt_id, {})
+        if uid in followed:
             if running.is_draining or running.is_ending:
-                self._output.hurry(attempt_id)
+                self._output.hurry(key)
             return
-        self._followed[attempt_id] = pod["metadata"]["uid"]
         log, lines = run_log(running.record), deque[str](maxlen=_LAST_LINES)
-        self._last_lines[attempt_id] = lines
+        followed[uid] = lines
 
         def tell(text: str) -> None:
             lines.append(text[:_LONGEST_LINE])
-            log.info("%s", text[:_LONGEST_LINE])
+            log.info("%s%s", prefix, text[:_LONGEST_LINE])
 
         output = Output(
-            key=attempt_id,
+            key=key,
             namespace=pod["metadata"]["namespace"],
             pod=pod["metadata"]["name"],
             container=container,
             tell=tell,
-            is_over=lambda: self._is_over(running),
+            is_over=lambda: self._is_over(running, uid),
         )
         self._tasks.start_soon(self._output.follow, output)
 
     def follows(self, attempt_id: str, uid: str) -> bool:
-        """Is it this pod's output that the run's log has?"""
-        return self._followed.get(attempt_id) == uid
+        """Is this pod's output in the run's log?"""
+        return uid in self._followed.get(attempt_id, {})
+
+    def follows_any(self, attempt_id: str) -> bool:
+        """Is the output of any pod of the attempt in the run's log?"""
+        return bool(self._followed.get(attempt_id))
 
     def begin_to_tell_running(self, running: RunningAttempt) -> None:
         """Tell Prefect beside the cycle that it runs; what fails is tried again when asked for."""
@@ -138,25 +150,29 @@ class ContainerRuns:
         )
         return {run.id: run for run in runs}
 
-    def last_lines(self, attempt_id: str) -> tuple[str, ...]:
-        """The end of what the container wrote, as far as it was followed."""
-        return tuple(self._last_lines.get(attempt_id, ()))
+    def last_lines(self, attempt_id: str, uid: str | None) -> tuple[str, ...]:
+        """The end of what a pod wrote, as far as it was followed.
+
+        Args:
+            attempt_id: Whose pod.
+            uid: Of the pod that says why the attempt ended; None, or not followed: where only one
+                was, that one.
+        """
+        followed = self._followed.get(attempt_id, {})
+        only = next(iter(followed.values())) if len(followed) == 1 else ()
+        return tuple(followed.get(uid or "", only))
 
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled."""
         self._told_running.discard(attempt_id)
         self._turns.pop(attempt_id, None)
         self._followed.pop(attempt_id, None)
-        self._last_lines.pop(attempt_id, None)
 
 
-def followed_pod(pods: Sequence[Json]) -> Json | None:
-    """Which pod's output is the run's? Of those that run the one that leads; None: none runs yet.
-
-    Where nobody leads it is the first by name: rank 0 of a gang.
-    """
+def begun_pods(pods: Sequence[Json]) -> list[Json]:
+    """Which of these pods have begun? The one that leads comes first, else by name."""
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"]
-    return min(running, key=_rank_as_teller, default=None)
+    return sorted(running, key=_rank_as_teller)
 
 
 def _rank_as_teller(pod: Json) -> tuple[int, str]:

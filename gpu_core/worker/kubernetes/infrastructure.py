@@ -20,6 +20,7 @@ from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VA
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.kubernetes import commands
 from gpu_core.decisions.kubernetes.container import main_container
+from gpu_core.decisions.kubernetes.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
@@ -53,7 +54,7 @@ from gpu_core.worker.infrastructure import (
     Unavailable,
 )
 from gpu_core.worker.kubernetes.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
-from gpu_core.worker.kubernetes.containers import ContainerRuns, followed_pod
+from gpu_core.worker.kubernetes.containers import ContainerRuns, begun_pods
 from gpu_core.worker.kubernetes.custom_ending import (
     custom_exit_of,
     custom_trouble_of,
@@ -403,29 +404,49 @@ class KubernetesInfrastructure:
         await self._events.look([running for running in attempts if not running.is_gone])
         for running in attempts:
             # Who settles an end tells first that it ran.
-            if not running.is_ending and is_container_job(running):
+            if not running.is_ending:
                 self._tend_container(running)
 
     def _tend_container(self, running: RunningAttempt) -> None:
-        if self._containers is None:
+        self._follow_output(running)
+        if self._containers is None or not is_container_job(running):
             return
         attempt_id = running.attempt.attempt_id
-        pod = self._follow_output(running)
         custom_job = self._view.custom_jobs.of(attempt_id)
         jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
         # A gang of which a pod is missing waits for it.
-        has_begun = pod is not None and not wants_pods(jobs, pods)
+        has_begun = bool(begun_pods(pods)) and not wants_pods(jobs, pods)
         if has_begun if custom_job is None else is_custom_running(custom_job):
             self._containers.begin_to_tell_running(running)
 
-    def _follow_output(self, running: RunningAttempt) -> Json | None:
-        """Let the run of a container job have its output; the pod that writes it, if one began."""
-        pod = followed_pod(self._view.pods_of(running.attempt.attempt_id))
-        is_wanted = _pod_request(running).stream_output
-        if pod is not None and self._containers is not None and is_wanted:
-            containers = pod["spec"]["containers"]
-            self._containers.follow(running, pod, containers[main_container(pod["spec"])]["name"])
-        return pod
+    def _follow_output(self, running: RunningAttempt) -> None:
+        """Let the run have the output of its containers without Prefect."""
+        if self._containers is None or not _pod_request(running).stream_output:
+            return
+        is_gang = running.workload.nodes > 1
+        for pod in self._pods_to_follow(running):
+            container = pod["spec"]["containers"][main_container(pod["spec"])]["name"]
+            rank = node_rank(pod) if is_gang else None
+            prefix = "" if rank is None else f"[node {rank}] "
+            self._containers.follow(running, pod, container, prefix=prefix)
+
+    def _pods_to_follow(self, running: RunningAttempt) -> list[Json]:
+        """All nodes of a gang; of a flow those after the first, which logs through Prefect's API;
+        of Ray and Spark the pod that leads, which tells what the others write."""
+        attempt_id = running.attempt.attempt_id
+        pods = begun_pods(self._view.pods_of(attempt_id))
+        if not is_container_job(running):
+            is_gang = running.workload.nodes > 1
+            return [pod for pod in pods if not is_first(pod)] if is_gang else []
+        if _pod_request(running).framework not in ("ray", "spark"):
+            return pods
+        followed = [
+            pod
+            for pod in pods
+            if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"])
+        ]
+        is_another_followed = self._containers and self._containers.follows_any(attempt_id)
+        return followed or ([] if is_another_followed else pods[:1])
 
     async def _keep_from_replacing(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
@@ -457,16 +478,14 @@ class KubernetesInfrastructure:
     async def terminate(self, running: RunningAttempt) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
         attempt_id = running.attempt.attempt_id
-        if is_container_job(running):
-            self._follow_output(running)  # with the pod its output goes
+        self._follow_output(running)  # with the pod its output goes
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
     async def kill(self, running: RunningAttempt) -> bool:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
-        if is_container_job(running):
-            self._follow_output(running)  # it may have ended before anybody looked
+        self._follow_output(running)  # it may have ended before anybody looked
         self._note_causes(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
             await self._keep_last_words(running)
@@ -531,10 +550,10 @@ class KubernetesInfrastructure:
         attempt_id = running.attempt.attempt_id
         if running.postponement is not None and self._is_incomplete(running):
             return None  # what its pods did was to wait for the others
-        has_run = followed_pod(self._view.last_pods_of(attempt_id)) is not None
+        has_run = bool(begun_pods(self._view.last_pods_of(attempt_id)))
         if has_run and is_container_job(running) and self._containers is not None:
             await self._containers.tell_running(running)
-        lines = self._containers.last_lines(attempt_id) if self._containers else ()
+        lines = self._last_lines_followed(attempt_id)
         if self._is_operated(running):
             custom_job = self._view.custom_jobs.last_of(attempt_id)
             return custom_exit_of(custom_job, self._view.last_pods_of(attempt_id), lines)
@@ -559,6 +578,13 @@ class KubernetesInfrastructure:
             item = self._view.custom_jobs.last_of(attempt_id)
             return item is None or is_custom_pending(item)
         return len(self._view.last_pods_of(attempt_id)) < running.workload.nodes
+
+    def _last_lines_followed(self, attempt_id: str) -> tuple[str, ...]:
+        if self._containers is None:
+            return ()
+        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
+        uid = None if pod is None else pod["metadata"]["uid"]
+        return self._containers.last_lines(attempt_id, uid)
 
     def settled(self, running: RunningAttempt) -> None:
         """Forget how its pods ended."""
@@ -627,9 +653,9 @@ class KubernetesInfrastructure:
             )
         self._failure = failure
 
-    def _is_over(self, running: RunningAttempt) -> bool:
+    def _is_over(self, running: RunningAttempt, uid: str) -> bool:
         pods = self._view.pods_of(running.attempt.attempt_id)
-        return all(is_done(pod) for pod in pods)
+        return all(is_done(pod) for pod in pods if pod["metadata"]["uid"] == uid)
 
     async def _cluster_name(self) -> str:
         """The uid of the namespace that every cluster has and nobody can make anew."""

@@ -3,7 +3,12 @@
 import pytest
 
 from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.variables import ClaimMount, parse_pod_request
+from gpu_core.decisions.kubernetes.variables import (
+    ClaimMount,
+    PodRequest,
+    parse_pod_request,
+    parse_running_request,
+)
 
 
 def test_all_of_them():
@@ -71,3 +76,19 @@ def test_what_is_wrong_is_said(variables, want):
     with pytest.raises(InvalidInput) as caught:
         parse_pod_request(variables)
     assert want in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param({"container_command": ["a", "b"]}, ("a", "b"), id="a list"),
+        pytest.param({"container_command": "a b", "cpu_limit": "?"}, ("a", "b"), id="other rules"),
+        pytest.param({"framework": "rai"}, None, id="a word that is not known"),
+        pytest.param({"framework": {"a": 1}}, None, id="a mapping"),
+        pytest.param({"container_command": [["a"]]}, None, id="a list of lists"),
+    ],
+)
+def test_the_kind_of_a_running_attempt_can_always_be_told(variables, want):
+    """Otherwise nothing of it would be judged any more."""
+    assert parse_running_request(variables).container_command == want
+    assert parse_running_request({}) == PodRequest()

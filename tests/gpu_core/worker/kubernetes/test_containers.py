@@ -55,7 +55,7 @@ def running(run=RUN):
 
 
 def of_server(server, tasks=None):
-    return ContainerRuns(server, output=None, tasks=tasks, is_over=lambda _: False)
+    return ContainerRuns(server, output=None, tasks=tasks, is_over=lambda *_: False)
 
 
 @pytest.mark.parametrize(

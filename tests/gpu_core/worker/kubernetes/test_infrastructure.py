@@ -355,8 +355,8 @@ def test_the_output_of_the_pod_that_ended_the_attempt_outlives_it(pods, want):
 @pytest.mark.parametrize(
     ("followed", "want"),
     [
-        pytest.param("rank-0", ("rank-1",), id="its run has the output of another"),
-        pytest.param("rank-1", (), id="its run has it already"),
+        pytest.param(["rank-0"], ("rank-1",), id="its run has the output of another"),
+        pytest.param(["rank-0", "rank-1"], (), id="its run has it already"),
     ],
 )
 def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed, want):
@@ -371,9 +371,10 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
                 SimpleNamespace(),
                 OutputFollower(client, MissingRights()),
                 tasks,
-                lambda _: True,
+                lambda *_: True,
             )
-            infrastructure._containers._followed["a"] = followed
+            infrastructure._containers._followed["a"] = dict.fromkeys(followed, ())
+            infrastructure._follow_output = lambda _: None
             for pod in pods:
                 infrastructure._view._pod_changed(None, pod)
             server.gone = lambda pod: infrastructure._view._pod_changed(pod, None)
@@ -402,7 +403,7 @@ def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, varia
                 SimpleNamespace(),
                 OutputFollower(client, MissingRights()),
                 tasks,
-                lambda _: True,
+                lambda *_: True,
             )
             infrastructure._view._pod_changed(None, pod)
             assert await infrastructure.kill(attempt)
@@ -411,6 +412,50 @@ def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, varia
     with caplog.at_level(logging.INFO, "its run"):
         anyio.run(scenario)
     assert [record.message for record in caplog.records if record.name == "its run"] == want
+
+
+FLOW = {"container_command": "train.py"}
+TORCHRUN = {**FLOW, "framework": "torchrun"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "want"),
+    [
+        pytest.param(TORCHRUN, ["[node 0] rank-0", "[node 1] rank-1", "[node 2] rank-2"],
+                     id="of containers all nodes"),
+        pytest.param(FLOW, ["[node 1] rank-1", "[node 2] rank-2"],
+                     id="of a flow those that run no Prefect"),
+        pytest.param({**TORCHRUN, "stream_output": False}, [], id="none is wanted"),
+        pytest.param({**FLOW, "framework": "ray"}, ["[node 0] rank-0"], id="of Ray one"),
+    ],
+)  # fmt: skip
+def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, variables, want):
+    """Each line once, however often the worker looks."""
+    monkeypatch.setattr(containers, "run_log", lambda _: logging.getLogger("its run"))
+    pods = [of_rank(0, "Succeeded", 0), of_rank(1, "Failed", 1), of_rank(2, "Succeeded", 0)]
+
+    async def scenario():
+        async with serving(Logs(pods)) as client:
+            infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.variables = variables
+            attempt.workload = replace(attempt.workload, nodes=3)
+            for pod in pods:
+                infrastructure._view._pod_changed(None, pod)
+            async with anyio.create_task_group() as tasks:
+                followed = OutputFollower(client, MissingRights())
+                infrastructure._containers = ContainerRuns(
+                    SimpleNamespace(), followed, tasks, infrastructure._is_over
+                )
+                for _ in range(3):
+                    infrastructure._follow_output(attempt)
+            return infrastructure._last_lines_followed("a")
+
+    with caplog.at_level(logging.INFO, "its run"):
+        last_lines = anyio.run(scenario)
+    told = [record.getMessage() for record in caplog.records if record.name == "its run"]
+    assert sorted(told) == want
+    if "[node 1] rank-1" in want:
+        assert last_lines == ("rank-1",)  # of the node whose failure is the cause
 
 
 @pytest.mark.parametrize(
