@@ -70,6 +70,33 @@ def check_deployments(
     return problems, unchecked
 
 
+def left_behind(project: ProjectFile, pools: Mapping[str, PoolFacts]) -> list[str]:
+    """Which deployments have their code in this folder only, where no pod finds it?
+
+    `prefect deploy` gives one without steps the path of this folder. A flow of an installed module
+    needs none.
+
+    Args:
+        project: The file.
+        pools: The pools that exist or will, by name.
+
+    Returns:
+        A label for each.
+    """
+    if project.has_steps:
+        return []
+    clusters = {name for name, pool in pools.items() if pool.type == GpuKubernetesWorker.type}
+    return [
+        _label(deployment)
+        for deployment in project.deployments
+        if deployment.pool in clusters
+        and ":" in deployment.entrypoint
+        and not _is_container(deployment)
+        and "container_command" not in deployment.variables
+        and not any(deployment.data.get(steps) for steps in ("build", "pull"))
+    ]
+
+
 def _label(deployment: Deployment) -> str:
     return f"deployment {deployment.name}"
 

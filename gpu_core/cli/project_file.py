@@ -74,6 +74,8 @@ class ProjectFile:
     deployments: tuple[Deployment, ...]
     problems: tuple[InvalidInput, ...]
     lines: Mapping[str, int]
+    has_steps: bool = False
+    """Steps for all deployments build their image or fetch their code."""
 
     def located(self, deployment: Deployment, error: InvalidInput) -> InvalidInput:
         """The error of a deployment's field, with file and line."""
@@ -121,7 +123,11 @@ def parse_project_file(text: str, source: str) -> ProjectFile:
         ]
     problems += _of_same_name(project)
     return ProjectFile(
-        source=source, deployments=deployments, problems=tuple(problems), lines=lines
+        source=source,
+        deployments=deployments,
+        problems=tuple(problems),
+        lines=lines,
+        has_steps=has_build or bool(data.get("pull")),
     )
 
 

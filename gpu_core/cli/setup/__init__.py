@@ -10,7 +10,12 @@ from prefect.client.schemas.objects import WorkPool
 
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.prefect_api import ask
-from gpu_core.cli.project_checks import PoolFacts, check_deployments, template_variables
+from gpu_core.cli.project_checks import (
+    PoolFacts,
+    check_deployments,
+    left_behind,
+    template_variables,
+)
 from gpu_core.cli.project_file import ProjectFile, is_template, read_project_file
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import have_blocks
@@ -116,6 +121,8 @@ async def _check(
     for line in unchecked:
         label, _, why = line.partition(": ")
         say("!", label, f"not checked: {why}")
+    for label in left_behind(project, pools):
+        say("!", label, "its code is in this folder, where no pod finds it: add a pull step")
 
 
 async def _other_pools(

@@ -11,7 +11,7 @@ from prefect.cli.deploy._models import (
     WorkPoolConfig,
 )
 
-from gpu_core.cli.project_checks import PoolFacts, check_deployments
+from gpu_core.cli.project_checks import PoolFacts, check_deployments, left_behind
 from gpu_core.cli.project_file import read_project_file
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
@@ -240,6 +240,16 @@ def checked(tmp_path, monkeypatch):
             id="a pod's variable on another GPU pool",
         ),
         pytest.param(
+            deployment(pool="cluster", queue="night", variables="{backoff_limit: 3}"),
+            ["job_variables.backoff_limit is always 0", "(got 3)", "max_failures"],
+            id="a variable of prefect-kubernetes without effect",
+        ),
+        pytest.param(
+            deployment(pool="cluster", queue="night", variables="{cluster_config: {config: {}}}"),
+            ["job_variables.cluster_config is the pool's", "the other cluster"],
+            id="a cluster of its own",
+        ),
+        pytest.param(
             deployment() + deployment().removeprefix("\ndeployments:\n"),
             ["name comes twice for the same flow", "deployments[0]"],
             id="one name twice",
@@ -395,3 +405,27 @@ def test_the_unusual_file_has_every_key_of_prefects_own_models(model) -> None:
 def test_entrypoints_of_all_forms_pass(checked, source: str, entrypoint: str) -> None:
     Path("flow.py").write_text(source)
     assert checked(deployment().replace("train.py:train", entrypoint)) == ([], [])
+
+
+PULL = "pull: [{prefect.deployments.steps.git_clone: {repository: https://example.com/r}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(deployment("cluster"), ["deployment train"], id="code of this folder"),
+        pytest.param(deployment("cluster", more=PULL), [], id="a pull step of its own"),
+        pytest.param(f"{PULL}\n{deployment('cluster')}", [], id="a pull step for all"),
+        pytest.param(deployment("gpu"), [], id="processes of this machine"),
+        pytest.param(
+            deployment("cluster").replace("train.py:train", "json.dumps"), [], id="a module"
+        ),
+        pytest.param(
+            deployment("cluster", variables="{container_command: a}"), [], id="a container"
+        ),
+    ],
+)
+def test_code_that_no_pod_would_find_is_told(tmp_path, text: str, want: list[str]) -> None:
+    path = tmp_path / "prefect.yaml"
+    path.write_text(text)
+    assert left_behind(read_project_file(path), POOLS) == want
