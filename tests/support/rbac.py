@@ -18,22 +18,6 @@ class Grant:
     namespace: str | None = None
     """None: in all namespaces, and on what is in none."""
 
-    def allows(
-        self, verb: str, group: str, resource: str, namespace: str | None, name: str | None
-    ) -> bool:
-        """Does it allow this request?"""
-        return (
-            (self.verb, self.group, self.resource) == (verb, group, resource)
-            and self.namespace in (None, namespace)
-            and self.name in ("", name)
-        )
-
-    @property
-    def text(self) -> str:
-        """In the words of the worker's own table."""
-        resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{self.verb} {resource}"
-
 
 def granted(objects: Iterable[Json], account: str) -> tuple[Grant, ...]:
     """What do these bindings and roles grant this ServiceAccount? Each as often as it is said."""
