@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from gpu_core.adapters.ledger.errors import is_ledger_outage
+from gpu_core.adapters.ledger.errors import LedgerError, is_ledger_outage
 
 T = TypeVar("T")
 
@@ -22,7 +22,8 @@ class _Write:
     def __init__(self, statements: Callable[[sa.Connection], Any]) -> None:
         self.statements = statements
         self.result: Any = None
-        self.error: Exception | None = None
+        # Until it is committed: what ends the thread that commits for all must not look like that.
+        self.error: Exception | None = LedgerError("the transaction was interrupted")
         self.is_done = False
 
 
@@ -81,6 +82,8 @@ class GroupCommit:
         with self._engine.begin() as connection:
             for write in writes:
                 write.result = write.statements(connection)
+        for write in writes:
+            write.error = None
 
     def _commit_each(self, writes: list[_Write]) -> None:
         for write in writes:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
+from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.group_commit import GroupCommit
 from tests.support.prefect_stack import wait_for
 
@@ -45,6 +46,12 @@ class World:
             raise OperationalError("INSERT", None, ConnectionError("gone"))
 
         self.commits.write(fail)
+
+    def fail_as_when_the_thread_is_ended(self) -> None:
+        def end(_connection: sa.Connection) -> None:
+            raise SystemExit
+
+        self.commits.write(end)
 
     def together(self, *writes: Callable[[], Any]) -> list[Future[Any]]:
         """Let these write while a transaction is under way, in this order."""
@@ -100,4 +107,12 @@ def test_a_database_that_is_gone_is_asked_once_for_all(world: World) -> None:
     assert [type(future.exception()) for future in futures] == [OperationalError] * 2
     assert world.numbers() == {0}
     assert world.transactions == 1
+    assert world.add(4) == 4
+
+
+def test_what_was_not_committed_looks_to_nobody_as_if_it_were(world: World) -> None:
+    """The thread that commits for all is ended in the midst of it."""
+    futures = world.together(lambda: world.add(1), world.fail_as_when_the_thread_is_ended)
+    assert {type(future.exception()) for future in futures} == {LedgerError, SystemExit}
+    assert world.numbers() == {0}
     assert world.add(4) == 4
