@@ -6,6 +6,7 @@ It uses what the runtime lock has, so no pytest. It prints one line for each che
 status is 1 if one of them failed.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -95,6 +96,44 @@ def a_new_ledger_opens() -> None:
             assert path.exists()
 
 
+def the_nightly_report_runs() -> None:
+    """The deployment that `setup` makes for a cluster, executed as its pod does: no checkout."""
+    from prefect.client.orchestration import get_client
+    from prefect.testing.utilities import prefect_test_harness
+
+    bin_folder = Path(sys.executable).parent
+    with tempfile.TemporaryDirectory() as folder, prefect_test_harness(180):
+        environment = {**os.environ, "PREFECT_API_URL": _server()}
+
+        def run(*command: str) -> None:
+            done = subprocess.run(
+                [bin_folder / command[0], *command[1:]],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=240,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+        ledger = f"sqlite:///{folder}/ledger.db"
+        pool = ("--pool", "report", "--type", "gpu-kubernetes")
+        run("prefect-gpu", "setup", *pool, "--ledger-url", ledger)
+        with get_client(sync_client=True) as client:
+            deployment = client.read_deployment_by_name("report-cost/nightly")
+            flow_run = client.create_flow_run_from_deployment(deployment.id)
+            run("prefect", "flow-run", "execute", str(flow_run.id))
+            state = client.read_flow_run(flow_run.id).state
+        assert state is not None
+        assert state.is_completed(), state
+
+
+def _server() -> str:
+    from prefect.settings import get_current_settings
+
+    return str(get_current_settings().api.url)
+
+
 CHECKS = (
     the_library_is_the_installed_one,
     every_module_imports,
@@ -103,6 +142,7 @@ CHECKS = (
     the_command_tells_its_version,
     blocks_and_flows_are_in_the_library,
     a_new_ledger_opens,
+    the_nightly_report_runs,
 )
 
 
