@@ -1,10 +1,11 @@
 """Why a pod does not run yet."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, outcome
-from gpu_core.decisions.kubernetes.refusals import is_of_quota, is_over_quota
+from gpu_core.decisions.kubernetes.refusals import how_to_supply, is_of_quota, is_over_quota
 
 # Reasons of a waiting container (kubelet, `pkg/kubelet/images` and `kuberuntime`, 1.34). An image
 # that is pulled again with back-off may come yet, but a person should look at it.
@@ -33,13 +34,15 @@ def waiting_of(pod: Mapping[str, Any]) -> Outcome | None:
         cause = _WAITING.get(waiting.get("reason", ""))
         if cause is not None:
             words = waiting.get("message") or waiting["reason"]
-            return outcome(cause, detail=f"container {container.get('name')}: {words}")
+            detail = f"container {container.get('name')}: {words}"
+            return _with_help(outcome(cause, detail=detail), words)
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         gated = scheduled.get("reason") == "SchedulingGated"
         cause = Cause.GATED if gated else Cause.UNSCHEDULABLE
-        return outcome(cause, detail=scheduled.get("message"))
+        words = scheduled.get("message")
+        return _with_help(outcome(cause, detail=words), words or "")
     return outcome(Cause.CREATING, detail=_step(status))
 
 
@@ -74,7 +77,13 @@ def refused(message: str) -> Outcome:
     if is_of_quota(message):
         return outcome(Cause.QUOTA_REFUSED, detail=message)
     cause = Cause.OVER_QUOTA if is_over_quota(message) else Cause.ADMISSION_REFUSED
-    return outcome(cause, detail=message)
+    return _with_help(outcome(cause, detail=message), message)
+
+
+def _with_help(found: Outcome, words: str) -> Outcome:
+    """The outcome with what would help, where the words name an object that is not there."""
+    remedy = how_to_supply(words)
+    return found if remedy is None else replace(found, remedy=remedy)
 
 
 def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -76,6 +76,37 @@ def missing_right(message: str) -> str | None:
     return f"{found['verb']} {resource} {place}"
 
 
+# The words of the kubelet, of ServiceAccount and Priority admission and of the kube-scheduler
+# (Kubernetes 1.20 to 1.34).
+_MISSING = re.compile(
+    r'\b(?P<kind>secret|configmap|serviceaccount|persistentvolumeclaim) "(?P<name>[^"]+)" not found'
+)
+_NO_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
+_KINDS = {
+    "secret": "Secret",
+    "configmap": "ConfigMap",
+    "serviceaccount": "ServiceAccount",
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+}
+
+
+def how_to_supply(message: str) -> str | None:
+    """What helps where a pod names an object that is not there? None: the words say no such thing.
+
+    Args:
+        message: Of a pod that waits, or of the refusal of one.
+    """
+    where = "its name in the run's job variables, the pool's template or the policy"
+    key = _NO_KEY.search(message)
+    if key is not None:
+        return f"Add the key {key['key']!r} to {key['kind']} {key['name']}, or correct {where}."
+    found = _MISSING.search(message)
+    if found is None:
+        return None
+    kind = _KINDS[found["kind"]]
+    return f"Create {kind} {found['name']!r} in the namespace of the run, or correct {where}."
+
+
 def why_refused(message: str) -> str:
     """Why can an object never be made as it is, and what helps?
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from gpu_core.decisions.kubernetes.refusals import is_of_quota, missing_right, why_refused
+from gpu_core.decisions.kubernetes.pod_waiting import refused, waiting_of
+from gpu_core.decisions.kubernetes.refusals import (
+    how_to_supply,
+    is_of_quota,
+    missing_right,
+    why_refused,
+)
 
 RBAC = (
     'jobs.batch is forbidden: User "system:serviceaccount:prefect-gpu:gpu-worker" cannot create '
@@ -120,3 +126,47 @@ def test_what_never_fits_into_a_quota_is_told_so():
         f"It asks for more than a ResourceQuota of its namespace allows in all: {message}. Raise "
         "the quota, or ask for less."
     )
+
+
+NO_ACCOUNT = (
+    'pods "gpu-1" is forbidden: error looking up service account ml/nope: serviceaccount "nope" '
+    "not found"
+)
+CORRECT = "or correct its name in the run's job variables, the pool's template or the policy."
+IN_RUNS = f" in the namespace of the run, {CORRECT}"
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        pytest.param('secret "hf" not found', f"Create Secret 'hf'{IN_RUNS}", id="a Secret"),
+        pytest.param('configmap "c" not found', f"Create ConfigMap 'c'{IN_RUNS}", id="a ConfigMap"),
+        pytest.param(
+            "couldn't find key token in Secret ml/hf",
+            f"Add the key 'token' to Secret ml/hf, {CORRECT}",
+            id="a key",
+        ),
+        pytest.param(
+            'persistentvolumeclaim "data" not found',
+            f"Create PersistentVolumeClaim 'data'{IN_RUNS}",
+            id="a claim",
+        ),
+        pytest.param(
+            NO_ACCOUNT,
+            f"Create ServiceAccount 'nope'{IN_RUNS}",
+            id="a ServiceAccount",
+        ),
+        pytest.param("0/3 nodes are available", None, id="something else"),
+    ],
+)
+def test_an_object_that_is_not_there_is_named_with_what_helps(words, want):
+    assert how_to_supply(words) == want
+    waiting = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": words}}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "prefect-job", **waiting}]}
+    of_pod = waiting_of({"status": status})
+    assert of_pod is not None
+    assert of_pod.needs_person
+    assert words in of_pod.message
+    for found in (of_pod, refused(words)):
+        assert want is None or found.remedy == want
+        assert found.remedy
