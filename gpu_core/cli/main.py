@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_quickstart(commands)
     _add_setup(commands)
     _add_check(commands)
+    _add_doctor(commands)
     _add_queue(commands)
     _add_tags(commands)
     _add_simulate(commands)
@@ -149,6 +150,43 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_check)
+
+
+def _add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "doctor",
+        help="is everything there that a pool's worker needs, and what helps where it is not",
+        description=(
+            "Look at all that a pool's worker needs: versions, Prefect's API and the pool, its "
+            "template, the cluster's rights, lease, nodes and NodePools or this machine's GPUs, "
+            "clocks, checkpoint store, ledger and MLflow. One line for each, with what helps. "
+            "Nothing is changed but one object in the checkpoint store, which is removed again."
+        ),
+    )
+    command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")
+    command.add_argument(
+        "--type",
+        choices=("gpu-process", "gpu-kubernetes"),
+        help="the type that the pool should have (default: as it is)",
+    )
+    command.add_argument(
+        "--policy",
+        type=Path,
+        help="the worker's policy file (default: PREFECT_INTEGRATIONS_GPU_POLICY_PATH, "
+        "deployments/policy.yaml, else the default policy)",
+    )
+    command.add_argument(
+        "--service-account",
+        metavar="NAMESPACE/NAME",
+        help="gpu-kubernetes: the worker's ServiceAccount, whose rights are asked for "
+        "(default: the rights of whoever asks)",
+    )
+    add_secret_option(command, "ledger-url", "the ledger's database instead of the pool's")
+    command.add_argument(
+        "--verbose", action="store_true", help="print what each check has looked at, too"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_doctor)
 
 
 def _add_queue(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -329,6 +367,23 @@ def _check(options: argparse.Namespace) -> int:
     from gpu_core.cli.check import check
 
     return check(options.files, options.policy, as_document=options.json)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    load_prefect()
+    from gpu_core.cli.doctor import DoctorOptions, doctor
+
+    return doctor(
+        DoctorOptions(
+            pool=options.pool,
+            worker_type=options.type,
+            policy_path=options.policy,
+            service_account=options.service_account,
+            ledger_url=secret_option(options, "ledger-url"),
+            as_document=options.json,
+            with_details=options.verbose,
+        )
+    )
 
 
 def _queue(options: argparse.Namespace) -> int:

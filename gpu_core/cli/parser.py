@@ -20,6 +20,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu quickstart": "something was not as it should be",
     "prefect-gpu setup": "the server refused a step or stopped answering",
     "prefect-gpu check": "a file has an error",
+    "prefect-gpu doctor": "something has failed",
     "prefect-gpu queue": _NO_SERVER,
     "prefect-gpu hold": _NO_SERVER,
     "prefect-gpu release": _NO_SERVER,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from threading import Thread
 from typing import Generic, TypeVar
 
@@ -32,11 +33,12 @@ class BoundedCall(Generic[T]):
         """
         if self._call is not None and not self._call.done():
             raise TimeoutError("an earlier call has not returned")
-        self._call = _begun(function)
+        self._call = begin(function)
         return self._call.result(wait_s)
 
 
-def _begun(function: Callable[[], T]) -> Future[T]:
+def begin(function: Callable[[], T]) -> Future[T]:
+    """Call this in a thread of its own that does not keep the program from its end."""
     future: Future[T] = Future()
 
     def call() -> None:
@@ -46,5 +48,7 @@ def _begun(function: Callable[[], T]) -> Future[T]:
             future.set_exception(error)
 
     # A program that exits waits for threads that are no daemons, for a hanging one for ever.
-    Thread(target=call, name="bounded call", daemon=True).start()
+    # What is set for this call alone, such as Prefect's settings, holds there, too.
+    run = copy_context().run
+    Thread(target=run, args=(call,), name="bounded call", daemon=True).start()
     return future

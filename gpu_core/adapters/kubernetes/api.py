@@ -109,6 +109,23 @@ class KubernetesApi:
         """
         return await self._json("GET", path, query)
 
+    async def version(self) -> tuple[str, str | None]:
+        """The API server's version, such as `v1.34.2`, and its clock, as the header `Date` has it.
+
+        Raises:
+            KubernetesError: It does not answer, or is no API server.
+        """
+        patience = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+        response = await self._request("GET", "/version", None, patience=patience)
+        try:
+            await _raise_for_status(response)
+            answer = await response.json(content_type=None)
+            return str(answer["gitVersion"]), response.headers.get("Date")
+        except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError) as error:
+            raise KubernetesError(0, "BadAnswer", f"GET /version: {_text(error)}") from error
+        finally:
+            response.close()
+
     async def find(self, path: str) -> Json | None:
         """Read one object; None: it is not there."""
         try:

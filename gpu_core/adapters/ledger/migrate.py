@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 
 from gpu_core.adapters.ledger.errors import LedgerTooNew
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 # "prefect-gpu" told apart from other users of PostgreSQL's advisory locks; any constant does.
 _POSTGRESQL_LOCK = 0x70_67_70_75
@@ -32,7 +32,7 @@ def upgrade_to_head(writer: sa.Engine) -> None:
     Raises:
         LedgerTooNew: The database has a version that this code has never heard of.
     """
-    scripts = ScriptDirectory(str(_MIGRATIONS))
+    scripts = ScriptDirectory(str(MIGRATIONS))
     with _one_at_a_time, writer.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_POSTGRESQL_LOCK)))
@@ -41,7 +41,7 @@ def upgrade_to_head(writer: sa.Engine) -> None:
             return
         _refuse_newer(version, scripts)
         config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         command.upgrade(config, "head")
 
 

@@ -1,11 +1,9 @@
 """Findings in files as text for people and as JSON for programs."""
 
 import json
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 
+from gpu_core.cli.terminal import wrapped
 from gpu_core.decisions.file_check.findings import FileFinding, FileReport
 from gpu_core.decisions.kubernetes.lint import Severity
 from gpu_core.decisions.units import count
@@ -27,16 +25,6 @@ def as_json(reports: Sequence[FileReport]) -> str:
         },
         indent=2,
         ensure_ascii=False,
-    )
-
-
-def wrapped(text: str, indent: str) -> str:
-    """The text within the terminal's width; one line where a program reads it."""
-    if not sys.stdout.isatty():
-        return text
-    columns = max(40, shutil.get_terminal_size().columns)
-    return textwrap.fill(
-        text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 

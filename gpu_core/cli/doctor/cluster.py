@@ -1,0 +1,323 @@
+"""What a cluster says: each part by itself, so that one that cannot be read hides no other."""
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.cli.doctor.prefect_facts import reading_of
+from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
+from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown
+from gpu_core.decisions.doctor.lease import SeenLease, lease_findings
+from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
+from gpu_core.decisions.doctor.rights import Answer, rights_findings
+from gpu_core.decisions.doctor.versions import kubernetes_version_findings
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.clouds import Provisioner
+from gpu_core.decisions.kubernetes.names import job_name
+from gpu_core.decisions.kubernetes.node_pools import NodePoolOffer, node_pool_offer
+from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.rights import Option, Right, rights_for
+from gpu_core.decisions.kubernetes.template_rules import admits, pod_spec_of
+
+_PART_S = 10.0
+"""For each part: a cluster that answers at all answers a list of a thousand nodes in that time."""
+
+_AT_ONCE = 10
+_REVIEWS = "/apis/authorization.k8s.io/v1/{}"
+_LEASES = "/apis/coordination.k8s.io/v1{}/leases"
+_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+# What `job_name` puts in front of the pool's name.
+_LEASE_PREFIX = "gpu-pool-"
+_WORKERS_NAMES = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterQuestion:
+    """What is asked of a cluster.
+
+    Attributes:
+        pool: The work pool's name.
+        policy: The policy's section `kubernetes`.
+        template: The pool's base job template.
+        namespaces: Where its Jobs are created.
+        lease_namespace: The worker's own, where its lease lives; None: not known here.
+        service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
+        cluster_config: A kubeconfig and its context; None: look for one.
+    """
+
+    pool: str
+    policy: KubernetesPolicy
+    template: Mapping[str, Any]
+    namespaces: tuple[str, ...]
+    lease_namespace: str | None
+    service_account: str | None
+    cluster_config: tuple[dict[str, Any], str | None] | None
+
+
+async def examine_cluster(question: ClusterQuestion) -> list[Finding]:
+    """All findings about the cluster, in a fixed order."""
+    config, context = question.cluster_config or (None, None)
+    try:
+        api = await KubernetesApi.connect(config, context)
+    except KubernetesError as error:
+        return [failed("kubernetes.api", error.message)]
+    try:
+        first, clock = await _first_answer(api, question.policy)
+        if clock is None:
+            return first
+        return first + await _all_parts(api, question, clock.theirs or datetime.now(UTC))
+    finally:
+        await api.close()
+
+
+async def _first_answer(
+    api: KubernetesApi, policy: KubernetesPolicy
+) -> tuple[list[Finding], ClockReading | None]:
+    """Is it there at all? Without an answer there is no clock, and nothing else is asked."""
+    before, began_s = datetime.now(UTC), time.perf_counter()
+    try:
+        with anyio.fail_after(_PART_S):
+            version, date = await api.version()
+    except (KubernetesError, TimeoutError) as error:
+        text = str(error) or f"no answer within {_PART_S:.0f} s"
+        return [failed("kubernetes.api", f"the cluster does not answer: {text}", _REACH)], None
+    took_s = time.perf_counter() - began_s
+    middle = before + (datetime.now(UTC) - before) / 2
+    clock = reading_of("the Kubernetes API server", date, middle, took_s)
+    found = [ok("kubernetes.api", f"answers in {took_s:.2f} s")]
+    found += kubernetes_version_findings(version, policy.version)
+    return [*found, *clock_findings([clock])], clock
+
+
+_REACH = "correct KUBECONFIG, the pool's cluster block or the network"
+
+
+async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
+    parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
+        ("rights.review", partial(_rights, api, question)),
+        ("lease.holder", partial(_lease, api, question, now)),
+        ("nodes.gpus", partial(_nodes, api, question)),
+    )
+    found: dict[str, list[Finding]] = {}
+
+    async def examine(check: str, part: Callable[[], Awaitable[list[Finding]]]) -> None:
+        try:
+            with anyio.fail_after(_PART_S):
+                found[check] = await part()
+        except TimeoutError:
+            found[check] = [unknown(check, f"no answer within {_PART_S:.0f} s")]
+        except KubernetesError as error:
+            found[check] = [unknown(check, f"cannot be read: {error}")]
+
+    async with anyio.create_task_group() as tasks:
+        for check, part in parts:
+            tasks.start_soon(examine, check, part)
+    return [finding for check, _ in parts for finding in found[check]]
+
+
+# -- rights ------------------------------------------------------------------------------------
+
+
+async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]:
+    served = await _served_groups(api)
+    rights = [
+        right
+        for right in rights_for(question.policy)
+        if right.option is not Option.FRAMEWORKS or right.group in served
+    ]
+    asked = [(right, place) for right in rights for place in _places(right, question)]
+    answers: dict[int, bool | None] = {}
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def ask(index: int, right: Right, namespace: str | None) -> None:
+        async with limiter:
+            answers[index] = await _may(api, right, namespace, question.service_account)
+
+    async with anyio.create_task_group() as tasks:
+        for index, (right, namespace) in enumerate(asked):
+            tasks.start_soon(ask, index, right, namespace)
+    user = await _user(api, question.service_account)
+    return list(
+        rights_findings(
+            user,
+            [
+                Answer(right=right, namespace=place, is_allowed=answers[index])
+                for index, (right, place) in enumerate(asked)
+            ],
+            is_workers=user is None or user.startswith(_WORKERS_NAMES),
+        )
+    )
+
+
+def _places(right: Right, question: ClusterQuestion) -> tuple[str | None, ...]:
+    if right.is_cluster_wide:
+        return (None,)
+    if right.is_of_worker:
+        return (question.lease_namespace or question.namespaces[0],)
+    return question.namespaces
+
+
+async def _served_groups(api: KubernetesApi) -> set[str]:
+    answer = await api.get("/apis")
+    return {str(group.get("name")) for group in answer.get("groups") or ()}
+
+
+async def _may(
+    api: KubernetesApi, right: Right, namespace: str | None, service_account: str | None
+) -> bool | None:
+    """May it? None: the cluster does not tell."""
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": right.name or "",
+        "namespace": namespace or "",
+    }
+    spec: Json = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
+    if service_account is not None:
+        kind = "SubjectAccessReview"
+        spec |= _identity(service_account)
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    try:
+        answer = await api.create(_REVIEWS.format(f"{kind.lower()}s"), body)
+    except KubernetesError as error:
+        if error.is_retryable:
+            raise
+        return None
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _identity(service_account: str) -> Json:
+    namespace, _, name = service_account.partition("/")
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    return {
+        "user": f"{_WORKERS_NAMES}{namespace}:{name}",
+        "groups": [*groups, "system:authenticated"],
+    }
+
+
+async def _user(api: KubernetesApi, service_account: str | None) -> str | None:
+    """Whose rights were asked for? None: the cluster is older than 1.28 and does not tell."""
+    if service_account is not None:
+        return f"{_WORKERS_NAMES}{service_account.replace('/', ':')}"
+    body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    except KubernetesError:
+        return None
+    name = ((answer.get("status") or {}).get("userInfo") or {}).get("username")
+    return None if name is None else str(name)
+
+
+# -- lease -------------------------------------------------------------------------------------
+
+
+async def _lease(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
+    name = job_name(f"pool-{question.pool}")
+    places = question.lease_namespace, *question.namespaces, "default"
+    looked_in: tuple[str, ...] | None = tuple(dict.fromkeys(place for place in places if place))
+    try:
+        items = [item async for page, _ in api.pages(_LEASES.format("")) for item in page]
+        looked_in = None
+    except KubernetesError as error:
+        if error.is_retryable:
+            raise
+        items = await _leases_in(api, looked_in or (), name)
+    leases = [_seen_lease(item) for item in items if _is_of_a_pool(item)]
+    return list(lease_findings(question.pool, name, leases, now, looked_in=looked_in))
+
+
+async def _leases_in(api: KubernetesApi, namespaces: tuple[str, ...], name: str) -> list[Json]:
+    """The pool's lease in these namespaces: the worker may read, but not list, leases."""
+    found = [
+        await api.find(f"{_LEASES.format(f'/namespaces/{namespace}')}/{name}")
+        for namespace in namespaces
+    ]
+    return [item for item in found if item is not None]
+
+
+def _is_of_a_pool(item: Json) -> bool:
+    return str(item["metadata"]["name"]).startswith(_LEASE_PREFIX)
+
+
+def _seen_lease(item: Json) -> SeenLease:
+    spec = item.get("spec") or {}
+    renewed = spec.get("renewTime")
+    return SeenLease(
+        namespace=item["metadata"]["namespace"],
+        name=item["metadata"]["name"],
+        holder=spec.get("holderIdentity") or None,
+        renewed_at=None if renewed is None else datetime.fromisoformat(renewed),
+        duration_s=spec.get("leaseDurationSeconds") or 0,
+        transitions=spec.get("leaseTransitions") or 0,
+    )
+
+
+# -- nodes -------------------------------------------------------------------------------------
+
+
+async def _nodes(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]:
+    policy = question.policy
+    nodes = [item async for page, _ in api.pages("/api/v1/nodes") for item in page]
+    pods = await _pods_by_node(api)
+    pod_spec = pod_spec_of(question.template)
+    seen = [_seen_node(node, pods, question, admits(pod_spec, node)) for node in nodes]
+    may_add = policy.provisioner is Provisioner.KARPENTER or bool(policy.provisioned)
+    facts = [node.facts for node in seen if node.facts is not None]
+    found = list(node_findings(seen, may_add=may_add))
+    try:
+        offers = await _offers(api, facts, policy)
+    except KubernetesError as error:
+        return [*found, unknown("node-pools.karpenter", f"NodePools cannot be read: {error}")]
+    return [*found, *node_pool_findings(policy.provisioner, offers)]
+
+
+async def _pods_by_node(api: KubernetesApi) -> Mapping[str, list[Json]]:
+    found: dict[str, list[Json]] = defaultdict(list)
+    async for page, _ in api.pages("/api/v1/pods"):
+        for pod in page:
+            node = pod["spec"].get("nodeName")
+            if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+                found[node].append(pod)
+    return found
+
+
+def _seen_node(
+    node: Json, pods: Mapping[str, list[Json]], question: ClusterQuestion, is_admitted: bool
+) -> SeenNode:
+    name = node["metadata"]["name"]
+    try:
+        facts = node_facts(node, pods.get(name, ()), question.policy, pool=question.pool)
+    except InvalidInput as error:
+        return SeenNode(name=name, facts=None, error=str(error))
+    return SeenNode(name=name, facts=facts, is_admitted=is_admitted)
+
+
+async def _offers(
+    api: KubernetesApi, facts: list[NodeFacts], policy: KubernetesPolicy
+) -> dict[str, NodePoolOffer] | None:
+    """What each NodePool may add; None: the cluster serves none."""
+    answer = await api.find(_NODE_POOLS)
+    if answer is None:
+        return None
+    items = answer.get("items") or ()
+    return {item["metadata"]["name"]: _offer(item, facts, policy) for item in items}
+
+
+def _offer(item: Json, facts: list[NodeFacts], policy: KubernetesPolicy) -> NodePoolOffer:
+    try:
+        return node_pool_offer(item, facts, policy.gpu_resource)
+    except (InvalidInput, ValueError) as error:
+        return NodePoolOffer(refusals=(str(error),))

@@ -1,0 +1,71 @@
+"""What Prefect's server says of a pool, and what that means."""
+
+from collections.abc import Callable, Iterator
+
+import prefect
+
+from gpu_core.cli.doctor.prefect_facts import PrefectFacts
+from gpu_core.decisions.doctor.clocks import clock_findings
+from gpu_core.decisions.doctor.finding import Finding, failed, ok
+from gpu_core.decisions.doctor.prefect_pool import (
+    heartbeat_findings,
+    missing_pool_finding,
+    pool_findings,
+)
+from gpu_core.decisions.doctor.template_drift import drift_findings
+from gpu_core.decisions.doctor.versions import prefect_version_finding
+from gpu_core.decisions.errors import GpuSchedulingError
+from gpu_core.decisions.policy import Policy
+from gpu_core.worker import WORKERS
+from gpu_core.worker.bounded_call import begin
+
+_LONGEST_S = 20.0
+"""For a dozen questions. Prefect's client tries again where the server is busy."""
+
+
+def examine_prefect(
+    read: Callable[[], PrefectFacts], pool: str, worker_type: str | None, policy: Policy
+) -> tuple[PrefectFacts | None, list[Finding]]:
+    """What is true of the server and the pool?
+
+    Args:
+        read: Asks the server.
+        pool: The pool's name.
+        worker_type: The type that the caller expects; None: any of ours.
+        policy: For the names of its queues.
+
+    Returns:
+        What the server says; None: it does not answer. And the findings.
+    """
+    check = "prefect.api"
+    try:
+        facts = begin(read).result(_LONGEST_S)
+    except TimeoutError:
+        text = f"no answer within {_LONGEST_S:.0f} s"
+        return None, [failed(check, text, "read the server's log, or correct PREFECT_API_URL")]
+    except GpuSchedulingError as error:
+        return None, [failed(check, str(error))]
+    except Exception as error:
+        return None, [failed(check, f"it broke: {type(error).__name__}: {error}")]
+    found = [
+        prefect_version_finding(prefect.__version__, facts.version, is_cloud=facts.is_cloud),
+        ok(check, f"{facts.address} answers in {facts.latency_s:.2f} s"),
+    ]
+    found += clock_findings([facts.clock])
+    return facts, [*found, *_pool(facts, pool, worker_type, policy)]
+
+
+def _pool(
+    facts: PrefectFacts, pool: str, worker_type: str | None, policy: Policy
+) -> Iterator[Finding]:
+    status = facts.pool
+    if status is None:
+        yield missing_pool_finding(pool, facts.gpu_pools, worker_type)
+        return
+    yield from pool_findings(status, policy.priorities, worker_type)
+    if status.worker_type not in WORKERS:
+        return
+    now = facts.clock.theirs or facts.clock.ours
+    yield from heartbeat_findings(status.name, status.worker_type, facts.heartbeats, now)
+    newest = WORKERS[status.worker_type].get_default_base_job_template()
+    yield from drift_findings(status.name, status.worker_type, facts.template, newest)

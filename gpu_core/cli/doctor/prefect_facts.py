@@ -1,0 +1,156 @@
+"""What Prefect's API says of a pool: read once, for all checks."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect.client.base import ServerType
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
+from prefect.client.schemas.objects import WorkerStatus
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.adapters.prefect_pool import read_pool_status
+from gpu_core.decisions.doctor.clocks import ClockReading
+from gpu_core.decisions.doctor.prefect_pool import OUR_TYPES, Heartbeat
+from gpu_core.decisions.pool_status import PoolStatus
+from gpu_core.worker.connections import Connections, read_connections
+from gpu_core.worker.settings import GpuWorkerSettings
+
+# The header `Date` has whole seconds, which are cut off.
+_DATE_STEP_S = 1.0
+_DEPLOYMENTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefectFacts:
+    """A Prefect server, and a pool of it.
+
+    Attributes:
+        address: Of its API.
+        latency_s: Of one small question.
+        version: Of the server; None: it does not say.
+        is_cloud: Whether it is Prefect Cloud.
+        clock: Of the server.
+        connections: Of the pool's worker, by settings and blocks.
+        gpu_pools: The names of all GPU pools.
+        pool: The pool; None: there is none of this name.
+        template: Its base job template.
+        heartbeats: Of its workers.
+        namespaces: Where deployments of the pool have their Jobs, beside its default.
+        cluster_config: The kubeconfig of its cluster block, and the context; None: it has none.
+    """
+
+    address: str
+    latency_s: float
+    version: str | None
+    is_cloud: bool
+    clock: ClockReading
+    connections: Connections
+    gpu_pools: tuple[str, ...]
+    pool: PoolStatus | None = None
+    template: Mapping[str, Any] = field(default_factory=dict)
+    heartbeats: tuple[Heartbeat, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    cluster_config: tuple[dict[str, Any], str | None] | None = field(default=None, repr=False)
+
+
+async def read_prefect_facts(
+    client: PrefectClient, pool: str, settings: GpuWorkerSettings, state_dir: Path
+) -> PrefectFacts:
+    """What does this server know of the pool?"""
+    clock, latency_s = await _clock(client)
+    is_cloud = client.server_type is ServerType.CLOUD
+    pools = await client.read_work_pools()
+    common: dict[str, Any] = {
+        "address": str(client.api_url),
+        "latency_s": latency_s,
+        "version": None if is_cloud else await _version(client),
+        "is_cloud": is_cloud,
+        "clock": clock,
+        "connections": await read_connections(client, settings, state_dir, pool),
+        "gpu_pools": tuple(each.name for each in pools if each.type in OUR_TYPES),
+    }
+    try:
+        found = await client.read_work_pool(pool)
+    except ObjectNotFound:
+        return PrefectFacts(**common)
+    template = found.base_job_template
+    return PrefectFacts(
+        **common,
+        pool=await read_pool_status(client, pool),
+        template=template,
+        heartbeats=await _heartbeats(client, pool),
+        namespaces=await _namespaces(client, pool),
+        cluster_config=await _cluster_config(client, default_of(template, "cluster_config")),
+    )
+
+
+def default_of(template: Mapping[str, Any], variable: str) -> object:
+    """The default of a job variable; None: it has none."""
+    properties = (template.get("variables") or {}).get("properties") or {}
+    return (properties.get(variable) or {}).get("default")
+
+
+async def _clock(client: PrefectClient) -> tuple[ClockReading, float]:
+    before = datetime.now(UTC)
+    began_s = time.perf_counter()
+    response = await client.request("GET", "/health")
+    took_s = time.perf_counter() - began_s
+    middle = before + (datetime.now(UTC) - before) / 2
+    return reading_of("Prefect's server", response.headers.get("Date"), middle, took_s), took_s
+
+
+def reading_of(name: str, date: str | None, ours: datetime, took_s: float) -> ClockReading:
+    """What a server's header `Date` says, in the middle of the second that it names."""
+    try:
+        theirs = None if date is None else parsedate_to_datetime(date).astimezone(UTC)
+    except ValueError:
+        theirs = None
+    half = _DATE_STEP_S / 2
+    if theirs is not None:
+        theirs = datetime.fromtimestamp(theirs.timestamp() + half, UTC)
+    return ClockReading(name=name, theirs=theirs, ours=ours, error_s=half + took_s / 2)
+
+
+async def _version(client: PrefectClient) -> str | None:
+    try:
+        return str(await client.api_version())
+    except (httpx.HTTPStatusError, ValueError):
+        return None
+
+
+async def _heartbeats(client: PrefectClient, pool: str) -> tuple[Heartbeat, ...]:
+    return tuple(
+        Heartbeat(
+            name=worker.name,
+            seen_at=worker.last_heartbeat_time,
+            is_online=worker.status is WorkerStatus.ONLINE,
+        )
+        for worker in await client.read_workers_for_work_pool(pool)
+    )
+
+
+async def _namespaces(client: PrefectClient, pool: str) -> tuple[str, ...]:
+    of_pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+    deployments = await client.read_deployments(work_pool_filter=of_pool, limit=_DEPLOYMENTS)
+    found = {(each.job_variables or {}).get("namespace") for each in deployments}
+    return tuple(sorted(name for name in found if isinstance(name, str)))
+
+
+async def _cluster_config(
+    client: PrefectClient, reference: object
+) -> tuple[dict[str, Any], str | None] | None:
+    """The kubeconfig of the pool's cluster block."""
+    if not isinstance(reference, dict):
+        return None
+    block_id = (reference.get("$ref") or {}).get("block_document_id")
+    if block_id is None:
+        return reference.get("config") or {}, reference.get("context_name")
+    document = await client.read_block_document(block_id, include_secrets=True)
+    return document.data.get("config") or {}, document.data.get("context_name")

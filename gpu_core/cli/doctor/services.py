@@ -1,0 +1,245 @@
+"""What the stores behind a pool answer: checkpoints, ledger and MLflow, each in a thread."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from gpu_core.adapters.checkpoint_probe import probe_store
+from gpu_core.adapters.checkpoint_store import StoreMisconfigured, StoreUnreachable
+from gpu_core.adapters.ledger.errors import LedgerError
+from gpu_core.adapters.ledger.inspection import LedgerInspection, inspect_ledger
+from gpu_core.adapters.mlflow_probe import MlflowUnreachable, is_server, probe_mlflow
+from gpu_core.adapters.nvml import GpuDiscoveryError, GpuUsers, discover_gpus
+from gpu_core.cli.doctor.prefect_facts import PrefectFacts
+from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
+from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.doctor.services import (
+    LedgerProbe,
+    MlflowProbe,
+    SeenGpu,
+    StoreProbe,
+    ledger_findings,
+    machine_findings,
+    mlflow_finding,
+    store_finding,
+)
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.mlflow_access import MlflowAccess
+from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.redaction import secrets_in
+from gpu_core.worker.settings import GpuWorkerSettings
+
+
+class Call(NamedTuple):
+    """One check that runs beside the others."""
+
+    check: str
+    examine: Callable[[], list[Finding]]
+    longest_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a pool's worker keeps what outlives it. None: only Prefect's blocks could say it.
+
+    Attributes:
+        ledger_url: Of the ledger's database.
+        checkpoint_uri: Of the checkpoint store.
+        mlflow: Where costs are logged; None: nowhere, or not known.
+        has_default_ledger: Whether nobody named it.
+        has_default_store: Whether nobody named it.
+        is_complete: Whether Prefect's blocks were read.
+    """
+
+    ledger_url: str | None = field(repr=False)
+    checkpoint_uri: str | None
+    mlflow: MlflowAccess | None
+    has_default_ledger: bool = False
+    has_default_store: bool = False
+    is_complete: bool = True
+
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no text may show."""
+        of_mlflow = () if self.mlflow is None else self.mlflow.secrets()
+        return (*secrets_in(self.ledger_url or ""), *of_mlflow)
+
+
+def read_places(
+    facts: PrefectFacts | None, settings: GpuWorkerSettings, ledger_url: str | None, home: Path
+) -> Places:
+    """Where are ledger, MLflow and checkpoints of this pool?
+
+    Args:
+        facts: What Prefect says; None: it does not answer, and only the settings tell.
+        settings: Of the worker.
+        ledger_url: The ledger that the caller names; None: none.
+        home: The worker's state folder, with the defaults in it.
+    """
+    if facts is None:
+        uri = settings.mlflow_tracking_uri
+        return Places(
+            ledger_url=ledger_url or settings.ledger_url,
+            checkpoint_uri=settings.checkpoint_uri,
+            mlflow=None if uri is None else MlflowAccess.of(uri),
+            is_complete=False,
+        )
+    known = facts.connections
+    return Places(
+        ledger_url=ledger_url or known.ledger_url,
+        checkpoint_uri=known.checkpoint_uri,
+        mlflow=known.mlflow,
+        has_default_ledger=ledger_url is None
+        and known.ledger_url == f"sqlite:///{home / 'ledger.db'}",
+        has_default_store=known.checkpoint_uri == str(home / "checkpoints"),
+    )
+
+
+def service_calls(places: Places, *, in_pods: bool) -> list[Call]:
+    """The checks of these places.
+
+    Args:
+        places: Where they are.
+        in_pods: Whether runs and their worker are pods, whose folders are not this machine's.
+    """
+    found = [_missing("store.checkpoints", "the checkpoint store")]
+    if places.checkpoint_uri is not None:
+        store = partial(
+            store_findings,
+            places.checkpoint_uri,
+            in_pods=in_pods,
+            is_default=places.has_default_store,
+        )
+        found = [Call("store.checkpoints", store)]
+    if places.ledger_url is None:
+        found.append(_missing("ledger.version", "the ledger"))
+    else:
+        ledger = partial(
+            ledger_and_clock_findings,
+            places.ledger_url,
+            in_pods=in_pods,
+            is_default=places.has_default_ledger,
+        )
+        found.append(Call("ledger.version", ledger))
+    if places.mlflow is None and not places.is_complete:
+        return [*found, _missing("mlflow.access", "MLflow")]
+    return [*found, Call("mlflow.access", partial(mlflow_findings, places.mlflow))]
+
+
+def _missing(check: str, what: str) -> Call:
+    text = f"{what} is named by a block of Prefect's server, which does not answer"
+    return Call(check, lambda: [unknown(check, text)])
+
+
+def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
+    """Can runs save where they should?
+
+    Args:
+        uri: Of the store.
+        in_pods: Whether runs are pods, whose folders are not this machine's.
+        is_default: Whether nobody named it.
+    """
+    check = "store.checkpoints"
+    if in_pods and "s3://" not in uri.lower():
+        if is_default:
+            text = "no checkpoint store is named: checkpoints end with their pod"
+            return [warning(check, text, "prefect-gpu setup --checkpoint-uri s3://bucket/prefix")]
+        text = f"{uri} is a folder inside the pods: it has to be a volume that all nodes mount"
+        return [unknown(check, text)]
+    began_s = time.perf_counter()
+    try:
+        room = probe_store(uri)
+    except StoreMisconfigured as error:
+        return [failed(check, f"{error.uri} cannot be used: {error.reason}", error.remedy)]
+    except (StoreUnreachable, InvalidInput) as error:
+        return [failed(check, str(error))]
+    took_s = time.perf_counter() - began_s
+    if not room.is_there:
+        return [ok(check, f"{uri} is not there yet; the first run makes it")]
+    return [store_finding(StoreProbe(uri=uri, took_s=took_s, free_bytes=room.free_bytes))]
+
+
+def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
+    """Can the ledger be read, does its version fit, and is its clock right?"""
+    if in_pods and is_default:
+        text = "no ledger is named: it is a file in the worker's pod and ends with it"
+        remedy = "prefect-gpu setup --ledger-url postgresql://..."
+        return [warning("ledger.version", text, remedy)]
+    try:
+        found = inspect_ledger(url)
+    except (LedgerError, InvalidInput) as error:
+        remedy = "correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL, or the block of the ledger"
+        return [failed("ledger.version", str(error), remedy)]
+    probe = LedgerProbe(
+        address=found.address,
+        is_there=found.is_there,
+        version=found.version,
+        newest=found.newest,
+        is_known=found.is_known,
+        latency_s=found.latency_s,
+    )
+    return [*ledger_findings(probe), *_clock_of(found)]
+
+
+def _clock_of(found: LedgerInspection) -> Iterator[Finding]:
+    if found.now is None:
+        return  # SQLite has this machine's
+    reading = ClockReading(
+        name="the ledger's database",
+        theirs=found.now,
+        ours=found.asked_at,
+        error_s=found.latency_s,
+    )
+    yield from clock_findings([reading])
+
+
+def mlflow_findings(access: MlflowAccess | None) -> list[Finding]:
+    """Is MLflow there, and does it take our credentials?"""
+    check = "mlflow.access"
+    if access is None:
+        return [ok(check, "none is named: costs are not logged to MLflow")]
+    if not is_server(access):
+        return [unknown(check, f"{access.tracking_uri} is no server: it is not asked")]
+    try:
+        answer = probe_mlflow(access)
+    except MlflowUnreachable as error:
+        return [failed(check, str(error), "start it, or correct prefect-gpu setup --mlflow-uri")]
+    return [
+        mlflow_finding(
+            MlflowProbe(
+                address=access.tracking_uri,
+                status=answer.status,
+                has_credentials=access.has_credentials,
+                took_s=answer.took_s,
+            )
+        )
+    ]
+
+
+def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list[Finding]:
+    """Which GPUs does a worker of this machine have?"""
+    virtual = 0 if policy.virtual_gpus is None else policy.virtual_gpus.count
+    try:
+        gpus = discover_gpus(environment)
+        users = GpuUsers()
+        try:
+            by_gpu = users.process_ids() if gpus else {}
+        finally:
+            users.close()
+    except GpuDiscoveryError as error:
+        remedy = "nvidia-smi must list the GPUs: reinstall the driver, or restart the machine"
+        return [failed("gpus.nvml", str(error), remedy)]
+    seen = tuple(
+        SeenGpu(
+            name=gpu.product_name,
+            uuid=gpu.uuid,
+            memory_bytes=gpu.memory_total_bytes,
+            is_mig=gpu.is_mig_enabled,
+        )
+        for gpu in gpus
+    )
+    return list(
+        machine_findings(seen, virtual, len({pid for ids in by_gpu.values() for pid in ids}))
+    )
