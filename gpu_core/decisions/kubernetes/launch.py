@@ -34,6 +34,8 @@ class Launch:
     place: Placement | Wanted
     """The nodes of the plan, or what nodes should come."""
     pool: str
+    gpu_resource: str | None = None
+    """What the nodes of the plan call their GPUs (`Node.gpu_resource`); None: it is not known."""
     pod: PodRequest = field(default_factory=PodRequest)
     queue: str | None = None
     priority_queue: str | None = None

@@ -17,12 +17,10 @@ from gpu_core.decisions.kubernetes.instance_types import INSTANCE_GPUS, Instance
 from gpu_core.decisions.kubernetes.node_health import taints_to_tolerate
 from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
 from gpu_core.decisions.kubernetes.nodes import NodeFacts
-from gpu_core.decisions.kubernetes.planned import belongs_to
+from gpu_core.decisions.kubernetes.planned import NODE_POOL_LABEL, belongs_to
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
 from gpu_core.decisions.kubernetes.quantities import GIB, parse_quantity
 from gpu_core.decisions.policy_base import CapacityType
-
-NODE_POOL_LABEL = "karpenter.sh/nodepool"
 
 _AT_ONCE = 10
 """Without a limit on GPUs or nodes: so many nodes of a kind are planned with beside those that are

@@ -38,6 +38,8 @@ class NodeFacts:
     """Why it gets no new runs; empty: it does."""
     unusable: tuple[str, ...] = ()
     """Of these reasons those for which no run could ask for its GPUs: the policy has to change."""
+    contradictions: tuple[str, ...] = ()
+    """What the policy says of its GPUs otherwise than the node itself, which counts."""
     interruption: str | None = None
     """The taint that says that it is about to go; None: none does."""
     foreign_gpus: int = 0
@@ -73,7 +75,7 @@ def node_facts(
     others = [pod_requests(pod) for pod in pods if _pool_of(pod) != own]
     foreign = _total(others)
     gpu_type = gpu_type_of(labels, policy.gpu_type_labels)
-    gpus = node_gpus(labels, capacity, allocatable, foreign, gpu_type, policy)
+    gpus = node_gpus(labels, capacity, allocatable, foreign, gpu_type, policy.sharing_of(labels))
     if gpu_type is None and not gpus.total:
         return None
     why_not = [*blocked_by(node, policy.gpu_conditions), *gpus.unusable]
@@ -98,10 +100,13 @@ def node_facts(
             has_whole_gpus=not gpus.is_shareable,
             is_mig=bool(gpus.mig_instances),
             mig_instances=gpus.mig_instances or None,
+            shares_per_gpu=gpus.shares_per_gpu,
+            gpu_resource=gpus.resource,
         ),
         blocked_by=tuple(why_not),
         interruption=interruption_of(node),
         unusable=gpus.unusable,
+        contradictions=gpus.contradictions,
         foreign_gpus=gpus.foreign,
         zone=labels.get(ZONE_LABEL),
         instance_type=labels.get(INSTANCE_TYPE_LABEL),

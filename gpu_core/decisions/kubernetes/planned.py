@@ -9,17 +9,24 @@ from gpu_core.decisions.cluster import Allocation, Node, NodeShare, Placement
 from gpu_core.decisions.gpu_types import nominal_memory_gib
 from gpu_core.decisions.kubernetes.clouds import INSTANCE_TYPE_LABEL
 from gpu_core.decisions.kubernetes.launch import Wanted
+from gpu_core.decisions.kubernetes.node_gpus import expected_gpus
 from gpu_core.decisions.kubernetes.node_labels import ZONE_LABEL
 from gpu_core.decisions.kubernetes.nodes import NodeFacts
+from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
 from gpu_core.decisions.planned_names import planned_kind, planned_name
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+
+NODE_POOL_LABEL = "karpenter.sh/nodepool"
 
 _MIB_PER_GIB = 1024
 
 
 def planned_nodes(
-    kinds: Sequence[ProvisionedNodes], real: Iterable[NodeFacts], awaited: Collection[str]
+    kinds: Sequence[ProvisionedNodes],
+    real: Iterable[NodeFacts],
+    awaited: Collection[str],
+    policy: KubernetesPolicy | None = None,
 ) -> tuple[Node, ...]:
     """Which nodes may still come?
 
@@ -28,14 +35,37 @@ def planned_nodes(
             belongs to and that is not full.
         real: The nodes that are there.
         awaited: The names of planned nodes that attempts wait for: they stay, whatever has come.
+        policy: Says how the GPUs of node pools are shared.
     """
+    policy = policy or KubernetesPolicy()
     there = _counted(kinds, real)
     found: list[Node] = []
     for kind in kinds:
         names = [name for name in awaited if planned_kind(name) == kind.name]
         more = max(0, kind.max_nodes - there[kind.name] - len(names))
-        found += [_node(name, kind) for name in (*sorted(names), *_fresh(kind, names, more))]
+        if why_not_launched(kind, policy) is not None:
+            more = 0
+        found += [
+            _node(name, kind, policy) for name in (*sorted(names), *_fresh(kind, names, more))
+        ]
     return tuple(found)
+
+
+def why_not_launched(kind: ProvisionedNodes, policy: KubernetesPolicy) -> str | None:
+    """Why would Karpenter add no node of this kind for the pods that could run there?
+
+    Args:
+        kind: Of a NodePool, or the policy's own, of which its author knows.
+        policy: Says how the GPUs of node pools are shared.
+    """
+    labels = _labels(kind)
+    if NODE_POOL_LABEL not in labels:
+        return None
+    sharing = policy.sharing_of(labels)
+    resource = expected_gpus(labels, kind.gpu_type, kind.gpus_per_node, sharing).resource
+    if resource == sharing.gpu_resource:
+        return None
+    return f"Karpenter adds no node for {resource}, which only nodes that are there offer"
 
 
 def wanted_for(placement: Placement, kinds: Iterable[ProvisionedNodes]) -> Wanted | None:
@@ -151,7 +181,10 @@ def _fresh(kind: ProvisionedNodes, names: Collection[str], more: int) -> Iterato
     return islice(unused, more)
 
 
-def _node(name: str, kind: ProvisionedNodes) -> Node:
+def _node(name: str, kind: ProvisionedNodes, policy: KubernetesPolicy) -> Node:
+    labels = _labels(kind)
+    sharing = policy.sharing_of(labels)
+    gpus = expected_gpus(labels, kind.gpu_type, kind.gpus_per_node, sharing)
     return Node(
         name=name,
         gpu_type=kind.gpu_type,
@@ -160,8 +193,14 @@ def _node(name: str, kind: ProvisionedNodes) -> Node:
         capacity_type=kind.capacity_type,
         cpu_milli=None if kind.cpu is None else int(kind.cpu * 1000),
         memory_mib=None if kind.memory_gib is None else int(kind.memory_gib * _MIB_PER_GIB),
-        labels=_labels(kind),
+        labels=labels,
         taints=frozenset(kind.taints),
+        is_shareable=gpus.is_shareable,
+        has_whole_gpus=not gpus.is_shareable,
+        shares_per_gpu=gpus.shares_per_gpu,
+        gpu_resource=gpus.resource,
+        is_mig=bool(gpus.mig_instances),
+        mig_instances=gpus.mig_instances or None,
         is_planned=True,
     )
 

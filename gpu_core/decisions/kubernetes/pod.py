@@ -101,7 +101,7 @@ def pod_template(
         node_names: The nodes of the plan that it may get; empty: such as the run wants; None: any.
         extra_env: Further variables that must be so, such as a gang's.
     """
-    size = pod_size(launch.shape, launch.pod, policy, launch.gpu_type)
+    size = pod_size(launch.shape, launch.pod, policy, launch.gpu_type, launch.gpu_resource)
     metadata = overlaid(dict(template.get("metadata", {})), _metadata(launch, policy))
     spec = _without_misplaced(template.get("spec", {}))
     grace_s = pod_grace_s(spec, launch, policy)

@@ -15,6 +15,15 @@ from gpu_core.decisions.kubernetes.provisioned import (
     ProvisionedNodes,
     provisioned_contradictions,
 )
+from gpu_core.decisions.kubernetes.sharing import (
+    SHARING_FIELDS,
+    GpuSharing,
+    MigStrategy,
+    NodePoolSharing,
+    SharesPerGpu,
+    sharing_contradictions,
+    stated_fields,
+)
 from gpu_core.decisions.policy_base import Name, PositiveDuration, Section
 from gpu_core.decisions.validation import parsed_by
 
@@ -168,10 +177,12 @@ class KubernetesPolicy(Section):
     gpu_resource: Name = "nvidia.com/gpu"
     shared_gpu_resource: Name = "nvidia.com/gpu.shared"
     """`nvidia.com/gpu` where the device plugin does not rename GPUs that are shared."""
-    shares_per_gpu: Annotated[int, Field(ge=2, le=64)] = 4
+    shares_per_gpu: SharesPerGpu = 4
     """Replicas of each GPU that is shared by time-slicing or MPS."""
-    mig_strategy: Literal["mixed", "single"] = "mixed"
+    mig_strategy: MigStrategy = "mixed"
     """Of the device plugin: `single` offers MIG instances under the name of whole GPUs."""
+    node_pools: tuple[NodePoolSharing, ...] = Field(default=(), strict=False)
+    """Nodes whose GPUs are offered in another way."""
     per_gpu: Mapping[Name, PerGpu] = Field(default=_PER_GPU)
     """By GPU type; `default` is for those that are not listed, and for runs without a GPU."""
     gpu_type_labels: Mapping[Name, Mapping[Name, str]] = Field(default={})
@@ -226,6 +237,30 @@ class KubernetesPolicy(Section):
         fallback = self.per_gpu.get(DEFAULT, _PER_GPU[DEFAULT])
         return self.per_gpu.get(gpu_type or DEFAULT, fallback)
 
+    def sharing_of(self, labels: Mapping[str, str]) -> GpuSharing:
+        """How are the GPUs of a node with these labels offered, as far as the policy says?"""
+        found = stated_fields(self, "kubernetes")
+        values = {name: getattr(self, name) for name in SHARING_FIELDS}
+        number = next((n for n, pool in enumerate(self.node_pools) if pool.matches(labels)), None)
+        own: dict[str, str] = {}
+        if number is not None:
+            pool = self.node_pools[number]
+            own = stated_fields(pool, f"kubernetes.node_pools.{number}")
+            values |= {name: getattr(pool, name) for name in own}
+        return GpuSharing(**values, is_shared="shares_per_gpu" in own, stated=found | own)
+
+    @property
+    def all_shares_per_gpu(self) -> frozenset[int]:
+        """By how many is a GPU shared anywhere, as far as the policy says?"""
+        own = (pool.shares_per_gpu for pool in self.node_pools)
+        return frozenset({self.shares_per_gpu, *(shares for shares in own if shares is not None)})
+
+    @property
+    def all_gpu_resources(self) -> frozenset[str]:
+        """What are whole GPUs called anywhere, as far as the policy says?"""
+        own = (pool.gpu_resource for pool in self.node_pools)
+        return frozenset({self.gpu_resource, *(name for name in own if name is not None)})
+
     @property
     def capabilities(self) -> Capabilities:
         """What the cluster can do."""
@@ -239,6 +274,7 @@ def kubernetes_contradictions(policy: KubernetesPolicy) -> list[InvalidInput]:
         An error for each, with field paths from `kubernetes` on; none: it can be used.
     """
     errors = provisioned_contradictions(policy.provisioned)
+    errors += sharing_contradictions(policy.node_pools)
     cache = policy.model_cache
     if cache is not None and (cache.claim is None) == (cache.host_path is None):
         errors.append(

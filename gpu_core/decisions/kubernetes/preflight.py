@@ -99,7 +99,11 @@ def preflight_pod(
         preflight: What is run.
         pool: Whose pod it is: the scheduler does not count it as somebody else's.
     """
-    gpus = {policy.gpu_resource: str(len(node.gpu_ids) - len(node.unhealthy_gpu_ids))}
+    gpus = {
+        node.gpu_resource or policy.gpu_resource: str(
+            len(node.gpu_ids) - len(node.unhealthy_gpu_ids)
+        )
+    }
     container = {
         "name": "preflight",
         "image": preflight.image,

@@ -1,6 +1,6 @@
 """How large a pod is: its GPUs by the name that the device plugin gives them, CPU and memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -8,7 +8,9 @@ from math import ceil
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, PerGpu
 from gpu_core.decisions.kubernetes.quantities import format_cpu, format_memory
+from gpu_core.decisions.kubernetes.sharing import MIG_PREFIX
 from gpu_core.decisions.kubernetes.variables import PodRequest
+from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.mig import mig_profile, slices_of
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
@@ -53,7 +55,11 @@ class PodSize:
 
 
 def pod_size(
-    shape: Shape, request: PodRequest, policy: KubernetesPolicy, gpu_type: str | None
+    shape: Shape,
+    request: PodRequest,
+    policy: KubernetesPolicy,
+    gpu_type: str | None,
+    resource: str | None = None,
 ) -> PodSize:
     """How large is each pod of this workload?
 
@@ -66,6 +72,7 @@ def pod_size(
         request: The run's job variables.
         policy: Gives what the run leaves open.
         gpu_type: Of the GPUs that it gets; None: not known yet, or it has none.
+        resource: What its node calls them; None: not known, and the policy's name counts.
 
     Raises:
         InvalidInput: A part of a GPU cannot be had so, a limit is below its request, or /dev/shm
@@ -84,7 +91,7 @@ def pod_size(
         cpu_limit_milli=request.cpu_limit_milli,
         memory_limit_mib=memory_limit_mib,
         shm_mib=_shm_mib(request.shm_size_mib, memory_limit_mib),
-        gpus=gpu_resources(shape, policy),
+        gpus=gpu_resources(shape, policy, resource),
     )
 
 
@@ -121,8 +128,16 @@ def _memory_mib(request: PodRequest, row: PerGpu, gpus: Fraction) -> int:
     return max(ceil(per_gpu_gib * gpus * _MIB_PER_GIB), _LEAST_MEMORY_MIB)
 
 
-def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
+def gpu_resources(
+    shape: Shape, policy: KubernetesPolicy, resource: str | None = None
+) -> dict[str, int]:
     """Which extended resources does one pod of this shape ask for?
+
+    Args:
+        shape: What the scheduler placed.
+        policy: Names the resources where no node is known.
+        resource: What the node of the plan calls its GPUs (`Node.gpu_resource`); None: it is not
+            known.
 
     Raises:
         InvalidInput: It wants a larger part of a GPU than one replica is, or several parts: the
@@ -131,44 +146,63 @@ def gpu_resources(shape: Shape, policy: KubernetesPolicy) -> dict[str, int]:
     if shape.gpu_count == 0:
         return {}
     if shape.mig_profile is not None:
-        return {mig_resource(shape.mig_profile, policy): shape.gpu_count}
+        return {mig_resource(shape.mig_profile, policy, resource): shape.gpu_count}
     if shape.gpu_share_milli == WHOLE_GPU_MILLI:
-        return {policy.gpu_resource: shape.gpu_count}
+        return {resource or policy.gpu_resource: shape.gpu_count}
+    if resource is not None:
+        return {resource: 1}
     planned_share_milli(shape, policy)
     return {policy.shared_gpu_resource: 1}
 
 
-def planned_share_milli(shape: Shape, policy: KubernetesPolicy) -> int:
-    """How many thousandths of each GPU does one pod of this shape take?
+def planned_share_milli(
+    shape: Shape, policy: KubernetesPolicy, known: Collection[int] | None = ()
+) -> int:
+    """How many thousandths of each GPU does one pod of this shape take, at least?
 
-    A run that asks for less than a replica gets a whole one: nothing less can be had.
+    A run that asks for less than a replica gets a whole one: nothing less can be had. Where nodes
+    share GPUs by different numbers it is the smallest replica that is enough; on a node with larger
+    ones it gets, and pays for, one of those.
+
+    Args:
+        shape: What the run asks for.
+        policy: Says by how many GPUs are shared.
+        known: By how many GPUs are shared on the nodes that are there; None: nobody knows yet.
 
     Raises:
         InvalidInput: As `gpu_resources` says.
     """
     if not shape.gpu_count or shape.is_whole or shape.mig_profile is not None:
         return shape.gpu_share_milli
-    largest_milli = WHOLE_GPU_MILLI // policy.shares_per_gpu
-    if shape.gpu_share_milli > largest_milli or shape.gpu_count > 1:
-        raise InvalidInput(
-            "gpu_fraction",
-            "cannot be had from replicas of shared GPUs",
-            got=f"{shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g}",
-            allowed=f"one part of at most {largest_milli / WHOLE_GPU_MILLI:g} GPU",
-            remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",
-        )
-    return largest_milli
+    replicas = sorted(replica_milli(n) for n in policy.all_shares_per_gpu.union(known or ()))
+    enough = [milli for milli in replicas if milli >= shape.gpu_share_milli]
+    if shape.gpu_count == 1 and enough:
+        return enough[0]
+    if shape.gpu_count == 1 and known is None:
+        return shape.gpu_share_milli
+    raise InvalidInput(
+        "gpu_fraction",
+        "cannot be had from replicas of shared GPUs",
+        got=f"{shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g}",
+        allowed=f"one part of at most {replicas[-1] / WHOLE_GPU_MILLI:g} GPU",
+        remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",
+    )
 
 
-def mig_resource(profile: str, policy: KubernetesPolicy) -> str:
+def mig_resource(profile: str, policy: KubernetesPolicy, resource: str | None = None) -> str:
     """What does the device plugin call an instance of this profile?
+
+    Args:
+        profile: Such as `1g.10gb+me`.
+        policy: Says it where no node is known.
+        resource: What the node of the plan calls its instances, or how their names begin.
 
     >>> mig_resource("1g.10gb+me", KubernetesPolicy())
     'nvidia.com/mig-1g.10gb.me'
     """
-    if policy.mig_strategy == "single":
-        return policy.gpu_resource
-    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+    if resource is None:
+        resource = policy.gpu_resource if policy.mig_strategy == "single" else MIG_PREFIX
+    return resource if resource != MIG_PREFIX else f"{MIG_PREFIX}{profile.replace('+', '.')}"
 
 
 def _part_of_gpu(shape: Shape, gpu_type: str | None) -> Fraction:

@@ -53,21 +53,32 @@ class Division(Protocol):
 
 
 class TimeSharing:
-    """Thousandths of a GPU, by time-slicing or MPS: any that add up."""
+    """Thousandths of a GPU, by time-slicing or MPS.
+
+    Args:
+        shares_per_gpu: The replicas of a GPU, of which each holder gets one; None: any parts that
+            add up.
+    """
 
     whole = WHOLE_GPU_MILLI
 
+    def __init__(self, shares_per_gpu: int | None = None) -> None:
+        self._replica_milli = replica_milli(shares_per_gpu)
+        # Thousandths are rounded down: 48 replicas of 20 are all there are, though 50 would add up.
+        self._most = (shares_per_gpu or 1) * self._replica_milli
+
     def has_room(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
-        return self.fits(shape.gpu_share_milli, in_use)
+        return self.fits(self.share_milli(shape), in_use)
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:  # noqa: ARG002
         """Thousandths begin nowhere."""
         return ()
 
     def share_milli(self, shape: Shape) -> int:
-        """As many as it wants."""
-        return shape.gpu_share_milli
+        """As many as it wants, or a replica."""
+        is_any = self._replica_milli == WHOLE_GPU_MILLI
+        return shape.gpu_share_milli if is_any or shape.is_whole else self._replica_milli
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
         """What does the share take of each of its GPUs? None: it has MIG instances."""
@@ -75,7 +86,7 @@ class TimeSharing:
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
-        return in_use + part <= WHOLE_GPU_MILLI
+        return in_use + part <= (WHOLE_GPU_MILLI if part == WHOLE_GPU_MILLI else self._most)
 
     def contains(self, in_use: int, part: int) -> bool:
         """Is this part in use?"""
@@ -83,11 +94,16 @@ class TimeSharing:
 
     def left_milli(self, in_use: int) -> int:
         """How much is left?"""
-        return WHOLE_GPU_MILLI - in_use
+        return max(0, self._most - in_use)
 
     def profiles_left(self, in_use: int) -> frozenset[str]:  # noqa: ARG002
         """Of none: it is not partitioned."""
         return frozenset()
+
+
+def replica_milli(shares_per_gpu: int | None) -> int:
+    """How many thousandths of a GPU is one of so many replicas? None: all of it."""
+    return WHOLE_GPU_MILLI // (shares_per_gpu or 1)
 
 
 class MigInstances:
@@ -171,4 +187,4 @@ def _slices_in(counts: int) -> int:
 
 def division_of(node: Node) -> Division:
     """How are this node's GPUs divided, if they are?"""
-    return MigInstances(node.gpu_type) if node.is_mig else TimeSharing()
+    return MigInstances(node.gpu_type) if node.is_mig else TimeSharing(node.shares_per_gpu)

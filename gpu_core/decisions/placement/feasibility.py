@@ -7,6 +7,7 @@ from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.errors import alternatives, listed
 from gpu_core.decisions.gpu_types import gpu_types_meant
 from gpu_core.decisions.placement import suitability
+from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.groups import grouped
 from gpu_core.decisions.placement.mig import MIG_PROFILES
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
@@ -114,6 +115,19 @@ def _not_divisible(shape: Shape, nodes: Sequence[Node]) -> NeverFits:
             summary=f"Needs whole GPUs: all such GPUs here are {_how_divided(nodes)}.",
             resolution=f"Ask for {_parts_of(nodes)}, or add a node with whole GPUs.",
             numbers={"wanted_gpus": shape.gpu_count * shape.nodes, "nodes": len(nodes)},
+        )
+    largest_milli = max(
+        (replica_milli(n.shares_per_gpu) for n in nodes if n.is_shareable), default=0
+    )
+    if largest_milli:
+        return NeverFits(
+            summary=f"Needs {shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a "
+            f"GPU: the largest share here is {largest_milli / WHOLE_GPU_MILLI:g}, one for a run.",
+            resolution="Ask for one such share, or for a whole GPU.",
+            numbers={
+                "wanted_gpu_share_milli": shape.gpu_share_milli,
+                "largest_gpu_share_milli": largest_milli,
+            },
         )
     return NeverFits(
         summary=f"Needs {shape.gpu_share_milli / WHOLE_GPU_MILLI:g} of a GPU: "

@@ -67,6 +67,8 @@ def _traits(room: NodeRoom, labels: Sequence[str]) -> Hashable:
         node.memory_mib,
         node.taints,
         node.is_shareable,
+        node.shares_per_gpu,
+        node.gpu_resource,
         node.has_whole_gpus,
         node.is_mig,
         None if node.mig_instances is None else frozenset(node.mig_instances.items()),

@@ -8,6 +8,7 @@ from operator import or_
 from gpu_core.decisions.cluster import Flavor, Node, Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.groups import Group, group_key, preference
@@ -238,21 +239,28 @@ class Room:
         return plain if self._fit(shape) is self._fit(plain) else shape
 
     def _new_fit(self, shape: Shape) -> _Fit:
-        members: dict[tuple[Flavor, str], int] = {}
+        members: dict[tuple[Flavor, str, str], int] = {}
+        by_replica: dict[int, int] = {}
         for kind in self._kinds.of(shape):
             node = kind.example
             if suits(shape, node) and is_large_enough(shape, node, kind.usable_gpus):
                 key = group_key(shape, node)
                 members[key] = members.get(key, 0) | self._not_avoided(shape, kind.nodes)
+                milli = replica_milli(node.shares_per_gpu)
+                by_replica[milli] = by_replica.get(milli, 0) | kind.nodes
         groups = []
         sets: dict[int, list[tuple[Flavor, int]]] = {}
-        for (flavor, _), nodes in sorted(members.items()):
+        for (flavor, _, _), nodes in sorted(members.items()):
             if nodes.bit_count() >= shape.nodes:
                 wanted = preference(shape, flavor.gpu_type)
                 groups.append(Group(wanted, flavor, self._names(nodes)))
                 sets.setdefault(wanted, []).append((flavor, nodes))
         tiers = [_tier(sets[wanted]) for wanted in sorted(sets)]
         eligible = _union(tier.nodes for tier in tiers)
+        if len(by_replica) > 1 and not shape.is_whole:
+            # The smallest replica that is enough: the run pays for all of it.
+            sizes = sorted(by_replica)
+            tiers = [_among(tier, by_replica[milli]) for tier in tiers for milli in sizes]
         if eligible & self._planned:
             tiers = [*(_among(tier, ~self._planned) for tier in tiers), *tiers]
         if shape.preferred_nodes:

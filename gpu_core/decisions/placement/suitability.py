@@ -1,6 +1,7 @@
 """What a node must be, whatever is free on it, to hold one node's part of a shape."""
 
 from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.mig import mig_profile
 from gpu_core.decisions.workload import Shape
 
@@ -66,7 +67,16 @@ def can_divide(shape: Shape, node: Node) -> bool:
     # A GPU in MIG mode runs nothing outside an instance (NVIDIA MIG user guide).
     if node.is_mig:
         return False
-    return node.has_whole_gpus if shape.is_whole else node.is_shareable
+    if shape.is_whole:
+        return node.has_whole_gpus
+    return node.is_shareable and _has_replicas(shape, node)
+
+
+def _has_replicas(shape: Shape, node: Node) -> bool:
+    """Is one replica enough? The device plugin may hand out several of different GPUs."""
+    if node.shares_per_gpu is None:
+        return True
+    return shape.gpu_count == 1 and shape.gpu_share_milli <= replica_milli(node.shares_per_gpu)
 
 
 def _has_instances(profile: str, count: int, node: Node) -> bool:

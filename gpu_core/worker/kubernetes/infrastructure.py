@@ -218,7 +218,9 @@ class KubernetesInfrastructure:
         self._view.custom_jobs.check(request)
         if request.framework == "spark":
             require_whole_gpus(workload.shape)
-        share_milli = planned_share_milli(workload.shape, policy.kubernetes)
+        share_milli = planned_share_milli(
+            workload.shape, policy.kubernetes, self._offers.shares_per_gpu
+        )
         workload = replace(workload, gpu_share_milli=share_milli)
         size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
         return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
@@ -626,6 +628,7 @@ class KubernetesInfrastructure:
             shape=running.workload.shape,
             place=wanted_for(placement, self._offers.kinds) or placement,
             pool=self._pool,
+            gpu_resource=self._offers.gpu_resource(placement),
             # Prefect has rendered the image into the manifest, templates in it included.
             pod=request.model_copy(update={"image": None}),
             queue=queue,

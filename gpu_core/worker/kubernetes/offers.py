@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpu_core.adapters.kubernetes.api import Json
-from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.cluster import Allocation, Node, Placement
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.node_pools import NodePoolOffer, node_pool_offer
 from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
-from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes
+from gpu_core.decisions.kubernetes.planned import expected_nodes, planned_nodes, why_not_launched
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
 from gpu_core.decisions.kubernetes.template_rules import (
@@ -51,6 +51,7 @@ class Offers:
         self._known: set[str] = set()
         self._expected: set[str] = set()
         self._refusals: dict[str, tuple[str, ...]] = {}
+        self._nodes: dict[str, Node] | None = None
         self.kinds: tuple[ProvisionedNodes, ...] = ()
         """The kinds of nodes that may come, as of the last look."""
 
@@ -76,7 +77,7 @@ class Offers:
         for name in dirty:
             self._work_out(name, policy.kubernetes, held.get(name, frozenset()))
         facts = [self._facts[name] for name in sorted(self._facts)]
-        of_pools = self._kinds(node_pools, facts, policy.kubernetes.gpu_resource)
+        of_pools = self._kinds(node_pools, facts, policy.kubernetes)
         # Of two with one name the policy's counts: nodes are known by it.
         by_name = {kind.name: kind for kind in (*of_pools, *policy.kubernetes.provisioned)}
         self.kinds = kinds = tuple(by_name.values())
@@ -86,22 +87,42 @@ class Offers:
             _closed(known.node) if known.node.name in self._expected else known.node
             for known in facts
         )
-        planned = planned_nodes(kinds, facts, awaited)
-        return tuple(
+        planned = planned_nodes(kinds, facts, awaited, policy.kubernetes)
+        found = tuple(
             replace(node, taints=untolerated(node.taints, pod_spec)) if node.taints else node
             for node in (*real, *planned)
         )
+        self._nodes = {node.name: node for node in found}
+        return found
+
+    @property
+    def shares_per_gpu(self) -> frozenset[int] | None:
+        """By how many are GPUs shared on the nodes? None: nobody has looked at them yet."""
+        if self._nodes is None:
+            return None
+        known = (node.shares_per_gpu for node in self._nodes.values())
+        return frozenset(shares for shares in known if shares is not None)
+
+    def gpu_resource(self, placement: Placement) -> str | None:
+        """What do the nodes of this placement call their GPUs? None: they are not known."""
+        nodes = (self._nodes or {}).get
+        found = (nodes(share.node) for share in placement.shares if share.gpu_ids)
+        return next((node.gpu_resource for node in found if node is not None), None)
 
     def _kinds(
-        self, node_pools: Iterable[Json], facts: Sequence[NodeFacts], gpu_resource: str
+        self, node_pools: Iterable[Json], facts: Sequence[NodeFacts], policy: KubernetesPolicy
     ) -> list[ProvisionedNodes]:
         """What the NodePools may add; the log says once why one adds nothing more."""
         found: list[ProvisionedNodes] = []
         refusals: dict[str, tuple[str, ...]] = {}
         for node_pool in node_pools:
-            offer = _offer(node_pool, facts, gpu_resource)
+            offer = _offer(node_pool, facts, policy.gpu_resource)
             found += offer.kinds
-            refusals[node_pool["metadata"]["name"]] = offer.refusals
+            shared = {why_not_launched(kind, policy) for kind in offer.kinds}
+            refusals[node_pool["metadata"]["name"]] = (
+                *offer.refusals,
+                *sorted(filter(None, shared)),
+            )
         for name, why in refusals.items():
             if why and why != self._refusals.get(name):
                 _log.warning("NodePool %s adds no nodes: %s", name, "; ".join(why))
@@ -141,6 +162,11 @@ class Offers:
         if facts.unusable and (known is None or facts.unusable != known.unusable):
             why = "; ".join(facts.unusable)
             _log.warning("No GPU of node %s is used: %s", name, why)
+        elif facts.contradictions and (
+            known is None or facts.contradictions != known.contradictions
+        ):
+            why = "; ".join(facts.contradictions)
+            _log.warning("Node %s is used as it says itself: %s", name, why)
 
 
 def _offer(node_pool: Json, facts: Sequence[NodeFacts], gpu_resource: str) -> NodePoolOffer:

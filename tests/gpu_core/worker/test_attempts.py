@@ -198,20 +198,26 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
 
 
 @pytest.mark.parametrize(
-    ("shape", "want_micro_usd"),
+    ("shape", "shares_per_gpu", "want_micro_usd"),
     [
-        pytest.param(Shape(), 800_000, id="a whole GPU"),
-        pytest.param(Shape(gpu_share_milli=250), 200_000, id="a quarter of a shared one"),
-        pytest.param(Shape(mig_profile="1g.10gb"), 100_000, id="an instance"),
+        pytest.param(Shape(), None, 800_000, id="a whole GPU"),
+        pytest.param(Shape(gpu_share_milli=250), None, 200_000, id="a quarter of a shared one"),
+        pytest.param(Shape(gpu_share_milli=100), 4, 200_000, id="of replicas a whole one"),
+        pytest.param(Shape(gpu_share_milli=100), 10, 80_000, id="of smaller replicas"),
+        pytest.param(Shape(mig_profile="1g.10gb"), None, 100_000, id="an instance"),
         # Of another GPU it would be a quarter.
         pytest.param(
-            Shape(mig_profile="1g.10gb", gpu_share_milli=250), 100_000, id="an instance of any GPU"
+            Shape(mig_profile="1g.10gb", gpu_share_milli=250),
+            None,
+            100_000,
+            id="an instance of any GPU",
         ),
     ],
 )
-def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, want_micro_usd):
+def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, shares_per_gpu, want_micro_usd):
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     division = {"is_mig": True} if shape.mig_profile else {"is_shareable": True}
+    division |= {"shares_per_gpu": shares_per_gpu}
     placement = Room([make_node(gpu_type="a100-80gb", **division)]).find(shape)
     policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 0.8}}})
     key = str(run.id)

@@ -62,7 +62,7 @@ def visible_devices(pod: PodPlace) -> Iterator[Finding]:
 def launched_gpus(pod: PodPlace) -> Iterator[Finding]:
     """Karpenter knows whole GPUs alone; some machines have not even one."""
     names = {name for _, container in pod.containers() for name in _gpus(container, "limits")}
-    parts = sorted(name for name in names if name != pod.policy.gpu_resource)
+    parts = sorted(name for name in names if name not in pod.policy.all_gpu_resources)
     if parts and pod.policy.provisioner in LAUNCHES_BY_LABEL and not pod.is_pinned:
         yield Finding(
             code="karpenter-gpu-part",

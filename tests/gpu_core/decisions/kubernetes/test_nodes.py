@@ -363,22 +363,29 @@ MIXED = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb")
 @pytest.mark.parametrize(
     ("node", "policy", "want"),
     [
+        pytest.param(make_node_object(GKE_A100 | {GKE_CLIENTS: "2"}), {}, None, id="defaults"),
         pytest.param(
             make_node_object(GKE_A100 | {GKE_CLIENTS: "4"}),
-            {},
+            {"shared_gpu_resource": "example.com/share"},
             "its shared GPUs are called nvidia.com/gpu, and the policy's "
-            "kubernetes.shared_gpu_resource is nvidia.com/gpu.shared",
+            "kubernetes.shared_gpu_resource is example.com/share",
             id="replicas under another name",
         ),
         pytest.param(
             make_node_object(GKE_A100 | {GKE_CLIENTS: "2"}),
-            UNRENAMED,
+            UNRENAMED | {"shares_per_gpu": 4},
             "each of its GPUs is shared by 2, and the policy's kubernetes.shares_per_gpu is 4",
             id="another number of replicas",
         ),
         pytest.param(
+            make_node_object(GFD_A100 | {"nvidia.com/gpu.replicas": "1"}),
+            {"node_pools": [{"match_labels": {}, "shares_per_gpu": 4}]},
+            "its GPUs are not shared, and the policy's kubernetes.node_pools.0.shares_per_gpu is 4",
+            id="whole GPUs in a pool that is to share them",
+        ),
+        pytest.param(
             make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb"}, gpus=7),
-            {},
+            {"mig_strategy": "mixed"},
             "its MIG instances are offered with the strategy 'single', and the policy's "
             "kubernetes.mig_strategy is 'mixed'",
             id="instances under the name of GPUs",
@@ -390,6 +397,21 @@ MIXED = make_node_object(MIG, gpus=6, resource="nvidia.com/mig-1g.10gb")
             "kubernetes.mig_strategy is 'single'",
             id="instances under names of their own",
         ),
+    ],
+)
+def test_what_a_node_says_counts_and_the_policys_contradiction_is_told(node, policy, want):
+    pools = policy.get("node_pools", ())
+    if pools:
+        (label,) = [*node["metadata"]["labels"].items()][:1]
+        policy = {"node_pools": [pools[0] | {"match_labels": dict([label])}]}
+    found = facts(node, **policy)
+    assert found.contradictions == (() if want is None else (want,))
+    assert (found.unusable, found.node.unhealthy_gpu_ids) == ((), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("node", "policy", "want"),
+    [
         pytest.param(
             make_node_object(GKE_A100 | {GKE_PARTITION: "1g.5gb", GKE_CLIENTS: "2"}, gpus=14),
             {"mig_strategy": "single"},

@@ -2,6 +2,8 @@
 
 import pytest
 
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.workload import Shape
 from gpu_core.worker.kubernetes.offers import Offers
 from tests.strategies import make_allocation, make_policy, make_workload
 
@@ -173,15 +175,73 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
     assert offered() == {"n2": set()}
 
 
-def test_a_node_that_the_policy_does_not_know_to_use_is_told_once(caplog):
-    """Its GPUs are shared under a name that no run asks for."""
+@pytest.mark.parametrize(
+    ("labels", "policy", "want_usable", "want"),
+    [
+        pytest.param(
+            {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"},
+            {"shares_per_gpu": 4},
+            "n1",
+            "Node n1 is used as it says itself: each of its GPUs is shared by 2, and",
+            id="the policy says something else",
+        ),
+        pytest.param(
+            {
+                "cloud.google.com/gke-gpu-partition-size": "1g.5gb",
+                "cloud.google.com/gke-max-shared-clients-per-gpu": "2",
+            },
+            {},
+            "n2",
+            "No GPU of node n1 is used: its MIG instances are shared,",
+            id="no run can ask for them",
+        ),
+    ],
+)
+def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
+    caplog, labels, policy, want_usable, want
+):
     view = View("n1", "n2")
     offers = Offers(view, "gpus")
+    view.nodes["n1"]["metadata"]["labels"] |= labels
     with caplog.at_level("WARNING", logger="prefect.gpu.offers"):
         for _ in range(2):
-            labels = view.nodes["n1"]["metadata"]["labels"]
-            labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = "4"
             view.dirty.add("n1")
-            assert usable(offers)[0] == "n2"
+            nodes = offers.nodes(make_policy(kubernetes=policy), ())
+            healthy = [n.name for n in nodes if set(n.gpu_ids) - n.unhealthy_gpu_ids]
+            assert healthy[0] == want_usable
     (told,) = caplog.messages
-    assert told.startswith("No GPU of node n1 is used: its shared GPUs are called nvidia.com/gpu,")
+    assert told.startswith(want)
+
+
+def test_the_name_of_a_gpu_is_that_of_its_node():
+    view = View("n1")
+    offers = Offers(view, "gpus")
+    assert offers.shares_per_gpu is None, "nobody has looked yet"
+    view.nodes["n1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] = "2"
+    (node,) = offers.nodes(make_policy(), ())
+    placement = Room([node]).find(Shape(gpu_share_milli=400))
+    assert placement is not None
+    assert offers.gpu_resource(placement) == "nvidia.com/gpu"
+    assert offers.shares_per_gpu == {2}
+
+
+SHARING = {"match_labels": {"karpenter.sh/nodepool": "ml"}, "shares_per_gpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("pool", "want_nodes", "want_told"),
+    [
+        pytest.param({"shared_gpu_resource": "nvidia.com/gpu"}, True, False, id="plain names"),
+        pytest.param({}, False, True, id="names that no node has before it is there"),
+    ],
+)
+def test_karpenter_adds_shared_gpus_only_under_their_plain_name(
+    caplog, pool, want_nodes, want_told
+):
+    policy = make_policy(kubernetes={"node_pools": [SHARING | pool]})
+    offers = Offers(View(), "gpus")
+    with caplog.at_level("WARNING", logger="prefect.gpu.offers"):
+        nodes = offers.nodes(policy, (), [node_pool("ml", "8")])
+    assert bool(nodes) is want_nodes
+    assert all(node.shares_per_gpu == 4 and node.is_shareable for node in nodes)
+    assert ("Karpenter adds no node for nvidia.com/gpu.shared" in caplog.text) is want_told
