@@ -1,7 +1,7 @@
 """What a version of Kubernetes can do, as far as the manifests depend on it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gpu_core.decisions.errors import InvalidInput
 
@@ -55,3 +55,37 @@ def capabilities_of(version: str) -> Capabilities:
         suspended_jobs=number >= (1, 22),
         fs_group_change_policy=number >= (1, 20),
     )
+
+
+def why_too_old(stated: str, server: str) -> str | None:
+    """Why may the manifests not be written for the stated version? None: they may.
+
+    An API server drops fields that it does not know without a word, so that a gang would start as
+    pods without ranks, and Kubernetes would replace pods beside the worker.
+
+    Args:
+        stated: The policy's `kubernetes.version`.
+        server: What the API server says of itself, such as `v1.25.4-gke.1`.
+
+    Raises:
+        InvalidInput: One of them is not a version.
+    """
+    wanted, there = asdict(capabilities_of(stated)), asdict(capabilities_of(server))
+    missing = [_FIELDS[name] for name in wanted if wanted[name] and not there[name]]
+    if not missing:
+        return None
+    match = re.match(r"v?(\d+\.\d+)", server)
+    number = server if match is None else match[1]
+    return (
+        f"The cluster is Kubernetes {number}, which does not know {', '.join(missing)}: what runs "
+        f"need is written in its words. Set the policy's kubernetes.version from {stated!r} to "
+        f"{number!r}."
+    )
+
+
+_FIELDS = {
+    "indexed_jobs": "completionMode",
+    "pod_failure_policy": "podFailurePolicy",
+    "suspended_jobs": "suspend",
+    "fs_group_change_policy": "fsGroupChangePolicy",
+}

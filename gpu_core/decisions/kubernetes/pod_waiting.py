@@ -1,5 +1,6 @@
 """Why a pod does not run yet."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,6 +57,26 @@ def refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
         if event.get("reason") == "FailedCreate":
             return refused(str(event.get("message", "")))
     return None
+
+
+# What the kubelet says of a volume (`pkg/volume/secret`, 1.20 to 1.34); the pod's status has none
+# of it. An event of a later step means that it was found after all.
+_NOT_FOUND = re.compile(r'(?:secret|configmap) "[^"]+" not found', re.IGNORECASE)
+_STEPS = frozenset({"FailedMount", "Pulling", "Pulled", "Created", "Started"})
+
+
+def missing_volume(events: Sequence[Mapping[str, Any]]) -> Outcome | None:
+    """Does a pod wait for a Secret or ConfigMap that is not there? None: no event says so.
+
+    Args:
+        events: Of its pods, oldest first.
+    """
+    steps = (event for event in reversed(events) if event.get("reason") in _STEPS)
+    last: Mapping[str, Any] = next(steps, {})
+    found = _NOT_FOUND.search(str(last.get("message", "")))
+    if last.get("reason") != "FailedMount" or found is None:
+        return None
+    return outcome(Cause.BAD_CONFIGURATION, detail=found[0])
 
 
 def quota_refusal(events: Sequence[Mapping[str, Any]]) -> Outcome | None:

@@ -8,7 +8,7 @@ from typing import Any
 from gpu_core.decisions.kubernetes.gang import is_first, rank_of
 from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
 from gpu_core.decisions.kubernetes.pod_endings import ending_of, main_end, told_to_end_at
-from gpu_core.decisions.kubernetes.pod_waiting import refusal, waiting_of
+from gpu_core.decisions.kubernetes.pod_waiting import missing_volume, refusal, waiting_of
 
 
 def observe(
@@ -92,7 +92,8 @@ def _verdict(
         return outcome(Cause.SUSPENDED)
     waiting = [found for pod in pods if (found := waiting_of(pod)) is not None]
     if waiting:
-        return min(waiting, key=lambda found: _WAITING_ORDER.index(found.cause))
+        first = min(waiting, key=lambda found: _WAITING_ORDER.index(found.cause))
+        return (first.cause is Cause.CREATING and missing_volume(events)) or first
     if len(pods) < wanted:
         return refusal(events) or outcome(Cause.CREATING, detail="its pods are being made")
     return outcome(Cause.RUNNING)

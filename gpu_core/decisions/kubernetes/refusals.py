@@ -15,6 +15,9 @@ _RIGHT = re.compile(
 _WEBHOOK = re.compile(
     r'admission webhook "(?P<name>[^"]+)" denied the request:?\s*(?P<why>.*)', re.DOTALL
 )
+_NAMESPACE_ENDS = re.compile(
+    r"unable to create new content in namespace (?P<name>\S+) because it is being terminated"
+)
 _NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
 
 GRANTED_BY = "the Helm chart infra/helm/prefect-gpu grants it"
@@ -122,6 +125,13 @@ def why_refused(message: str) -> str:
             f"The cluster does not let the worker {right}. The Helm chart grants it in the "
             f"namespaces of its value runs.namespaces: add this one, or correct the variable "
             f"'namespace' of the pool or of the run."
+        )
+    namespace = _NAMESPACE_ENDS.search(message)
+    if namespace is not None:
+        return (
+            f"The namespace {namespace['name']!r} is being deleted. Create it anew when it is "
+            f"gone, or correct the variable 'namespace' of the pool or of the run; then submit it "
+            f"again."
         )
     namespace = _NO_NAMESPACE.search(message)
     if namespace is not None:

@@ -18,7 +18,9 @@ from gpu_core.adapters.run_files import Notice, notice_text
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import Allocation, Node
+from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes import commands
+from gpu_core.decisions.kubernetes.capabilities import why_too_old
 from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.launch import Launch
@@ -139,6 +141,7 @@ class KubernetesInfrastructure:
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
         self._tombstones = Tombstones(api, pool, namespace, template, may_act)
         self._policy = KubernetesPolicy()
+        self._server_version: str | None = None
         self._offers = Offers(self._view, pool, template)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
@@ -162,6 +165,7 @@ class KubernetesInfrastructure:
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
         self._policy = policy.kubernetes
+        await self._learn_version(policy.kubernetes)
         self._host = await self._cluster_name()
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
@@ -309,7 +313,7 @@ class KubernetesInfrastructure:
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
         try:
             created = await self._objects.create(
-                configuration.job_manifest, launch, policy.kubernetes
+                configuration.job_manifest, launch, self._as_there(policy.kubernetes)
             )
         except KubernetesError as error:
             # 401: it is the worker that is not known, for as long as its credentials are old.
@@ -659,6 +663,25 @@ class KubernetesInfrastructure:
     def _is_over(self, running: RunningAttempt, uid: str) -> bool:
         pods = self._view.pods_of(running.attempt.attempt_id)
         return all(is_done(pod) for pod in pods if pod["metadata"]["uid"] == uid)
+
+    async def _learn_version(self, policy: KubernetesPolicy) -> None:
+        """Write for the version that is there, where it would drop what the policy's has."""
+        try:
+            server = str((await self._api.get("/version"))["gitVersion"])
+            why = why_too_old(policy.version, server)
+        except (KubernetesError, KeyError, InvalidInput) as error:
+            _log.debug("The cluster's version is not known: %s", error)
+            return
+        self._server_version = server
+        if why is not None:
+            _log.warning("%s", why)
+
+    def _as_there(self, policy: KubernetesPolicy) -> KubernetesPolicy:
+        """The policy with the cluster's own version where it is too old for the policy's."""
+        server = self._server_version
+        if server is None or why_too_old(policy.version, server) is None:
+            return policy
+        return policy.model_copy(update={"version": server})
 
     async def _cluster_name(self) -> str:
         """The uid of the namespace that every cluster has and nobody can make anew."""

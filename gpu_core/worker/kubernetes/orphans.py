@@ -53,6 +53,7 @@ class Orphans:
         self._may_act = may_act
         self._looked_at_s = -_LOOK_S
         self._seen: frozenset[str] = frozenset()
+        self._has_told = False
 
     async def end(self, open_attempts: Collection[str], fenced: Collection[str]) -> None:
         """End those that were there a minute ago, too. Looks once a minute.
@@ -86,6 +87,7 @@ class Orphans:
         try:
             run = await self._client.read_flow_run(UUID(flow_run_id))
         except (ObjectNotFound, ValueError):
+            self._tell_of_others(items)
             return
         if run.work_pool_name not in (None, self._pool):
             return
@@ -98,6 +100,21 @@ class Orphans:
             await self._objects.delete(attempt_id, fenced, grace_s=None)
         except (KubernetesError, NotStarted) as error:
             _log.warning("It could not be ended this time: %s", error)
+
+    def _tell_of_others(self, items: Collection[Json]) -> None:
+        """Say once that another installation has a pool of our name: each plans with all GPUs."""
+        if self._has_told:
+            return
+        self._has_told = True
+        metadata = next(iter(items))["metadata"]
+        _log.warning(
+            "%s in namespace %s runs for a pool named %r too, and this Prefect server does not "
+            "know its run. If it is another installation's, rename one of the pools: both plan "
+            "with the GPUs of the other.",
+            metadata["name"],
+            metadata["namespace"],
+            self._pool,
+        )
 
 
 def _label(items: Collection[Json], name: str) -> str | None:

@@ -120,6 +120,25 @@ RUNNING = pod("Running", state={"running": {}})
             id="on its way",
         ),
         pytest.param(
+            [pod("Pending", state=waiting("ContainerCreating"))],
+            [{"reason": "FailedMount", "message": 'volume "v" : secret "hf" not found'}],
+            Cause.BAD_CONFIGURATION,
+            'secret "hf" not found',
+            True,
+            id="a Secret to mount that is not there",
+        ),
+        pytest.param(
+            [pod("Pending", state=waiting("ContainerCreating"))],
+            [
+                {"reason": "FailedMount", "message": 'volume "v" : secret "hf" not found'},
+                {"reason": "Pulling", "message": "Pulling image"},
+            ],
+            Cause.CREATING,
+            "ContainerCreating",
+            False,
+            id="a Secret that came after all",
+        ),
+        pytest.param(
             [],
             [
                 {"reason": "FailedCreate", "message": "pods is forbidden: exceeded quota: gpus"},

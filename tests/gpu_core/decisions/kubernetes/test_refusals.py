@@ -67,6 +67,13 @@ def test_a_missing_right_is_named(message, want):
             id="a namespace",
         ),
         pytest.param(
+            'jobs.batch "gpu-1" is forbidden: unable to create new content in namespace ml because '
+            "it is being terminated",
+            "The namespace 'ml' is being deleted. Create it anew when it is gone, or correct the "
+            "variable 'namespace' of the pool or of the run; then submit it again.",
+            id="a namespace that is being deleted",
+        ),
+        pytest.param(
             WEBHOOK,
             "The cluster's admission webhook 'validation.gatekeeper.sh' refuses it: [images] the "
             "image registry.example/train is not allowed. Change the pool's base job template or "

@@ -10,9 +10,11 @@ import anyio
 import pytest
 from aiohttp import web
 
+from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.capabilities import capabilities_of
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
 from gpu_core.decisions.kubernetes.policy import SecretReference
 from gpu_core.decisions.plan import Reason
@@ -656,3 +658,48 @@ def test_what_the_pods_of_a_gang_did_that_was_never_whole_is_no_end(pods, postpo
         pod["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
         infrastructure._view._pod_changed(None, pod)
     assert (anyio.run(infrastructure.exit, attempt) is not None) is want_known
+
+
+class OfVersion:
+    """A cluster of this version; None: it does not say."""
+
+    def __init__(self, version):
+        self.version = version
+
+    async def get(self, path):
+        if path == "/version" and self.version is None:
+            raise KubernetesError(403, "Forbidden", "no")
+        assert path == "/version", "asked before anything is watched"
+        return {"gitVersion": self.version}
+
+
+@pytest.mark.parametrize(
+    ("stated", "server", "want_written_for", "want_unknown"),
+    [
+        pytest.param("1.34", "v1.34.2-eks-1", "1.34", "", id="as stated"),
+        pytest.param("1.34", "v1.28.9", "1.34", "", id="older, and it knows all that is written"),
+        pytest.param("1.20", "v1.20.2", "1.20", "", id="both are old"),
+        pytest.param("1.20", "v1.34.0", "1.20", "", id="newer"),
+        pytest.param("1.34", None, "1.34", "", id="it does not say"),
+        pytest.param("1.34", "main", "1.34", "", id="it says something else"),
+        pytest.param(
+            "1.34", "v1.25.4-gke.1", "v1.25.4-gke.1", "podFailurePolicy",
+            id="it would drop what keeps runs from executing twice",
+        ),
+        pytest.param(
+            "1.26", "v1.20.2", "v1.20.2", "completionMode, podFailurePolicy, suspend",
+            id="and the ranks of gangs",
+        ),
+    ],
+)  # fmt: skip
+def test_on_a_cluster_older_than_the_policy_says_its_own_words_are_written(
+    caplog, stated, server, want_written_for, want_unknown
+):
+    """An API server drops what it does not know without a word."""
+    infrastructure = of_cluster(OfVersion(server))
+    policy = make_policy(kubernetes={"version": stated}).kubernetes
+    with caplog.at_level("WARNING", logger="prefect.gpu.kubernetes"):
+        anyio.run(infrastructure._learn_version, policy)
+    assert infrastructure._as_there(policy).version == want_written_for
+    assert infrastructure._as_there(policy).capabilities == capabilities_of(want_written_for)
+    assert (f"does not know {want_unknown}: " in caplog.text) is bool(want_unknown)

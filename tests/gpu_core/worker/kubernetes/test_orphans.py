@@ -89,3 +89,18 @@ def test_who_does_not_act_ends_nothing():
     for _ in range(2):
         anyio.run(orphans.end, (), ())
     assert not objects.deleted
+
+
+def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatch, caplog):
+    """Its pods count as ours, which nobody has: both plan with the same GPUs."""
+    clock = SimpleNamespace(now_s=0.0)
+    monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
+    view, objects = ClusterView(SimpleNamespace(), lambda: None), Objects()
+    view._pod_changed(None, pod())
+    orphans = Orphans(view, objects, Prefect(None), "gpus", lambda: True)
+    with caplog.at_level("WARNING", logger="prefect.gpu.orphans"):
+        for clock.now_s in (0.0, 60.0, 120.0):
+            anyio.run(orphans.end, (), ())
+    (told,) = caplog.messages
+    assert told.startswith("pod-1 in namespace ml runs for a pool named 'gpus' too")
+    assert objects.deleted == []
