@@ -29,6 +29,7 @@ from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.demand import Demand, DemandReader
 from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
 from gpu_core.worker.run_faults import RunFaults, by_run
+from gpu_core.worker.run_log import run_fields
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import HEARTBEAT_S
 from gpu_core.worker.state_folder import RUNS
@@ -118,7 +119,8 @@ class OpenAttempts:
             written.update(admitted)
             for running in these:
                 if running.attempt.attempt_id not in admitted:
-                    _log.error("Flow run %s is not started twice", running.attempt.flow_run_id)
+                    run_id, fields = running.attempt.flow_run_id, run_fields(running)
+                    _log.error("Flow run %s is not started twice", run_id, extra=fields)
 
         # All in one transaction; where one of them cannot be written down, each in its own.
         await self.faults.one_by_one(begun, by_run, record, "written down in the ledger")
@@ -262,7 +264,8 @@ class OpenAttempts:
             await in_thread(write_start, self._ledger, running.attempt)
         except UnknownAttempt:
             # Another worker withdrew it meanwhile, and its run goes on in another attempt.
-            _log.warning("%r is ended: its attempt was withdrawn", running.record.name)
+            name, fields = running.record.name, run_fields(running)
+            _log.warning("%r is ended: its attempt was withdrawn", name, extra=fields)
             if await infrastructure.kill(running):
                 self.remove(running)
                 infrastructure.settled(running)

@@ -36,6 +36,7 @@ from gpu_core.worker.demand import still_waiting
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health
+from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.outages import is_unanswered, platform_failure
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.run_faults import is_outage
@@ -180,6 +181,10 @@ class GpuWorker(_Mixin):
             SystemExit: A person has to change something first, as is said on stderr; code 2.
         """
         self._is_started = True
+        is_json = self._gpu_settings.log_format == "json"
+        if is_json:
+            log_json_lines(self._work_pool_name, self.name)
+            options["printer"] = self._logger.info
         try:
             self._check_machine()
             with stop_on_sigterm(self._stop, self._cancel_scheduling):
@@ -189,7 +194,10 @@ class GpuWorker(_Mixin):
             if refusal is None:
                 raise
             text = self._secrets.hidden(f"prefect worker start: {refusal}")
-            print(text, file=sys.stderr, flush=True)
+            if is_json:
+                self._logger.critical("%s", text)
+            else:
+                print(text, file=sys.stderr, flush=True)
             raise SystemExit(EXIT_CODE) from None
 
     def _check_machine(self) -> None:
@@ -300,7 +308,11 @@ class GpuWorker(_Mixin):
                     await self._start(flow_run)
             except Exception:
                 # What Prefect's API answers here would end the worker.
-                self._logger.exception("Flow run %s is not started this time", flow_run.id)
+                self._logger.exception(
+                    "Flow run %s is not started this time",
+                    flow_run.id,
+                    extra={"flow_run_id": str(flow_run.id)},
+                )
             finally:
                 self._release_limit_slot(flow_run.id)
                 self._submitting_flow_run_ids.discard(flow_run.id)
@@ -373,7 +385,11 @@ class GpuWorker(_Mixin):
             try:
                 await self.client.update_flow_run(flow_run_id, infrastructure_pid=identifier)
             except Exception:
-                self._logger.exception("Prefect is not told what runs flow run %s", flow_run_id)
+                self._logger.exception(
+                    "Prefect is not told what runs flow run %s",
+                    flow_run_id,
+                    extra={"flow_run_id": str(flow_run_id)},
+                )
 
     async def _tell(self, scheduler: GpuScheduler) -> None:
         async with self._writers:

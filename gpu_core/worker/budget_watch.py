@@ -55,7 +55,7 @@ class BudgetWatch:
         told = self._told.get(attempt.attempt_id, BudgetStage.WITHIN)
         if found.stage is not BudgetStage.STOP and found.stage is not told:
             self._told[attempt.attempt_id] = found.stage
-            run_log(running.record).warning("Budget: %s", found.reason)
+            run_log(running).warning("Budget: %s", found.reason)
         return found
 
     async def _learn(self, watched: list[RunningAttempt]) -> None:

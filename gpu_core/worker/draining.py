@@ -9,6 +9,7 @@ import anyio
 from gpu_core.adapters.run_files import Notice
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.run_log import run_fields
 from gpu_core.worker.running import RunningAttempt
 
 _log = logging.getLogger("prefect.gpu.draining")
@@ -59,7 +60,8 @@ async def _ask(
         await infrastructure.notify(running, _notice(running, requested_at, deadline_at))
     except Exception:
         # Without a notice the run cannot save, but it has to end all the same.
-        _log.exception("Run %r gets no notice", running.record.name)
+        name, fields = running.record.name, run_fields(running)
+        _log.exception("Run %r gets no notice", name, extra=fields)
 
     async def is_answered() -> bool:
         if not _lives(running, infrastructure):

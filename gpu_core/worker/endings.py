@@ -29,7 +29,7 @@ from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_faults import is_outage
-from gpu_core.worker.run_log import run_log
+from gpu_core.worker.run_log import run_fields, run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settlement import (
     Ending,
@@ -177,7 +177,8 @@ class Endings:
     ) -> None:
         if run is not None and run.state_type not in _CANCELLED:
             if _lingers(run, now):
-                _log.warning("The process of %r is ended: its run is over", run.name)
+                fields = run_fields(running)
+                _log.warning("The process of %r is ended: its run is over", run.name, extra=fields)
                 await self._infrastructure.terminate(running)
             return
         if running.drain_reason is EndReason.CANCELLED:
@@ -287,7 +288,7 @@ class Endings:
             drain_message=message,
             preempted_by=preempted_by,
         )
-        run_log(running.record).warning(
+        run_log(running, reason).warning(
             "Told to end, at the latest by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
         )
         self._tasks.start_soon(self._drain, running)
@@ -297,7 +298,8 @@ class Endings:
             await drain(running, self._infrastructure, self._wake)
         except Exception:
             # An error here must not end the worker, nor leave the GPUs held.
-            _log.exception("Run %r is killed instead of ended", running.record.name)
+            name = running.record.name
+            _log.exception("Run %r is killed instead of ended", name, extra=run_fields(running))
             with suppress(Exception):
                 await self._infrastructure.kill(running)
             self._wake()
@@ -364,18 +366,22 @@ class Endings:
         self, running: RunningAttempt, retries: SettlementRetries, error: Exception
     ) -> float:
         """How long until the end of this attempt is settled again? Says an error of its own."""
-        name = running.record.name
+        name, fields = running.record.name, run_fields(running)
         if is_outage(error) or self._outages.is_api_away:
             pause_s = retries.after_outage()
-            _log.warning("The end of %r is settled in %.0f s: %s", name, pause_s, error)
+            _log.warning(
+                "The end of %r is settled in %.0f s: %s", name, pause_s, error, extra=fields
+            )
             return pause_s
         is_first = retries.fault is None
         text = self._hidden(f"{type(error).__name__}: {error}")
         pause_s = retries.after_fault(text)
-        _log.error("The end of %r is settled in %.0f s: %s", name, pause_s, retries.fault)
+        _log.error(
+            "The end of %r is settled in %.0f s: %s", name, pause_s, retries.fault, extra=fields
+        )
         if is_first and running.has_valid_id:
             what = "its GPUs are free" if running.is_gone else "it holds its GPUs until then"
-            run_log(running.record).error(
+            run_log(running).error(
                 "Its end is settled later, and %s: %s. Show this to the platform team.",
                 *(what, retries.fault),
             )
@@ -402,7 +408,8 @@ class Endings:
         )
         with suppress(UnknownAttempt):
             await in_thread(self._close, running, ending)
-        _log.error("The attempt of %r is closed: %s", running.record.name, message)
+        fields = run_fields(running, EndReason.CRASHED)
+        _log.error("The attempt of %r is closed: %s", running.record.name, message, extra=fields)
         with suppress(Exception):  # whatever Prefect refuses, its page has the line before
             run = await read_run(self._client, running)
             if run is not None and (run.state is None or not run.state.is_final()):
@@ -477,7 +484,7 @@ class Endings:
             if ending.settlement.end_reason is not EndReason.POSTPONED:  # the line says it itself
                 self.stories[flow_run_id] = ending.settlement.message
             number = running.attempt.number
-            run_log(running.record).info("Attempt %d ended. %s", number, ending.settlement.message)
+            run_log(running, reason).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
         return published
 
@@ -506,7 +513,7 @@ class Endings:
         lines = await self._infrastructure.last_lines(running)
         if lines and not is_load_error_logged(lines):
             text = "\n".join(lines[-_TOLD_LINES:])
-            run_log(running.record).error("The last lines of its output:\n%s", text)
+            run_log(running).error("The last lines of its output:\n%s", text)
         return lines
 
     async def _remember(self, running: RunningAttempt, ending: Ending) -> None:
@@ -556,7 +563,10 @@ class Endings:
             await in_thread(self._cost_log.log, flow_run_id)
         except Exception:
             _log.warning(
-                "The end of %r is not reported in full", running.record.name, exc_info=True
+                "The end of %r is not reported in full",
+                running.record.name,
+                exc_info=True,
+                extra=run_fields(running),
             )
 
     async def _history(self, flow_run_id: str) -> tuple[Attempt, ...]:

@@ -10,13 +10,14 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.worker.attempts import OpenAttempts, with_start, write_start
 from gpu_core.worker.connections import Connections, read_checkpoint_uri
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.run_log import run_log
+from gpu_core.worker.run_log import run_fields, run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.threads import in_thread
@@ -88,8 +89,13 @@ class Launching:
                 raise
             # What was started goes on; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
-            _log.warning("The ledger hears later that %r started: %s", running.record.name, error)
-        run_log(running.record).info(
+            _log.warning(
+                "The ledger hears later that %r started: %s",
+                running.record.name,
+                error,
+                extra=run_fields(running),
+            )
+        run_log(running, Reason.STARTING).info(
             "Attempt %d %s", running.attempt.number, told(running, "began")
         )
         for what, why in (
@@ -98,7 +104,7 @@ class Launching:
             ("Zone", running.workload.zone_reason),
         ):
             if why is not None:
-                run_log(running.record).info("%s: %s", what, why)
+                run_log(running).info("%s: %s", what, why)
         self._infrastructure.watch(running)
         return started.identity
 

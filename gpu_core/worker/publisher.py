@@ -248,7 +248,9 @@ class Publisher:
         ):
             return
         if not is_shown(current.state, explanation.reason):
-            log = log_of_run(str(flow_run.id), flow_run.name, demand.flow_name)
+            log = log_of_run(
+                str(flow_run.id), flow_run.name, demand.flow_name, reason=explanation.reason
+            )
             log.info("%s: %s", explanation.reason, why)
 
     async def _write_artifact(

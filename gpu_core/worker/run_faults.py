@@ -139,9 +139,13 @@ class RunFaults:
         text = one_line(self._hidden(f"{type(error).__name__}: {error}"), _SHOWN)
         what = f"it could not be {doing}: {text}"
         self._faults[flow_run_id] = _Fault(what, held_s, now + timedelta(seconds=held_s))
-        _log.error("Run %r is left out for %d s: %s", name, held_s, what, exc_info=error)
+        fields = {"flow_run_id": flow_run_id, "reason": Reason.INTERNAL_ERROR}
+        _log.error(
+            "Run %r is left out for %d s: %s", name, held_s, what, exc_info=error, extra=fields
+        )
         if _is_id(flow_run_id):
-            log_of_run(flow_run_id, name).error("Skipped for %d s: %s", held_s, what)
+            log = log_of_run(flow_run_id, name, reason=Reason.INTERNAL_ERROR)
+            log.error("Skipped for %d s: %s", held_s, what)
 
     def of_run(
         self, running: RunningAttempt, doing: str, now: datetime | None = None

@@ -35,6 +35,7 @@ from gpu_core.worker.forecasts import Forecasts
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.launching import Launching
+from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.pool_watch import PoolWatch
@@ -139,6 +140,7 @@ class GpuScheduler:
             hidden=hidden,
         )
         self._scale_hints = ScaleHints(pool)
+        self._cycle_log = CycleLog()
         # Whom others were preempted for and who has not started since. A worker that starts anew
         # knows none; then the order alone decides who gets what is being freed.
         self._preemptors: set[str] = set()
@@ -200,6 +202,7 @@ class GpuScheduler:
             template: The pool's base job template.
             submitting: Runs that Prefect's worker is handing to `launch` at this moment.
         """
+        began_s = anyio.current_time()
         policy = self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
         await self._adopt(template, policy)
@@ -252,7 +255,29 @@ class GpuScheduler:
         self._preemptors.difference_update(admitted)
         self._expect_starts(demands, admitted)
         self._untold = plan, demands
+        self._log_cycle(plan, demands, admitted, began_s)
         return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+
+    def _log_cycle(
+        self, plan: Plan, demands: Mapping[str, Demand], admitted: Collection[str], began_s: float
+    ) -> None:
+        holding = [running.attempt for running in self._attempts if not running.is_gone]
+        used = {(share.node, gpu) for a in holding for share in a.held for gpu in share.gpu_ids}
+        there = [node for node in self._nodes if not node.is_planned]
+        known = {(node.name, gpu) for node in there for gpu in node.gpu_ids}
+        unhealthy = {(node.name, gpu) for node in there for gpu in node.unhealthy_gpu_ids}
+        pending = [demand for run_id, demand in demands.items() if run_id not in admitted]
+        counts = CycleCounts(
+            pending=len(pending),
+            held=sum(demand.workload.hold is not None for demand in pending),
+            started=len(admitted),
+            preempted=sum(isinstance(command, Preempt) for command in plan.commands),
+            running=len(holding),
+            gpus_used=len(used & known),
+            gpus_free=len(known - used - unhealthy),
+        )
+        now_s = anyio.current_time()
+        self._cycle_log.note(counts, duration_s=now_s - began_s, now_s=now_s)
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where somebody more urgent waits for a start to be over."""
@@ -416,7 +441,7 @@ class GpuScheduler:
                 zone = zones.get(landed.placement.shares[0].node)
                 await self._attempts.land(running, landed, zone, policy)
                 self._history.moved(running)
-                run_log(running.record).info("%s: it %s", how, told(running, "began"))
+                run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "began"))
                 has_moved = True
         return has_moved
 
@@ -490,4 +515,5 @@ class GpuScheduler:
     async def _fail(self, flow_run: FlowRun, message: str) -> None:
         with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
             await self._client.set_flow_run_state(flow_run.id, Failed(message=message))
-            _log.warning("Flow run %r cannot run: %s", flow_run.name, message)
+            fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
+            _log.warning("Flow run %r cannot run: %s", flow_run.name, message, extra=fields)

@@ -5,7 +5,7 @@ Environment variables begin with `PREFECT_INTEGRATIONS_GPU_`; the table `[integr
 """
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from prefect.settings import get_current_settings
 from prefect.settings.base import (
@@ -93,6 +93,11 @@ class GpuWorkerSettings(PrefectBaseSettings):
             "One name for the states of all waiting runs, such as AwaitingConcurrencySlot, which "
             "the UI's state filter offers; by default each state has the name of its reason."
         ),
+    )
+
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="How the worker writes its log: text, or one JSON object for each line.",
     )
 
     def secrets(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class ContainerRuns:
             if running.is_draining or running.is_ending:
                 self._output.hurry(key)
             return
-        log, lines = run_log(running.record), deque[str](maxlen=_LAST_LINES)
+        log, lines = run_log(running), deque[str](maxlen=_LAST_LINES)
         followed[uid] = lines
 
         def tell(text: str) -> None:

@@ -79,7 +79,7 @@ class PodEvents:
     async def _read(self, running: RunningAttempt) -> None:
         attempt_id = running.attempt.attempt_id
         known = self._events.setdefault(attempt_id, {})
-        log = run_log(running.record)
+        log = run_log(running)
         for item in (*self._objects_of(attempt_id), *self._view.pods_of(attempt_id)):
             for event in await self._events_of(item):
                 key = f"{event.get('reason')}: {event.get('message')}"

@@ -72,7 +72,7 @@ class SilentNodes:
             if self._told.get(attempt_id) != name:
                 silent_s = silent_for_s(self._view.nodes[name], now) or 0.0
                 since = datetime.fromtimestamp(now.timestamp() - silent_s, UTC)
-                run_log(running.record).warning("%s", silence_text(name, since, policy))
+                run_log(running).warning("%s", silence_text(name, since, policy))
         self._told = told
 
     def _silent_node_of(

@@ -92,6 +92,7 @@ from gpu_core.worker.kubernetes.run_references import RunReferences
 from gpu_core.worker.kubernetes.tombstones import Tombstones
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.kubernetes.view import ClusterView, has_ended, wants_gpus
+from gpu_core.worker.run_log import run_fields
 from gpu_core.worker.running import RunningAttempt
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
@@ -464,7 +465,8 @@ class KubernetesInfrastructure:
             await self._objects.delete(attempt_id, self._fenced, grace_s=None)
         except (KubernetesError, NotStarted) as error:
             # Whoever acts now does it.
-            _log.warning("The Job of %r cannot be deleted: %s", running.record.name, error)
+            name, fields = running.record.name, run_fields(running)
+            _log.warning("The Job of %r cannot be deleted: %s", name, error, extra=fields)
 
     async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
         """What the labels of the flow runs say. Containers without Prefect set none."""

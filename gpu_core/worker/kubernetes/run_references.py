@@ -120,7 +120,7 @@ class RunReferences:
         """That the next release refuses it: to the run each time, to the operator once a name."""
         if not found:
             return
-        run_log(running.record).warning(
+        run_log(running).warning(
             "The job variables name %s, which the policy does not list: the next release refuses "
             "that. Whoever runs the pool lists it in permissions.default (%s).",
             ", ".join(dict.fromkeys(map(described, found))),
