@@ -291,6 +291,8 @@ class Endings:
         run_log(running, reason).warning(
             "Told to end, at the latest by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
         )
+        note = f"It ends by {deadline_at:%H:%M:%S} UTC at the latest: {message}"
+        self._infrastructure.record_event(running, reason, self._hidden(note))
         self._tasks.start_soon(self._drain, running)
 
     async def _drain(self, running: RunningAttempt) -> None:
@@ -479,14 +481,18 @@ class Endings:
             self._strays.watch(running.flow_run_id, ending.settlement.message)
         await in_thread(self._close, running, ending)
         self._attempts.remove(running)
+        if reason is not None:
+            self._tell_end(running, reason, ending.settlement.message)
         self._infrastructure.settled(running)
-        if ending.settlement.end_reason is not None:
-            if ending.settlement.end_reason is not EndReason.POSTPONED:  # the line says it itself
-                self.stories[flow_run_id] = ending.settlement.message
-            number = running.attempt.number
-            run_log(running, reason).info("Attempt %d ended. %s", number, ending.settlement.message)
         self._wake()
         return published
+
+    def _tell_end(self, running: RunningAttempt, reason: EndReason, message: str) -> None:
+        if reason is not EndReason.POSTPONED:  # the line says it itself
+            self.stories[running.attempt.flow_run_id] = message
+        text = f"Attempt {running.attempt.number} ended. {message}"
+        run_log(running, reason).info("%s", text)
+        self._infrastructure.record_event(running, reason, text)
 
     async def _note_start(self, running: RunningAttempt, exit_: Exit | None) -> None:
         """A worker that was killed before it could note the start may leave only the end to see."""

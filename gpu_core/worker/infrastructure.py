@@ -15,6 +15,7 @@ from prefect.workers.base import BaseJobConfiguration
 from gpu_core.adapters.run_files import Notice
 from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.cluster import Allocation, Node, Placement
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
@@ -229,6 +230,15 @@ class Infrastructure(Protocol):
     async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
         """The end of what it wrote, of which nothing lives. Empty: nobody has it, or its run's log
         has it already."""
+        ...
+
+    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+        """Tell those who look at what runs the attempt, where there is such a place.
+
+        Args:
+            reason: The code of what happens to it.
+            note: Sentences for a person.
+        """
         ...
 
     def settled(self, running: RunningAttempt) -> None:

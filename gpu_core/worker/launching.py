@@ -17,6 +17,7 @@ from gpu_core.worker.attempts import OpenAttempts, with_start, write_start
 from gpu_core.worker.connections import Connections, read_checkpoint_uri
 from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.run_log import run_fields, run_log
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -98,6 +99,7 @@ class Launching:
         run_log(running, Reason.STARTING).info(
             "Attempt %d %s", running.attempt.number, told(running, "began")
         )
+        self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
         for what, why in (
             ("GPU types", running.workload.gpu_type_reason),
             ("Capacity", running.workload.capacity_reason),

@@ -36,6 +36,7 @@ from gpu_core.worker.history import History
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.launching import Launching
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog
+from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.outages import OutageWatch
 from gpu_core.worker.policy_source import PolicySource
 from gpu_core.worker.pool_watch import PoolWatch
@@ -442,6 +443,7 @@ class GpuScheduler:
                 await self._attempts.land(running, landed, zone, policy)
                 self._history.moved(running)
                 run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "began"))
+                self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
                 has_moved = True
         return has_moved
 

@@ -33,6 +33,18 @@ def pods(namespace, flow_run_id):
     return namespace.get("pods", f"--selector=prefect-gpu.dev/flow-run-id={flow_run_id}")["items"]
 
 
+def events(namespace, flow_run_id):
+    """Type, reason and note of the worker's Events on the Jobs of a run, in order."""
+    names = {job["metadata"]["name"] for job in jobs(namespace, flow_run_id)}
+    found = [
+        event
+        for event in namespace.get("events.v1.events.k8s.io")["items"]
+        if event.get("reportingController") == "prefect-gpu" and event["regarding"]["name"] in names
+    ]
+    found.sort(key=lambda event: event["eventTime"])
+    return [(event["type"], event["reason"], event["note"]) for event in found]
+
+
 def settled(pool, flow_run_id):
     """Wait until the ledger has the end of the run's last attempt; Prefect may know it before."""
     wait_for(
@@ -58,6 +70,20 @@ def test_a_container_job_runs_tells_its_output_and_costs(pool, namespace):
     names = [state["name"] for state in pool.states(run)]
     assert names[-2:] == ["Running", "Completed"]
     wait_for(lambda: "hello from 1" in pool.logs(run), "its output is in its log")
+    wait_for(
+        lambda: (
+            [event[:2] for event in events(namespace, run)]
+            == [("Normal", "Starting"), ("Normal", "Completed")]
+        ),
+        f"Events tell its story: {events(namespace, run)}",
+    )
+    (started, ended) = (note for _, _, note in events(namespace, run))
+    node = attempt.held[0].node
+    assert started.startswith(f"Attempt 1 starts on 1 × a10g of {node}: "), started
+    assert "It costs $1.00 an hour (on-demand)." in started
+    assert ended.startswith("Attempt 1 ended. "), ended
+    described = namespace.kubectl("describe", "job", job["metadata"]["name"])
+    assert "prefect-gpu" in described.partition("Events:")[2]
 
 
 def test_what_a_run_is_told_about_itself_is_so(pool, namespace):

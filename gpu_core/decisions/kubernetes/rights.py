@@ -134,6 +134,11 @@ RIGHTS: tuple[Right, ...] = (
     *_of_runs("pods/log", {"get": "the output of containers on the pages of their runs"}),
     *_of_runs("events", {"list": "why a pod does not start, on the page of its run"}),
     *_of_runs(
+        "events",
+        {"create": "what happens to a run, in `kubectl describe job`"},
+        group="events.k8s.io",
+    ),
+    *_of_runs(
         "services",
         {
             "create": "how the nodes of a gang find each other",

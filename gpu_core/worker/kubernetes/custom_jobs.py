@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError, Reflector
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.job_events import ObjectReference, reference_to
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.kubernetes.variables import PodRequest
 
@@ -196,6 +197,12 @@ def path_of(item: Json) -> str:
     """Where this object is."""
     metadata = item["metadata"]
     return f"{_BY_NAME[item['kind']].path(metadata['namespace'])}/{metadata['name']}"
+
+
+def reference_to_custom_job(item: Json) -> ObjectReference:
+    """The reference to this object, for an Event."""
+    kind = _BY_NAME[item["kind"]]
+    return reference_to(item, kind.name, kind.group_version)
 
 
 def kept_custom_job(kind: Kind, item: Json) -> Json:

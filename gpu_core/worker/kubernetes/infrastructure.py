@@ -15,7 +15,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.kubernetes.reflector import SILENCE_S
 from gpu_core.adapters.run_files import Notice, notice_text
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
@@ -41,6 +41,7 @@ from gpu_core.decisions.kubernetes.variables import (
     parse_pod_request,
     parse_running_request,
 )
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.validation import known_names
@@ -75,6 +76,7 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
     wants_pods,
 )
+from gpu_core.worker.kubernetes.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.fence import SilentNodes, fenced_nodes
 from gpu_core.worker.kubernetes.finished import FinishedObjects
@@ -149,6 +151,7 @@ class KubernetesInfrastructure:
         self._priority_classes = PriorityClasses(api, self._rights)
         self._references = RunReferences(client, template, namespace)
         self._events = PodEvents(api, self._view, self._rights)
+        self._recorder = EventRecorder(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
         self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
         self._orphans = Orphans(self._view, self._objects, client, pool, may_act)
@@ -171,6 +174,7 @@ class KubernetesInfrastructure:
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
         self._containers = ContainerRuns(self._client, output, tasks, self._is_over)
+        tasks.start_soon(self._recorder.run)
         await self._view.start(tasks)
 
     @property
@@ -328,6 +332,7 @@ class KubernetesInfrastructure:
             if found.cause is Cause.QUOTA_REFUSED:
                 raise Postponed(found.message) from error
             raise Refused(why_refused(error.message)) from error
+        self._recorder.created(running.attempt.attempt_id, created)
         return replace(_started(created), started_at=datetime.now(UTC))
 
     async def find(self, attempts: Sequence[Attempt]) -> Mapping[str, Started]:
@@ -594,9 +599,14 @@ class KubernetesInfrastructure:
         uid = None if pod is None else pod["metadata"]["uid"]
         return self._containers.last_lines(attempt_id, uid)
 
+    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+        """As a Kubernetes Event on its Job, or on what its operator runs."""
+        self._recorder.record(running.attempt.attempt_id, reason, note)
+
     def settled(self, running: RunningAttempt) -> None:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
+        self._recorder.forget(attempt_id)
         self._view.custom_jobs.forget(attempt_id)
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)

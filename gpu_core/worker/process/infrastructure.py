@@ -19,10 +19,11 @@ from gpu_core.adapters.run_files import (
     read_exit_report,
     write_notice,
 )
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.accounting import Attempt, EndReason
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
 from gpu_core.decisions.cluster import Allocation, Node
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.run_environment import inherited_environment
@@ -244,6 +245,9 @@ class ProcessInfrastructure:
     async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
         """From its output in the run's folder."""
         return await in_thread(self._processes.last_lines, running.run_dir)
+
+    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+        """Nothing: a process is seen on its run's page alone."""
 
     def settled(self, running: RunningAttempt) -> None:
         """Nothing to forget."""

@@ -73,7 +73,9 @@ class GuardedServer:
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
         if asked.verb == "create":
             body = await request.json()
-            path = f"{request.path}/{body['metadata']['name']}"
+            metadata = body["metadata"]
+            name = metadata.get("name") or f"{metadata['generateName']}x7k2p"
+            path = f"{request.path}/{name}"
             if path in self.objects:
                 return _status(409, "AlreadyExists", "it is there")
             self.objects[path] = _made(body)

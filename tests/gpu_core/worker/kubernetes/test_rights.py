@@ -12,6 +12,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.run_files import Notice
+from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.cluster import Node
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, POOL_LABEL
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
@@ -21,6 +22,7 @@ from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes import node_tasks
 from gpu_core.worker.kubernetes.attempt_objects import AttemptObjects
 from gpu_core.worker.kubernetes.custom_jobs import KINDS
+from gpu_core.worker.kubernetes.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.last_words import LastWords
 from gpu_core.worker.kubernetes.node_pools import NodePools
@@ -130,6 +132,15 @@ async def says_why_a_pod_does_not_start(api, _server):
     await events.look([attempt])
 
 
+async def tells_what_happens_to_a_run(api, _server):
+    view = SimpleNamespace(
+        jobs_of=lambda _: [make_job()], custom_jobs=SimpleNamespace(of=lambda _: None)
+    )
+    recorder = EventRecorder(api, view, MissingRights())
+    recorder.record("a", EndReason.COMPLETED, "Attempt 1 ended.")
+    await recorder.write_queued()
+
+
 async def keeps_the_end_of_the_output(api, _server):
     pod = make_pod(terminated={"exitCode": 1})
     await LastWords(api, MissingRights()).keep("a", pod)
@@ -176,6 +187,7 @@ STORIES = {
     "ends what it started": ends_what_it_started,
     **{f"ends with {framework}": ends(framework) for framework in KINDS},
     "says why a pod does not start": says_why_a_pod_does_not_start,
+    "tells what happens to a run": tells_what_happens_to_a_run,
     "keeps the end of the output": keeps_the_end_of_the_output,
     "becomes the acting worker": becomes_the_acting_worker,
     "plans with new nodes": plans_with_new_nodes,
@@ -245,6 +257,7 @@ _STORY_OF = {
     ("pods", "delete"): "ends what it started",
     ("pods/log", "get"): "keeps the end of the output",
     ("events", "list"): "says why a pod does not start",
+    ("events", "create"): "tells what happens to a run",
     ("services", "create"): "starts a gang",
     ("services", "get"): "starts a gang",
     ("leases", "get"): "becomes the acting worker",

@@ -1,0 +1,22 @@
+"""What Kubernetes Events say about attempts."""
+
+from gpu_core.decisions.units import format_usd
+from gpu_core.worker.running import RunningAttempt
+from gpu_core.worker.whereabouts import told
+
+
+def start_note(running: RunningAttempt) -> str:
+    """Where does the attempt start, at which price, and why there?"""
+    attempt, workload = running.attempt, running.workload
+    price = attempt.price_micro_usd_per_gpu_hour
+    sentences = [f"Attempt {attempt.number} {told(running, 'starts')}."]
+    if price is not None and attempt.gpu_count and not running.awaited_kinds:
+        an_hour = format_usd(price * attempt.gpu_count)
+        sentences.append(f"It costs {an_hour} an hour ({attempt.capacity_type}).")
+    reasons = (
+        ("GPU types", workload.gpu_type_reason),
+        ("Capacity", workload.capacity_reason),
+        ("Zone", workload.zone_reason),
+    )
+    sentences += [f"{what}: {why.rstrip('.')}." for what, why in reasons if why is not None]
+    return " ".join(sentences)
