@@ -6,6 +6,7 @@ import yaml
 from gpu_core.decisions.kubernetes.names import job_name
 from gpu_core.decisions.kubernetes.priority import priority_class_name, priority_classes
 from gpu_core.decisions.policy import parse_policy
+from gpu_core.worker.operations.health_routes import LIVE_PATH, READY_PATH
 from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.support.helm import CHART, NAMESPACE, POLICY, REQUIRED, helm, of_kind, render
 
@@ -230,8 +231,9 @@ def test_probes_ask_the_health_server():
     (port,) = container["ports"]
     variables = {item["name"]: item.get("value") for item in container["env"]}
     assert variables["PREFECT_WORKER_WEBSERVER_PORT"] == str(port["containerPort"])
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["port"] == port["name"]
+    paths = {"startupProbe": LIVE_PATH, "livenessProbe": LIVE_PATH, "readinessProbe": READY_PATH}
+    for probe, path in paths.items():
+        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
 
 
 def test_without_probes_nothing_listens():

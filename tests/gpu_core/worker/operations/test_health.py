@@ -4,11 +4,9 @@ import socket
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.settings import (
@@ -35,7 +33,6 @@ ACTING = Observed(
     cycle_ended_at_s=1_000.0,
     loop_ran_at_s=1_000.0,
 )
-WORKER_MANIFEST = Path(__file__).parents[4] / "infra" / "kubernetes" / "worker.yaml"
 
 
 @pytest.mark.parametrize(
@@ -194,19 +191,3 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
 
 def test_without_prefects_server_nothing_is_served():
     assert not serve_health(HealthMonitor(5.0))
-
-
-def test_the_probes_of_the_manifest_ask_for_paths_that_are_served():
-    deployment = next(
-        found
-        for found in yaml.safe_load_all(WORKER_MANIFEST.read_text())
-        if found["kind"] == "Deployment"
-    )
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
-    readiness = container["readinessProbe"]["httpGet"]
-
-    assert {probe["path"] for probe in probes.values()} == {LIVE_PATH}
-    assert readiness["path"] == READY_PATH
-    assert {probe["port"] for probe in (*probes.values(), readiness)} == {8080}
-    assert "--with-healthcheck" in container["args"]
