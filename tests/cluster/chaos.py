@@ -17,8 +17,6 @@ from tests.support.run_journal import Life, read_lives
 
 # What the node termination handler of AWS sets when a spot instance is about to be taken back.
 _SPOT_TAINT = "aws-node-termination-handler/spot-itn"
-# Ready again, a kubelet still has to end what was deleted meanwhile.
-_OBEYS_AFTER_S = 1.0
 # How long somebody is waited for who can be hit, and how often it is looked: a phase may be short.
 _PATIENCE_S = 60.0
 _GLANCE_S = 0.02
@@ -34,18 +32,18 @@ class Chaos:
 
     Attributes:
         line: Between the worker and the API server.
+        node_lines: Between kubelets and the API server, by node.
         runs: The flow runs that there are.
         deeds: What was done, in its order.
-        outages_s: Begin and end of the times in which the node did not obey, by its uptime.
     """
 
     pool: Pool
     server: PrefectServer
     namespace: Namespace
     line: CuttableLine
+    node_lines: Mapping[str, CuttableLine] = field(default_factory=dict)
     runs: Sequence[str] = ()
     deeds: list[Deed] = field(default_factory=list)
-    outages_s: list[tuple[float, float]] = field(default_factory=list)
 
     def do(self, fault: Fault) -> None:
         """Wait until a run runs, and a moment more, and do it.
@@ -79,6 +77,7 @@ class Chaos:
             Kind.POD_DELETED: self._delete_pod,
             Kind.JOB_DELETED: self._delete_job,
             Kind.KUBELET_STOPPED: self._stop_kubelet,
+            Kind.NODE_PARTED: self._part_node,
             Kind.API_SERVER_RESTARTED: self._restart_api_server,
             Kind.PREFECT_RESTARTED: self._restart_prefect,
             Kind.SPOT_TAKEN_BACK: self._take_spot_back,
@@ -141,12 +140,22 @@ class Chaos:
         raise Missed(why)
 
     def _stop_kubelet(self, fault: Fault) -> str:
-        began_s = uptime_s()
-        self.namespace.cluster.stop("kubelet")
+        nodes = self.namespace.cluster.nodes()
+        number = int(fault.draw * len(nodes))
+        # The first node's goes by the program's name alone.
+        kubelet = f"kubelet@{nodes[number]}" if number else "kubelet"
+        self.namespace.cluster.stop(kubelet)
         time.sleep(fault.lasts_s)
-        self.namespace.cluster.start("kubelet")
-        self.outages_s.append((began_s, uptime_s() + _OBEYS_AFTER_S))
-        return f"back after {fault.lasts_s:.0f} s"
+        self.namespace.cluster.start(kubelet)
+        return f"that of {nodes[number]}, back after {fault.lasts_s:.0f} s"
+
+    def _part_node(self, fault: Fault) -> str:
+        if not self.node_lines:
+            raise Missed("no kubelet has a line that can be cut")
+        node = sorted(self.node_lines)[int(fault.draw * len(self.node_lines))]
+        with self.node_lines[node].parted():
+            time.sleep(fault.lasts_s)
+        return f"{node}, for {fault.lasts_s:.0f} s"
 
     def _restart_api_server(self, _: Fault) -> str:
         self.namespace.cluster.restart("kube-apiserver")

@@ -7,16 +7,24 @@
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpu_core.decisions.accounting import Attempt
-from tests.cluster.chaos import Chaos, cuttable, uptime_s
+from tests.cluster.chaos import Chaos, cuttable, kubelet_over_line, uptime_s
 from tests.cluster.pools import JOURNALED_RUN, POLICY, kubernetes_pool
+from tests.cluster.verdicts import (
+    faults_of_leftovers,
+    faults_of_places,
+    faults_of_sight,
+    faults_of_states,
+)
 from tests.support.chaos_report import Story, report
-from tests.support.cluster import GPU, NODE_GRACE_S, Namespace
+from tests.support.cluster import GPU, Cluster, Namespace, local_cluster
+from tests.support.cuttable_line import CuttableLine
 from tests.support.faults import Kind, agenda
 from tests.support.prefect_stack import (
     Pool,
@@ -25,7 +33,7 @@ from tests.support.prefect_stack import (
     wait_for,
 )
 from tests.support.run_journal import faults_of_ledger, faults_of_lives
-from tests.support.sight import Sight, watched
+from tests.support.sight import watched
 
 RUNS_IN_CI = 12
 RUNS = int(os.environ.get("PREFECT_GPU_CHAOS_RUNS", RUNS_IN_CI))
@@ -45,11 +53,13 @@ FLOW_EVERY = 6
 FLOW = "tests/cluster/flows.py:journaled"
 # How long a container works on after SIGTERM.
 ENDING_S = (0, 1, 3)
-# Nobody may wait in vain, but a busy machine takes its time to start a pod.
-PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s")
-# Before that nobody gives up what is on a node that does not answer: it is silent so long after its
-# last heartbeat, four of which come in that time, and fenced off 15 s later.
-FENCED_AFTER_S = NODE_GRACE_S * 3 / 4 + 15
+# Nobody may wait in vain, but a busy machine takes its time to start a pod. And by default a silent
+# node is waited for: no run of it is started again while it may still work there.
+PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s").replace(
+    "  fenced_after: 15s\n", ""
+)
+NODES = ("gpu-a", "gpu-b", "gpu-c")
+GPUS_PER_NODE = 4
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +69,32 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterato
         yield running
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes with a kubelet each."""
+    with local_cluster(*(f"--node={name}" for name in NODES), f"--gpus={GPUS_PER_NODE}") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def node_lines(cluster: Cluster) -> Iterator[Mapping[str, CuttableLine]]:
+    """Between kubelets and the API server; none where no fault cuts them."""
+    parted = NODES[1:] if Kind.NODE_PARTED in KINDS else ()
+    with ExitStack() as lines:
+        yield {name: lines.enter_context(kubelet_over_line(cluster, name)) for name in parted}
+
+
 @pytest.fixture
-def chaos(server: PrefectServer, namespace: Namespace, tmp_path: Path) -> Iterator[Chaos]:
+def chaos(
+    server: PrefectServer,
+    namespace: Namespace,
+    node_lines: Mapping[str, CuttableLine],
+    tmp_path: Path,
+) -> Iterator[Chaos]:
     with cuttable(namespace.cluster, tmp_path) as (cluster, line):
         over_line = Namespace(cluster, namespace.name)
         pool = kubernetes_pool(server, over_line, tmp_path / "pool", PATIENT)
-        yield Chaos(pool, server, namespace, line)
+        yield Chaos(pool, server, namespace, line, node_lines)
         pool.close()
 
 
@@ -99,7 +129,7 @@ def test_whatever_happens_no_run_is_lost_and_none_runs_twice(
         gpus=gpus_of_nodes(namespace),
         violations=left,
     )
-    story = replace(story, violations=[*left, *violations(story, pool, chaos.outages_s)])
+    story = replace(story, violations=[*left, *violations(story, pool, namespace)])
     print(f"\n{report(story)}")
     assert not story.violations, "\n".join([report(story), "", *map(str, chaos.deeds)])
 
@@ -149,39 +179,17 @@ def gpus_of_nodes(namespace: Namespace) -> int:
     return sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
 
 
-def violations(story: Story, pool: Pool, outages_s: Sequence[tuple[float, float]]) -> Iterator[str]:
+def violations(story: Story, pool: Pool, namespace: Namespace) -> Iterator[str]:
     """What was it that must not be? By the runs' own journal, the cluster, Prefect, the ledger."""
     runs = list(story.attempts)
-    fences_s = [(begin, end) for begin, end in outages_s if end - begin >= FENCED_AFTER_S]
-    yield from faults_of_lives(story.lives, runs, story.saving, fences_s)
-    yield from faults_of_ledger(story.lives, story.attempts, runs, outages_s)
+    yield from faults_of_lives(story.lives, runs, story.saving)
+    yield from faults_of_ledger(story.lives, story.attempts, runs)
     yield from faults_of_sight(story.sight, story.gpus, story.attempts)
+    yield from faults_of_places(story.sight, story.attempts)
+    yield from faults_of_leftovers(namespace, story.attempts)
     for run in runs:
         yield from faults_of_states(run, [state["name"] for state in pool.states(run)])
     if not pool.worker_lives():
         yield "the worker ended by itself"
     struck = {deed.kind for deed in story.deeds if deed.has_struck}
     yield from (f"no {kind} struck" for kind in {deed.kind for deed in story.deeds} - struck)
-
-
-def faults_of_sight(
-    sight: Sight, gpus: int, attempts: Mapping[str, Sequence[Attempt]]
-) -> Iterator[str]:
-    """What did the API server show that must not be?"""
-    yield from (f"{run} had two pods at a time" for run in sorted(sight.twice))
-    known = {(a.flow_run_id, a.attempt_id) for of_run in attempts.values() for a in of_run}
-    for run, attempt in sorted(sight.ran - known):
-        yield f"{run} had a pod of attempt {attempt}, which is not in the ledger"
-    if sight.most_gpus > gpus:
-        pods = "; ".join(sight.fullest)
-        yield f"pods held {sight.most_gpus} GPUs at a time, of {gpus}: {pods}"
-    if not sight.looks:
-        yield "nobody looked"
-
-
-def faults_of_states(run: str, states: Sequence[str]) -> Iterator[str]:
-    """What did Prefect note of this run that must not be?"""
-    if "Completed" not in states:
-        yield f"{run} never completed: {', '.join(states)}"
-    elif set(states[states.index("Completed") :]) != {"Completed"}:
-        yield f"{run} went on after it had completed: {', '.join(states)}"

@@ -10,7 +10,7 @@ from tests.support.run_journal import Life, resumptions
 from tests.support.sight import Sight
 
 # Of these it matters how they struck; of the others only that they did.
-_TELLING = frozenset({Kind.WORKER_KILLED, Kind.KUBELET_STOPPED})
+_TELLING = frozenset({Kind.WORKER_KILLED, Kind.KUBELET_STOPPED, Kind.NODE_PARTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

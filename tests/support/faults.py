@@ -16,6 +16,7 @@ class Kind(StrEnum):
     POD_DELETED = "pod deleted"
     JOB_DELETED = "Job deleted"
     KUBELET_STOPPED = "kubelet stopped"
+    NODE_PARTED = "node parted from the API server"
     API_SERVER_RESTARTED = "API server restarted"
     PREFECT_RESTARTED = "Prefect restarted"
     SPOT_TAKEN_BACK = "spot interruption"
@@ -36,12 +37,12 @@ class Phase(StrEnum):
     """Step 8 is done, 10 is not: Prefect may know of the end or not."""
 
 
-# How long each lasts, at least and at most. The tests' clusters take a node for lost after 20 s
-# (NODE_GRACE_S), and the tests' policy gives up what is on it 15 s later: an outage of the kubelet
-# may be shorter than that or longer.
+# How long each lasts, at least and at most. The tests' clusters take a node for silent after 20 s
+# (NODE_GRACE_S): an outage of a kubelet, or of its line, may be shorter than that or longer.
 _LASTS_S: Mapping[StrEnum, tuple[float, float]] = {
     Kind.WORKER_KILLED: (0, 4),
     Kind.KUBELET_STOPPED: (3, 60),
+    Kind.NODE_PARTED: (3, 60),
     Kind.SPOT_TAKEN_BACK: (2, 10),
 }
 

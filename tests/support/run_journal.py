@@ -72,7 +72,6 @@ def faults_of_lives(
     lives: Sequence[Life],
     runs: Collection[str],
     saving: Collection[str] = (),
-    outages_s: Sequence[tuple[float, float]] = (),
 ) -> list[str]:
     """What is wrong with these lives? Nothing, if all is well.
 
@@ -83,15 +82,11 @@ def faults_of_lives(
         lives: Of all runs, in the order in which they began.
         runs: The flow runs that there were.
         saving: Those of them that keep a checkpoint.
-        outages_s: Begin and end of the times in which the node did not obey. What lived on it
-            then cannot be stopped, and its run may go on elsewhere: it is fenced off.
     """
     ended = {life.run for life in lives if life.has_ended}
     found = [f"{run} never came to its end" for run in runs if run not in ended]
     for earlier, later in resumptions(lives):
         run = later.run
-        if _was_fenced(earlier, outages_s):
-            continue
         if later.began_s < earlier.last_s:
             found.append(
                 f"{run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
@@ -109,7 +104,6 @@ def faults_of_ledger(
     lives: Sequence[Life],
     attempts: Mapping[str, Sequence[Attempt]],
     runs: Collection[str],
-    outages_s: Sequence[tuple[float, float]] = (),
 ) -> list[str]:
     """What does the ledger have otherwise than the runs themselves? Nothing, if all is well.
 
@@ -117,8 +111,6 @@ def faults_of_ledger(
         lives: Of all runs.
         attempts: The ledger's, by flow run; those of a run in their order.
         runs: The flow runs that there were.
-        outages_s: As for `faults_of_lives`. What was given up then may have come to its end all the
-            same, and Prefect takes a flow's own word for it.
     """
     found = []
     started = {
@@ -131,19 +123,13 @@ def faults_of_ledger(
         if (life.run, life.attempt) not in started:
             found.append(f"{life.run}, attempt {life.attempt} ran and is not in the ledger")
     lived = {(life.run, life.attempt) for life in lives}
-    ended_fenced = {
-        (life.run, life.attempt)
-        for life in lives
-        if life.has_ended and _was_fenced(life, outages_s)
-    }
     for run in runs:
         of_run = attempts.get(run, ())
         numbers = [attempt.number for attempt in of_run]
         if numbers != list(range(1, len(numbers) + 1)):
             found.append(f"{run} has the attempts {numbers} in the ledger")
         completed = [a.number for a in of_run if a.end_reason is EndReason.COMPLETED]
-        did_its_work = not completed and (run, max(numbers, default=0)) in ended_fenced
-        if completed != numbers[-1:] and not did_its_work:
+        if completed != numbers[-1:]:
             found.append(f"{run} completed in {completed} of its attempts {numbers}")
         found += [
             f"{run}, attempt {number} completed and never ran"
@@ -168,7 +154,3 @@ def _by_run(lives: Iterable[Life]) -> dict[str, list[Life]]:
     for life in lives:
         by_run[life.run].append(life)
     return by_run
-
-
-def _was_fenced(life: Life, outages_s: Sequence[tuple[float, float]]) -> bool:
-    return any(life.began_s < end_s and life.last_s > begin_s for begin_s, end_s in outages_s)

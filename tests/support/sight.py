@@ -4,6 +4,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import combinations
 
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL
 from tests.support.cluster import GPU, Json, KubectlFailed, Namespace
@@ -20,8 +22,12 @@ class Sight:
         most_gpus: The most GPUs that pods held at a time, from their creation to their end.
         fullest: The pods that held so many, each in one line.
         ran: Flow run and attempt id of every pod that was seen to run, or to have run.
-        twice: Runs of which two pods had neither ended nor been told to, at a time. (Before 1.26
-            Kubernetes puts another pod in the place of one that is deleted while that one ends.)
+        twice: Runs of which two pods had neither ended nor been told to, at a time, and were not
+            nodes of one gang. (Before 1.26 Kubernetes puts another pod in the place of one that is
+            deleted while that one ends.)
+        placed: By attempt, the node and the GPUs of each of its Jobs' pods.
+        began: By attempt, when its first container started.
+        ended: By attempt, when its last container ended, as far as was seen.
     """
 
     looks: int = 0
@@ -29,6 +35,9 @@ class Sight:
     fullest: tuple[str, ...] = ()
     ran: set[tuple[str, str]] = field(default_factory=set)
     twice: set[str] = field(default_factory=set)
+    placed: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
+    began: dict[str, datetime] = field(default_factory=dict)
+    ended: dict[str, datetime] = field(default_factory=dict)
 
     def see(self, pods: Sequence[Json]) -> None:
         """Take one look."""
@@ -44,12 +53,30 @@ class Sight:
             if pod["status"]["phase"] != "Pending"
             and FLOW_RUN_LABEL in (labels := pod["metadata"].get("labels", {}))
         }
-        runs = [
-            pod["metadata"].get("labels", {}).get(FLOW_RUN_LABEL)
-            for pod in unended
-            if "deletionTimestamp" not in pod["metadata"]
-        ]
-        self.twice |= {run for run in runs if run is not None and runs.count(run) > 1}
+        staying = [pod for pod in unended if "deletionTimestamp" not in pod["metadata"]]
+        self.twice |= {
+            labels_of(one)[FLOW_RUN_LABEL]
+            for one, other in combinations(staying, 2)
+            if are_the_same_work(one, other)
+        }
+        for pod in pods:
+            if ATTEMPT_ID_LABEL in labels_of(pod):
+                self._note(pod)
+
+    def _note(self, pod: Json) -> None:
+        labels = labels_of(pod)
+        attempt = labels[ATTEMPT_ID_LABEL]
+        if node := pod["spec"].get("nodeName"):
+            self.placed.setdefault(attempt, {})[labels.get("job-name", "")] = node, gpus_of(pod)
+        for status in pod["status"].get("containerStatuses", ()):
+            state = status["state"]
+            ended = state.get("terminated", {})
+            if began_at := ended.get("startedAt") or state.get("running", {}).get("startedAt"):
+                began = datetime.fromisoformat(began_at)
+                self.began[attempt] = min(began, self.began.get(attempt, began))
+            if ended_at := ended.get("finishedAt"):
+                last = datetime.fromisoformat(ended_at)
+                self.ended[attempt] = max(last, self.ended.get(attempt, last))
 
 
 @contextmanager
@@ -69,6 +96,20 @@ def watched(namespace: Namespace) -> Iterator[Sight]:
     finally:
         ended.set()
         watcher.join()
+
+
+def labels_of(pod: Json) -> dict[str, str]:
+    """The labels of a pod."""
+    return pod["metadata"].get("labels", {})
+
+
+def are_the_same_work(one: Json, other: Json) -> bool:
+    """Are both of one run, and not two nodes of one attempt? Each of these has a Job of its own."""
+    first, second = labels_of(one), labels_of(other)
+    if FLOW_RUN_LABEL not in first or first[FLOW_RUN_LABEL] != second.get(FLOW_RUN_LABEL):
+        return False
+    is_gang = first.get(ATTEMPT_ID_LABEL) == second.get(ATTEMPT_ID_LABEL)
+    return not is_gang or first.get("job-name") == second.get("job-name")
 
 
 def gpus_of(pod: Json) -> int:

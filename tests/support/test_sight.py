@@ -7,16 +7,32 @@ from tests.support.cluster import GPU
 from tests.support.sight import Sight
 
 
-def pod(name, *, job="a", gpus=1, phase="Running", node="n1", is_ending=False):
+def pod(
+    name,
+    *,
+    job="a",
+    gpus=1,
+    phase="Running",
+    node="n1",
+    is_ending=False,
+    rank=0,
+    attempt=1,
+    state=None,
+):
     metadata = {
         "name": name,
-        "labels": {"job-name": job, FLOW_RUN_LABEL: f"run-{job}", ATTEMPT_ID_LABEL: f"{job}-1"},
+        "labels": {
+            "job-name": f"{job}-rank-{rank}" if rank else job,
+            FLOW_RUN_LABEL: f"run-{job}",
+            ATTEMPT_ID_LABEL: f"{job}-{attempt}",
+        },
     }
     return {
         "metadata": metadata | ({"deletionTimestamp": "now"} if is_ending else {}),
         "spec": {"containers": [{"resources": {"limits": {GPU: str(gpus)}}}]}
         | ({} if node is None else {"nodeName": node}),
-        "status": {"phase": phase},
+        "status": {"phase": phase}
+        | ({} if state is None else {"containerStatuses": [{"state": state}]}),
     }
 
 
@@ -52,3 +68,33 @@ def test_the_fullest_look_is_kept():
         sight.see(pods)
     assert sight.fullest == ("x of run run-a: 4 GPUs, Running on n1",)
     assert sight.looks == 3
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([pod("x"), pod("y", job="b")], set(), id="two runs"),
+        pytest.param([pod("x"), pod("y")], {"run-a"}, id="two of one Job"),
+        pytest.param([pod("x"), pod("y", is_ending=True)], set(), id="one is told to end"),
+        pytest.param([pod("x"), pod("y", phase="Failed")], set(), id="one has ended"),
+        pytest.param([pod("x"), pod("y", rank=1)], set(), id="two nodes of a gang"),
+        pytest.param([pod("x"), pod("y", rank=1, attempt=2)], {"run-a"}, id="two attempts"),
+    ],
+)
+def test_what_runs_twice(pods, want):
+    sight = Sight()
+    sight.see(pods)
+    assert sight.twice == want
+
+
+def test_where_and_when_an_attempt_ran_is_kept():
+    def at(second):
+        return f"2026-11-01T12:00:{second:02}Z"
+
+    sight = Sight()
+    sight.see([pod("x", gpus=2, state={"running": {"startedAt": at(7)}})])
+    gang = pod("y", rank=1, node="n2", state={"running": {"startedAt": at(5)}})
+    ended = {"terminated": {"startedAt": at(7), "finishedAt": at(30)}}
+    sight.see([pod("x", gpus=2, phase="Succeeded", state=ended), gang])
+    assert sight.placed == {"a-1": {"a": ("n1", 2), "a-rank-1": ("n2", 1)}}
+    assert (f"{sight.began['a-1']:%S}", f"{sight.ended['a-1']:%S}") == ("05", "30")
