@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.worker.kubernetes import events as events_module
 from gpu_core.worker.kubernetes.events import PodEvents
 from gpu_core.worker.kubernetes.rights import MissingRights
 from tests.gpu_core.accounting_builders import make_attempt, make_run
@@ -149,6 +150,8 @@ def test_what_an_operators_objects_say_is_known_of_their_run(monkeypatch):
         custom_jobs=SimpleNamespace(of=lambda _: item),
     )
     clock_s = iter([100, 110])
+    # The log of a run goes to Prefect's API, which is not there.
+    monkeypatch.setattr(events_module, "run_log", lambda _: logging.getLogger("test.events"))
     events = PodEvents(Telling(), view, MissingRights())
     monkeypatch.setattr(anyio, "current_time", lambda: next(clock_s))
 
