@@ -14,7 +14,7 @@ from tests.gpu_core.accounting_builders import make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 
 ATTEMPTS = [
-    SimpleNamespace(attempt=make_attempt(f"run-{n}"), record=make_run(f"run-{n}"))
+    SimpleNamespace(attempt=make_attempt(f"run-{n}"), record=make_run(f"run-{n}"), awaited_kinds=())
     for n in range(100)
 ]
 VIEW = SimpleNamespace(
