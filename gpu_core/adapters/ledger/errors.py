@@ -70,6 +70,15 @@ def _is_refused(file: str) -> bool:
     return False
 
 
+def is_clash(error: BaseException) -> bool:
+    """Did the database undo this transaction in favour of another one, and serve all others?
+
+    Transactions that change several rows in different orders may wait for each other.
+    """
+    # The same page: serialization failure, deadlock detected.
+    return getattr(getattr(error, "orig", None), "sqlstate", None) in ("40001", "40P01")
+
+
 def is_ledger_outage(error: BaseException) -> bool:
     """Does this error show that the ledger serves nobody just now, whatever is asked of it?
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from gpu_core.adapters.ledger.errors import LedgerError, is_ledger_outage
+from gpu_core.adapters.ledger.errors import LedgerError, is_clash, is_ledger_outage
 
 T = TypeVar("T")
 
@@ -70,7 +70,8 @@ class GroupCommit:
         try:
             self._commit(writes)
         except Exception as error:
-            if len(writes) == 1 or is_ledger_outage(error):
+            is_of_all = is_ledger_outage(error) and not is_clash(error)
+            if len(writes) == 1 or is_of_all:
                 _fail(writes, error)
             else:
                 self._commit_each(writes)

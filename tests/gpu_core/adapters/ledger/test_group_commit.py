@@ -116,3 +116,23 @@ def test_what_was_not_committed_looks_to_nobody_as_if_it_were(world: World) -> N
     assert {type(future.exception()) for future in futures} == {LedgerError, SystemExit}
     assert world.numbers() == {0}
     assert world.add(4) == 4
+
+
+class Deadlock(Exception):
+    """What psycopg raises where PostgreSQL ends one of two transactions in each other's way."""
+
+    sqlstate = "40P01"
+
+
+def test_after_a_deadlock_each_write_is_executed_alone(world: World) -> None:
+    """Shared transactions change rows in the order in which writes came; so may another worker."""
+    clashes = [Deadlock("deadlock detected")]
+
+    def write(connection: sa.Connection) -> None:
+        if clashes:
+            raise OperationalError("INSERT", None, clashes.pop())
+        connection.execute(sa.insert(NUMBERS).values(n=2))
+
+    futures = world.together(lambda: world.add(1), lambda: world.commits.write(write))
+    assert [future.exception() for future in futures] == [None, None]
+    assert world.numbers() == {0, 1, 2}
