@@ -21,7 +21,7 @@ from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.configuration import configured
 from gpu_core.worker.infrastructure import Refused
 from gpu_core.worker.kubernetes.run_references import RunReferences
-from tests.gpu_core.accounting_builders import NOON, make_run
+from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 ID = UUID(int=1)
 OWN = WorkersOwn(namespace="gpu", service_account="gpu-worker")
@@ -87,6 +87,8 @@ def started(template, variables, policy, new_client=no_client):
     )
     run = FlowRun(id=ID, flow_id=ID, name="run", job_variables=variables)
     running = SimpleNamespace(
+        attempt=make_attempt(),
+        awaited_kinds=(),
         deployment=None,
         record=make_run(flow_run_id=str(ID), name="run", flow_name="train"),
         workload=Workload(workload_id="w", name="w", priority=1, submitted_at=NOON),
