@@ -85,6 +85,13 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
         remedy = "correct the policy's section kubernetes" if facts.unusable else None
         why = "; ".join(facts.blocked_by)
         yield warning("nodes.unused", f"node {node.name}, {gpus}: {why}", remedy)
+    elif facts.contradictions:
+        why = "; ".join(facts.contradictions)
+        yield warning(
+            "nodes.sharing",
+            f"node {node.name}: {why}",
+            "it is used as it says itself; correct the policy",
+        )
     elif facts.node.gpu_type == _UNKNOWN_TYPE:
         yield warning(
             "nodes.gpu-type",

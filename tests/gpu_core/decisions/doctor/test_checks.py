@@ -377,6 +377,12 @@ def test_leases(leases: list[SeenLease], want: Want) -> None:
 # -- nodes -------------------------------------------------------------------------------------
 
 
+SHARED_BY_10 = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-SHARED",
+    "nvidia.com/gpu.replicas": "10",
+}
+
+
 def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> SeenNode:
     """A node with 8 A100, as the worker reads it."""
     status = {
@@ -385,12 +391,13 @@ def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> Seen
         "conditions": [{"type": "Ready", "status": fields.pop("ready", "True")}],
     }
     labels = fields.pop("labels", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"})
+    policy = KubernetesPolicy.model_validate(fields.pop("policy", {}))
     node = {
         "metadata": {"name": name, "labels": labels},
         "spec": fields,
         "status": status,
     }
-    facts = node_facts(node, (), KubernetesPolicy(), pool="gpu")
+    facts = node_facts(node, (), policy, pool="gpu")
     return SeenNode(name=name, facts=facts, is_admitted=is_admitted)
 
 
@@ -430,17 +437,23 @@ def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> Seen
             id="broken GPUs",
         ),
         pytest.param(
+            [a_node(labels=SHARED_BY_10, capacity="80", allocatable="80")],
+            [("ok", "8 GPUs on 1 node")],
+            id="shared as its labels say",
+        ),
+        pytest.param(
             [
                 a_node(
-                    labels={
-                        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-SHARED",
-                        "nvidia.com/gpu.replicas": "10",
-                    },
+                    labels=SHARED_BY_10,
                     capacity="80",
                     allocatable="80",
+                    policy={"shared_gpu_resource": "nvidia.com/gpu", "shares_per_gpu": 4},
                 )
             ],
-            [("failed", ""), ("warning", "kubernetes.shares_per_gpu is 4; correct the policy")],
+            [
+                ("ok", "8 GPUs on 1 node"),
+                ("warning", "shared by 10, and the policy's kubernetes.shares_per_gpu is 4"),
+            ],
             id="shared otherwise than the policy says",
         ),
         pytest.param(
