@@ -13,6 +13,7 @@ from gpu_core.decisions.cluster import Placement
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest
 from gpu_core.decisions.kubernetes.names import (
+    ATTEMPT_ID_LABEL,
     FLOW_RUN_LABEL,
     POOL_LABEL,
     ROLE_LABEL,
@@ -36,8 +37,9 @@ _COMMANDS = {"ray": "true", "kubeflow": "true", "spark": "local:///none.py"}
 
 
 def is_tombstone(item: Mapping[str, Any]) -> bool:
-    """Does this object only keep a name?"""
-    return (item["metadata"].get("labels") or {}).get(ROLE_LABEL) == TOMBSTONE
+    """Does this object only keep a name? A run may bring any label, but its Job is an attempt's."""
+    labels = item["metadata"].get("labels") or {}
+    return labels.get(ROLE_LABEL) == TOMBSTONE and ATTEMPT_ID_LABEL not in labels
 
 
 def tombstone_jobs(

@@ -16,11 +16,12 @@ import pytest
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.cluster import NodeShare
 from gpu_core.decisions.kubernetes.manifests.tombstone import (
+    TOMBSTONE,
     is_tombstone,
     tombstone_custom_job,
     tombstone_jobs,
 )
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, ROLE_LABEL
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.request import GpuRequest
 from gpu_core.decisions.run_context import RunContext
@@ -276,6 +277,17 @@ def test_what_is_created_too_late_never_runs(case, creations, is_told):
             anyio.run(lambda c=cluster: give_up_while_it_is_created(c, case, is_told=is_told))
             assert cluster.living == [], f"creation {held}, heard before request {heard_at}"
             assert cluster.creations <= held + 1, "it went on without its lease"
+
+
+def test_a_run_that_calls_its_job_a_tombstone_does_not_run_beside_its_next_attempt(monkeypatch):
+    forged = {"metadata": {"labels": {ROLE_LABEL: TOMBSTONE}}, **TEMPLATE}
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=forged)
+    monkeypatch.setitem(globals(), "CONFIGURATION", configuration)
+    for heard_at in range(8):
+        cluster = Cluster(heard_at=heard_at)
+        anyio.run(lambda c=cluster: give_up_while_it_is_created(c, {}, is_told=False))
+        labels = [item["metadata"]["labels"] for item in cluster.objects.values()]
+        assert not any(ATTEMPT_ID_LABEL in each for each in labels), f"before request {heard_at}"
 
 
 def test_what_was_answered_needs_no_tombstone():
