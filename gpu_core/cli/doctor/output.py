@@ -51,9 +51,10 @@ def redacted(finding: Finding, hidden: Callable[[str], str]) -> Finding:
     return Finding(
         check=finding.check,
         status=finding.status,
-        message=hidden(_one_line(finding.message)),
-        remedy=None if finding.remedy is None else hidden(_one_line(finding.remedy)),
-        details=tuple(hidden(_one_line(detail)) for detail in finding.details),
+        # A secret may have blanks that one line does not keep.
+        message=_one_line(hidden(finding.message)),
+        remedy=None if finding.remedy is None else _one_line(hidden(finding.remedy)),
+        details=tuple(_one_line(hidden(detail)) for detail in finding.details),
     )
 
 

@@ -1,0 +1,16 @@
+"""What people and programs read of findings."""
+
+import pytest
+
+from gpu_core.cli.doctor.output import redacted
+from gpu_core.decisions.doctor.finding import failed
+from gpu_core.worker.secrecy import Secrets
+
+
+@pytest.mark.parametrize("password", ["two  blanks", "a tab\there", "two\nlines"])
+def test_a_secret_with_blanks_is_hidden(password):
+    secrets = Secrets()
+    secrets.add([password])
+    text = f"it refuses {password}!"
+    found = redacted(failed("store.checkpoints", text, text, [text]), secrets.hidden)
+    assert {found.message, found.remedy, *found.details} == {"it refuses ***!"}
