@@ -172,6 +172,13 @@ def test_a_policy_file_is_installed_to_the_letter():
     assert config["data"]["policy.yaml"] == POLICY.read_text()
 
 
+def test_a_policy_may_begin_with_blanks(tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("  # ours\nversion: 1\n")
+    (config,) = of_kind(render({}, f"--set-file=policy={policy}"), "ConfigMap")
+    assert config["data"]["policy.yaml"] == policy.read_text()
+
+
 @pytest.mark.parametrize(
     "priorities",
     [
