@@ -16,6 +16,7 @@ from gpu_core.decisions.kubernetes.quantities import (
     format_memory,
     memory_mib,
 )
+from gpu_core.decisions.units import LONGEST_DURATION_S
 from gpu_core.decisions.validation import input_errors, known_names, parsed_by, refuse
 
 
@@ -186,7 +187,9 @@ class PodRequest(BaseModel):
         title="Framework",
         description="Who spreads the work over nodes, by default nobody.",
     )
-    finished_job_ttl_s: Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S)] | None = Field(
+    finished_job_ttl_s: (
+        Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S, le=LONGEST_DURATION_S)] | None
+    ) = Field(
         default=None,
         alias="finished_job_ttl",
         title="Finished Job TTL",

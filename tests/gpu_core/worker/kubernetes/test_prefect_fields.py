@@ -322,6 +322,9 @@ def test_the_cluster_of_the_pool_is_every_runs():
         pytest.param(
             {"finished_job_ttl": 0}, "finished_job_ttl is too small .*60 or more", id="gone at once"
         ),
+        pytest.param(
+            {"finished_job_ttl": 2**31}, "finished_job_ttl is too large", id="far too long"
+        ),
         pytest.param({"stream_output": "no"}, "stream_output is not true or false", id="a word"),
     ],
 )  # fmt: skip
