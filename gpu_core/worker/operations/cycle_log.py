@@ -38,7 +38,7 @@ class CycleCounts:
 
 
 class CycleLog:
-    """Writes the lines. Each cycle is counted in exactly one, at the latest a minute after it."""
+    """Writes the lines. Each cycle is counted in one, perhaps in that of a later cycle."""
 
     def __init__(self) -> None:
         self._standing: tuple[int, ...] | None = None
