@@ -48,6 +48,11 @@ class Reference(NamedTuple):
     value: str = ""
     """Of a field, what it says; two values of it are two references."""
 
+    @property
+    def is_open(self) -> bool:
+        """May Prefect still put another name in the place of this one, when the run starts?"""
+        return "{{" in self.name
+
 
 # Where a name stands in the value of a field (Kubernetes 1.34, core/v1). Fields of other names that
 # end in `SecretRef`, such as a CSI volume's, are Secrets, too.
@@ -145,9 +150,9 @@ def references(manifest: object) -> frozenset[Reference]:
 
     Args:
         manifest: An object of Kubernetes or any part of one, rendered. What is not resolved yet
-            (a placeholder of Prefect's) refers to nothing.
+            (a placeholder of Prefect's) is a name that is open.
     """
-    return frozenset(reference for reference in _references(manifest) if "{{" not in reference.name)
+    return frozenset(_references(manifest))
 
 
 def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
@@ -160,8 +165,7 @@ def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
     metadata = manifest.get("metadata")
     place = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     own = Reference(Referred.NAMESPACE, str(place or namespace))
-    found = references(manifest.get("spec"))
-    return found if "{{" in own.name else found | {own}
+    return references(manifest.get("spec")) | {own}
 
 
 def _references(value: object) -> Iterator[Reference]:

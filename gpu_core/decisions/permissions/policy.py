@@ -1,6 +1,7 @@
 """The policy's section `permissions`: limits on what runs may ask for, by team."""
 
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -12,9 +13,16 @@ from gpu_core.decisions.kubernetes.references import POD_FIELDS, Referred
 from gpu_core.decisions.policy_base import Name, Section, parse_budget
 from gpu_core.decisions.validation import parsed_by
 
+# POSIX leaves two slashes at the front to others, and `normpath` leaves them alone.
+_ABSOLUTE = re.compile("/(?!/)")
+
 
 def _host_path(value: object, field: str) -> str:
-    if not isinstance(value, str) or posixpath.normpath(value) != value or value[:1] != "/":
+    if (
+        not isinstance(value, str)
+        or posixpath.normpath(value) != value
+        or not _ABSOLUTE.match(value)
+    ):
         raise InvalidInput(
             field,
             "is not a path",

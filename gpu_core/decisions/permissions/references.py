@@ -35,6 +35,8 @@ class JobReferences:
     """What the job variables of the run and its deployment bring."""
     by_template: frozenset[Reference]
     """What the pool's base job template refers to without them."""
+    moved: frozenset[Reference] = frozenset()
+    """What of that means other objects here, because the run chose the namespace."""
 
 
 def held_if_not_permitted(
@@ -77,11 +79,13 @@ def described(reference: Reference) -> str:
 
 
 def _excess(found: JobReferences, permission: Permission, own: WorkersOwn | None) -> Iterator[str]:
-    for reference in sorted(found.by_run):
+    for reference in sorted(found.by_run | found.moved):
         names = permission.names(reference.what)
         verb = _VERBS.get(reference.what, "use")
         if _is_workers_own(reference, found.namespace, names, own):
             yield f"{verb} {described(reference)}, which is the worker's own"
+        elif reference in found.moved:
+            continue
         elif names is not None and not _is_listed(reference, names):
             known = {*names, *_names(found.by_template, reference.what)}
             yield f"{verb} {described(reference)} ({_allowed(reference.name, known)})"
@@ -105,7 +109,7 @@ def _is_workers_own(
 def _is_listed(reference: Reference, names: Collection[str]) -> bool:
     if reference.what is not Referred.HOST_PATH:
         return reference.name in names
-    path = reference.name.rstrip("/")
+    path = reference.name.rstrip("/") or "/"
     return ".." not in path.split("/") and any(
         path == name or path.startswith(f"{name.rstrip('/')}/") for name in names
     )

@@ -309,8 +309,9 @@ class KubernetesInfrastructure:
         """
         if not isinstance(configuration, GpuKubernetesJobConfiguration):
             raise TypeError(f"{type(configuration).__name__} is not of a gpu-kubernetes pool")
+        request = _as_begun(parse_pod_request(running.variables), running)
         await self._references.require_permitted(
-            running, configuration.job_manifest, _pod_request(running), policy
+            running, configuration.job_manifest, request, policy
         )
         launch = self._launch(running, context, environment, policy)
         if launch.is_flow and context.requires_signatures:

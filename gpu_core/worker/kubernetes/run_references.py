@@ -78,7 +78,9 @@ class RunReferences:
             policy: Of the pool.
         """
         rendering = self._current()
-        brought = rendering.with_variables(variables) | _claims(request)
+        # What is not resolved yet is judged when the run starts.
+        known = (each for each in rendering.with_variables(variables) if not each.is_open)
+        brought = _claims(request).union(known)
         return held_if_not_permitted(workload, rendering.compared(brought), policy, self._own)
 
     async def require_permitted(
@@ -177,12 +179,12 @@ class _Rendering:
     ) -> JobReferences:
         """What of this does the run bring?"""
         trusted = self._by_template | (by_template or frozenset())
-        places = (each.name for each in brought if each.what is Referred.NAMESPACE)
+        place = next((each for each in brought if each.what is Referred.NAMESPACE), None)
         return JobReferences(
-            # A namespace that is not resolved yet is judged when the run starts.
-            namespace=next(places, self._namespace),
+            namespace=self._namespace if place is None else place.name,
             by_run=brought - trusted,
-            by_template=trusted,
+            by_template=frozenset(each for each in trusted if not each.is_open),
+            moved=frozenset() if place is None or place in trusted else brought & trusted,
         )
 
     def _references(self, variables: Json) -> frozenset[Reference]:

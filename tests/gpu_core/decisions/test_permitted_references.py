@@ -95,7 +95,9 @@ def path(name):
             ("mount host path '/database' (allowed: /data; did you mean '/data'?)",),
             id="a folder that begins alike",
         ),
-        pytest.param({"host_paths": ["/"]}, brings(path("/etc")), (), id="all of the node"),
+        pytest.param(
+            {"host_paths": ["/"]}, brings(path("/"), path("/etc")), (), id="all of the node"
+        ),
         pytest.param(
             LISTS,
             brings(Reference(Referred.POD_FIELD, "hostNetwork", "True")),
@@ -215,6 +217,7 @@ def test_the_graver_hold_wins(reason, want):
         pytest.param({"host_paths": ["data"]}, "is not a path", id="a relative path"),
         pytest.param({"host_paths": ["/data/../etc"]}, "is not a path", id="a way out"),
         pytest.param({"host_paths": ["/data/"]}, "is not a path", id="a slash at the end"),
+        pytest.param({"host_paths": ["//data"]}, "is not a path", id="two slashes at the front"),
         pytest.param({"service_acounts": []}, "service_accounts", id="a misspelt key"),
     ],
 )

@@ -195,14 +195,19 @@ def container(**fields):
             {(Referred.POD_FIELD, "hostPort")},
             id="a port of the node",
         ),
-        pytest.param(
-            pod(serviceAccountName="{{ prefect.variables.account }}"), set(), id="not resolved yet"
-        ),
         pytest.param(pod(volumes="text", imagePullSecrets=3, containers={}), set(), id="nonsense"),
     ],
 )
 def test_what_a_manifest_refers_to(manifest, want):
     assert {(each.what, each.name) for each in references(manifest)} == want
+
+
+@pytest.mark.parametrize(
+    ("name", "want"), [("{{ prefect.variables.account }}", True), ("trainer", False)]
+)
+def test_a_name_that_is_not_resolved_yet_is_open(name, want):
+    (found,) = references(pod(serviceAccountName=name))
+    assert found.is_open is want
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 from aiohttp import web
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
@@ -150,6 +151,28 @@ def test_what_a_refusal_of_its_job_means_for_a_run(status, message, want, want_t
             assert infrastructure.lives(attempt) is want_time_to_show
 
     anyio.run(scenario)
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["no claim is listed", "no list"])
+def test_the_claims_of_a_run_are_judged_when_it_starts(is_listed, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    configuration = GpuKubernetesJobConfiguration.model_construct(job_manifest=TEMPLATE)
+    policy = make_policy(permissions={"default": {"claims": []} if is_listed else {}})
+
+    async def scenario():
+        async with serving(Answering(429, "too many requests")) as client:
+            attempt = running()
+            attempt.variables = {"volumes": [{"claim": "wages", "mount_path": "/w"}]}
+            context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+            with pytest.raises(Refused if is_listed else NotStarted) as raised:
+                await of_cluster(client).start(attempt, configuration, context, {}, policy)
+            return str(raised.value)
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        why = anyio.run(scenario)
+    assert ("may not use PersistentVolumeClaim 'wages'" in why) is is_listed
+    told = "PersistentVolumeClaim 'wages', which the policy does not list"
+    assert (told in caplog.text) is not is_listed
 
 
 class Noting:

@@ -239,6 +239,38 @@ def test_a_policy_without_lists_warns_of_each_name_once(monkeypatch, caplog):
     ]
 
 
+def test_braces_hide_no_path_from_the_start():
+    """When the run is read they may stand for what Prefect resolves later."""
+    template = opened(volumes="{{ volume_list }}")
+    folder = {"name": "v", "hostPath": {"path": "/var/{{ x }}", "type": "DirectoryOrCreate"}}
+    policy = policy_with(**STRICT)
+    with pytest.raises(Refused, match=r"may not mount host path '/var/\{\{ x \}\}'"):
+        started(template, {"volume_list": [folder]}, policy)
+    own = opened(volumes=[folder])
+    started(own, {}, policy)
+    assert held(own, {}, policy) is None
+
+
+@pytest.mark.parametrize(
+    ("lists", "want"),
+    [
+        pytest.param({}, True, id="a policy without the lists"),
+        pytest.param({"namespaces": ["gpu-system"], "secrets": []}, True, id="a listed namespace"),
+        pytest.param({"secrets": ["prefect"]}, False, id="a listed Secret"),
+    ],
+)
+def test_the_templates_names_are_the_workers_own_in_its_namespace(lists, want):
+    """The pool's template means the objects of the pool's namespace."""
+    template = stock(env=[{"name": "K", "valueFrom": {"secretKeyRef": {"name": "prefect"}}}])
+    own = WorkersOwn(
+        namespace="gpu-system", service_account="gpu-worker", secrets=frozenset({"prefect"})
+    )
+    assert held(template, {}, policy_with(**lists), own) is None
+    summary = held(template, {"namespace": "gpu-system"}, policy_with(**lists), own)
+    assert (summary is not None) is want
+    assert summary is None or "use Secret 'prefect', which is the worker's own" in summary
+
+
 def test_the_workers_own_account_is_refused_by_every_policy():
     for policy in (policy_with(), policy_with(service_accounts=["gpu-worker"])):
         summary = held(stock(), {"service_account_name": "gpu-worker"}, policy)
