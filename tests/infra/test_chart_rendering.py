@@ -172,6 +172,26 @@ def test_a_policy_file_is_installed_to_the_letter():
     assert config["data"]["policy.yaml"] == POLICY.read_text()
 
 
+def test_names_of_digits_stay_text():
+    values = {
+        "ledger": {"existingSecret": "12", "key": "34"},
+        "serviceAccount": {"create": True, "name": "56"},
+        "priorityClassName": "78",
+        "nameOverride": "90",
+        "runs": {
+            "namespaces": [{"name": "2026", "create": True}],
+            "serviceAccount": {"create": True, "name": "11"},
+            "apiKey": {"existingSecret": "22", "key": "33"},
+        },
+        "prefect": {
+            "apiUrl": "https://prefect.example.com/api",
+            "apiKey": {"existingSecret": "44", "key": "55"},
+        },
+    }
+    for found in render(values):
+        assert schema_errors(found) == []
+
+
 def test_a_policy_may_begin_with_blanks(tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text("  # ours\nversion: 1\n")

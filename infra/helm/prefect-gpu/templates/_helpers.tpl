@@ -27,14 +27,14 @@
 {{- end -}}
 
 {{- define "prefect-gpu.selector" -}}
-app.kubernetes.io/name: {{ include "prefect-gpu.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "prefect-gpu.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: worker
 {{- end -}}
 
 {{- define "prefect-gpu.labels" -}}
-app.kubernetes.io/name: {{ include "prefect-gpu.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "prefect-gpu.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
