@@ -38,6 +38,7 @@ _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
 # What `job_name` puts in front of the pool's name.
 _LEASE_PREFIX = "gpu-pool-"
 _WORKERS_NAMES = "system:serviceaccount:"
+_FORBIDDEN = 403
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
 
     async def ask(index: int, right: Right, namespace: str | None) -> None:
         async with limiter:
-            answers[index] = await _may(api, right, namespace, question.service_account)
+            answers[index] = await _may(api, right, namespace, question)
 
     async with anyio.create_task_group() as tasks:
         for index, (right, namespace) in enumerate(asked):
@@ -172,16 +173,19 @@ async def _served_groups(api: KubernetesApi) -> set[str]:
 
 
 async def _may(
-    api: KubernetesApi, right: Right, namespace: str | None, service_account: str | None
+    api: KubernetesApi, right: Right, namespace: str | None, question: ClusterQuestion
 ) -> bool | None:
     """May it? None: the cluster does not tell."""
+    service_account = question.service_account
     resource, _, subresource = right.resource.partition("/")
+    # The worker has the right on its pool's lease alone.
+    name = _lease_name(question.pool) if resource == "leases" else right.name
     attributes = {
         "verb": right.verb,
         "group": right.group,
         "resource": resource,
         "subresource": subresource,
-        "name": right.name or "",
+        "name": name or "",
         "namespace": namespace or "",
     }
     spec: Json = {"resourceAttributes": attributes}
@@ -225,27 +229,48 @@ async def _user(api: KubernetesApi, service_account: str | None) -> str | None:
 
 
 async def _lease(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
-    name = job_name(f"pool-{question.pool}")
+    name = _lease_name(question.pool)
     places = question.lease_namespace, *question.namespaces, "default"
-    looked_in: tuple[str, ...] | None = tuple(dict.fromkeys(place for place in places if place))
+    known = tuple(dict.fromkeys(place for place in places if place))
+    looked_in: tuple[str, ...] | None = None
     try:
         items = [item async for page, _ in api.pages(_LEASES.format("")) for item in page]
-        looked_in = None
     except KubernetesError as error:
         if error.is_retryable:
             raise
-        items = await _leases_in(api, looked_in or (), name)
+        items, looked_in = await _leases_in(api, known, name)
     leases = [_seen_lease(item) for item in items if _is_of_a_pool(item)]
     return list(lease_findings(question.pool, name, leases, now, looked_in=looked_in))
 
 
-async def _leases_in(api: KubernetesApi, namespaces: tuple[str, ...], name: str) -> list[Json]:
-    """The pool's lease in these namespaces: the worker may read, but not list, leases."""
-    found = [
-        await api.find(f"{_LEASES.format(f'/namespaces/{namespace}')}/{name}")
-        for namespace in namespaces
-    ]
-    return [item for item in found if item is not None]
+async def _leases_in(
+    api: KubernetesApi, namespaces: tuple[str, ...], name: str
+) -> tuple[list[Json], tuple[str, ...]]:
+    """The pool's lease in these namespaces, and which of them could be looked in.
+
+    The worker may read its pool's lease in its own namespace, and list none.
+
+    Raises:
+        KubernetesError: None of them could be looked in.
+    """
+    found: dict[str, Json | None] = {}
+    refusal: KubernetesError | None = None
+    for namespace in namespaces:
+        try:
+            found[namespace] = await api.find(
+                f"{_LEASES.format(f'/namespaces/{namespace}')}/{name}"
+            )
+        except KubernetesError as error:
+            if error.is_retryable:
+                raise
+            refusal = error
+    if refusal is not None and not found:
+        raise refusal
+    return [item for item in found.values() if item is not None], tuple(found)
+
+
+def _lease_name(pool: str) -> str:
+    return job_name(f"pool-{pool}")
 
 
 def _is_of_a_pool(item: Json) -> bool:
@@ -280,6 +305,8 @@ async def _nodes(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]
     try:
         offers = await _offers(api, facts, policy)
     except KubernetesError as error:
+        if error.status == _FORBIDDEN and policy.provisioner is not Provisioner.KARPENTER:
+            return found  # a worker that does not plan with NodePools has no right to read them
         return [*found, unknown("node-pools.karpenter", f"NodePools cannot be read: {error}")]
     return [*found, *node_pool_findings(policy.provisioner, offers)]
 

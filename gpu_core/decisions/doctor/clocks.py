@@ -1,5 +1,6 @@
 """Do the clocks agree by which runs are timed, charged and judged?"""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,7 +50,9 @@ def clock_findings(readings: Iterable[ClockReading]) -> Iterator[Finding]:
         elif sure_s > WARNING_S:
             yield warning("clocks.skew", text, _REMEDY)
         else:
-            shown = f"{abs(skew_s):.1f} s" if sure_s else f"less than {reading.error_s:.1f} s"
+            # Rounded up: no clock differs by less than 0.0 s.
+            bound_s = max(1, math.ceil(reading.error_s * 10)) / 10
+            shown = f"{abs(skew_s):.1f} s" if sure_s else f"less than {bound_s:.1f} s"
             yield ok("clocks.skew", f"{reading.name} and this machine differ by {shown}")
 
 

@@ -60,7 +60,8 @@ def rights_findings(
     if any(answer.is_allowed is None for answer in asked):
         yield unknown("rights.review", f"the cluster does not tell all rights of {who}")
     details = [str(answer) for answer in asked]
-    yield ok("rights.granted", f"{who} has {granted} of {count(len(asked), 'right')}", details)
+    has = "has" if user else "have"
+    yield ok("rights.granted", f"{who} {has} {granted} of {count(len(asked), 'right')}", details)
     if not is_workers:
         yield unknown(
             "rights.worker",

@@ -217,6 +217,29 @@ def test_without_the_right_to_list_leases_the_known_namespaces_are_looked_in(
     assert "in the namespaces ml, default" in text_of(examine(cluster), "lease.holder")
 
 
+def test_the_worker_that_may_read_its_own_lease_alone_sees_that_all_is_well(
+    cluster: FakeCluster,
+) -> None:
+    """As the chart grants it: in the release's namespace, which is none of the runs', by its name."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/gpu-pool-gpu"
+    cluster.lists["/apis/coordination.k8s.io/v1/leases"] = 403
+    cluster.lists |= {lease.format(place): 403 for place in ("ml", "default")}
+    cluster.lists["/apis/karpenter.sh/v1/nodepools"] = 403
+    cluster.objects[lease.format("gpu")] = a_lease("gpu")
+    cluster.refused = lambda asked: (asked["resource"], asked["name"]) == ("leases", "")
+    found = examine(cluster, lease_namespace="gpu")
+    assert set(statuses(found).values()) == {"ok"}
+    assert "worker-gpu acts" in text_of(found, "lease.holder")
+
+    del cluster.objects[lease.format("gpu")]
+    found = examine(cluster, lease_namespace="gpu")
+    assert "unknown no lease gpu-pool-gpu in the namespaces gpu:" in text_of(found, "lease.holder")
+
+    cluster.lists[lease.format("gpu")] = 403
+    found = examine(cluster, lease_namespace="gpu")
+    assert "unknown cannot be read: no (Forbidden)" in text_of(found, "lease.holder")
+
+
 def test_a_foreign_node_pool_says_why_it_is_not_used(cluster: FakeCluster) -> None:
     cluster.lists["/apis/karpenter.sh/v1/nodepools"] = [FOREIGN_NODE_POOL]
     said = text_of(examine(cluster, {"provisioner": "karpenter"}), "node-pools.offer")

@@ -533,6 +533,7 @@ def a_reading(skew_s: float, error_s: float = 0.5) -> ClockReading:
     ("reading", "want"),
     [
         pytest.param(a_reading(0.3), ("ok", "differ by less than 0.5 s"), id="the same"),
+        pytest.param(a_reading(0, 0.003), ("ok", "differ by less than 0.1 s"), id="a fast answer"),
         pytest.param(a_reading(-1.5), ("ok", "differ by 1.5 s"), id="a little"),
         pytest.param(a_reading(3), ("warning", "is 3.0 s ahead of this"), id="ahead"),
         pytest.param(a_reading(-40), ("failed", "is 40.0 s behind this"), id="behind"),
