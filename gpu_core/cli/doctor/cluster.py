@@ -17,7 +17,7 @@ from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown
 from gpu_core.decisions.doctor.lease import SeenLease, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
-from gpu_core.decisions.doctor.rights import Answer, rights_findings
+from gpu_core.decisions.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.doctor.versions import kubernetes_version_findings
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.clouds import Provisioner
@@ -129,6 +129,8 @@ async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetim
 
 
 async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]:
+    if question.service_account is not None and not await _is_there(api, question.service_account):
+        return [missing_account(question.service_account)]
     served = await _served_groups(api)
     rights = [
         right
@@ -157,6 +159,17 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
             is_workers=user is None or user.startswith(_WORKERS_NAMES),
         )
     )
+
+
+async def _is_there(api: KubernetesApi, service_account: str) -> bool:
+    """Is there such a ServiceAccount, as far as one may see? The API grants rights to any name."""
+    namespace, _, name = service_account.partition("/")
+    try:
+        return await api.find(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}") is not None
+    except KubernetesError as error:
+        if error.is_retryable:
+            raise
+        return True
 
 
 def _places(right: Right, question: ClusterQuestion) -> tuple[str | None, ...]:

@@ -68,3 +68,17 @@ def rights_findings(
             f"these are the rights of {who}, not the worker's",
             "ask for the worker's with --service-account NAMESPACE/NAME",
         )
+
+
+def missing_account(service_account: str) -> Finding:
+    """What is to be said where the account whose rights are asked for does not exist?
+
+    Args:
+        service_account: As `NAMESPACE/NAME`.
+    """
+    namespace, _, name = service_account.partition("/")
+    return failed(
+        "rights.worker",
+        f"there is no ServiceAccount {name} in namespace {namespace}",
+        "correct --service-account, or install the Helm chart (docs/kubernetes.md)",
+    )

@@ -186,10 +186,20 @@ def test_a_missing_right_is_named_with_what_it_is_for(cluster: FakeCluster) -> N
 
 
 def test_the_rights_of_another_are_asked_for_by_its_name(cluster: FakeCluster) -> None:
+    cluster.objects["/api/v1/namespaces/gpu/serviceaccounts/worker"] = {}
     found = examine(cluster, service_account="gpu/worker")
     assert {spec["user"] for spec in cluster.asked} == {"system:serviceaccount:gpu:worker"}
     assert cluster.asked[0]["groups"][1] == "system:serviceaccounts:gpu"
     assert "system:serviceaccount:gpu:worker has" in text_of(found, "rights.granted")
+
+
+def test_an_account_that_is_not_there_lacks_no_rights(cluster: FakeCluster) -> None:
+    cluster.refused = lambda _: True
+    found = examine(cluster, service_account="gpu/workr")
+    assert text_of(found, "rights.worker") == (
+        "failed there is no ServiceAccount workr in namespace gpu"
+    )
+    assert "rights.missing" not in statuses(found)
 
 
 @pytest.mark.parametrize(
