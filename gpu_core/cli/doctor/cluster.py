@@ -19,6 +19,7 @@ from gpu_core.decisions.doctor.lease import SeenLease, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.doctor.versions import kubernetes_version_findings
+from gpu_core.decisions.doctor.worker_pods import worker_pod_findings
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.clouds import Provisioner
 from gpu_core.decisions.kubernetes.names import job_name
@@ -106,6 +107,7 @@ async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetim
     parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
         ("rights.review", partial(_rights, api, question)),
         ("lease.holder", partial(_lease, api, question, now)),
+        ("worker.pods", partial(_worker_pods, api, question)),
         ("nodes.gpus", partial(_nodes, api, question)),
     )
     found: dict[str, list[Finding]] = {}
@@ -301,6 +303,12 @@ def _seen_lease(item: Json) -> SeenLease:
         duration_s=spec.get("leaseDurationSeconds") or 0,
         transitions=spec.get("leaseTransitions") or 0,
     )
+
+
+async def _worker_pods(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]:
+    label = {"labelSelector": "app.kubernetes.io/component=worker"}
+    pods = [pod async for page, _ in api.pages("/api/v1/pods", label) for pod in page]
+    return list(worker_pod_findings(question.pool, "gpu-kubernetes", pods))
 
 
 # -- nodes -------------------------------------------------------------------------------------

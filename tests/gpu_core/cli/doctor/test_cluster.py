@@ -202,6 +202,19 @@ def test_an_account_that_is_not_there_lacks_no_rights(cluster: FakeCluster) -> N
     assert "rights.missing" not in statuses(found)
 
 
+def test_a_worker_pod_without_its_secret_is_named(cluster: FakeCluster) -> None:
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}
+    pod = {
+        "metadata": {"namespace": "gpu", "name": "w"},
+        "spec": {"containers": [{"args": ["worker", "start", "gpu", "gpu-kubernetes"]}]},
+        "status": {"containerStatuses": [{"state": {"waiting": waiting}}]},
+    }
+    cluster.lists["/api/v1/pods"] = [pod]
+    assert 'failed gpu/w does not run: CreateContainerConfigError: secret "s" not found' in text_of(
+        examine(cluster), "worker.pods"
+    )
+
+
 @pytest.mark.parametrize(
     ("leases", "want"),
     [
@@ -230,7 +243,7 @@ def test_without_the_right_to_list_leases_the_known_namespaces_are_looked_in(
 def test_the_worker_that_may_read_its_own_lease_alone_sees_that_all_is_well(
     cluster: FakeCluster,
 ) -> None:
-    """As the chart grants it: in the release's namespace, which is none of the runs', by its name."""
+    """As the chart grants it: by its name, in the release's namespace, where no runs are."""
     lease = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/gpu-pool-gpu"
     cluster.lists["/apis/coordination.k8s.io/v1/leases"] = 403
     cluster.lists |= {lease.format(place): 403 for place in ("ml", "default")}
