@@ -7,6 +7,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.job_events import CONTROLLER
 from gpu_core.worker.kubernetes.ending import wants_pods
 from gpu_core.worker.kubernetes.rights import MissingRights
 from gpu_core.worker.kubernetes.view import ClusterView
@@ -101,11 +102,17 @@ class PodEvents:
         answer = await self._api.get(
             f"/api/v1/namespaces/{metadata['namespace']}/events", {"fieldSelector": selector}
         )
-        found = sorted(answer.get("items") or (), key=_time)
+        told = (event for event in answer.get("items") or () if not _is_ours(event))
+        found = sorted(told, key=_time)
         if not is_operated:
             return found
         name = metadata["name"]
         return [event for event in found if _is_named_after(event, name)]
+
+
+def _is_ours(event: Json) -> bool:
+    """Did a worker write it? Its run's log has the same words already."""
+    return event.get("reportingComponent") == CONTROLLER
 
 
 def _is_named_after(event: Json, name: str) -> bool:

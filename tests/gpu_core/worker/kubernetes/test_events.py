@@ -108,6 +108,8 @@ class Telling:
                 named("gpu-a-node-0", "exceeded quota: q"),
                 named("gpu-a", "of itself"),
                 named("gpu-ab-node-0", "of another run"),
+                # As the API server shows what was written with reportingController.
+                named("gpu-a", "by a worker") | {"reportingComponent": "prefect-gpu"},
             ]
         }
 
@@ -142,7 +144,10 @@ def test_events_are_asked_for_as_long_as_a_pod_is_missing(monkeypatch, pods, com
 
 
 def test_what_an_operators_objects_say_is_known_of_their_run(monkeypatch):
-    """The Jobs of a JobSet and the pods of a RayCluster have our name in theirs."""
+    """The Jobs of a JobSet and the pods of a RayCluster have our name in theirs.
+
+    What a worker says itself is in the run's log before.
+    """
     item = {"kind": "TrainJob", "metadata": {"name": "gpu-a", "namespace": "ml", "uid": "u"}}
     view = SimpleNamespace(
         pods_of=lambda _: [],
