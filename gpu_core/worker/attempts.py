@@ -23,6 +23,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.planned_names import planned_kind
 from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.redaction import redact
 from gpu_core.decisions.request import GpuRequest, RunLimits, run_limits
 from gpu_core.decisions.validation import known_names
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
@@ -438,12 +439,27 @@ class OpenAttempts:
         )
 
 
-# What decides how an attempt is judged. Environments are left out: they may hold secrets.
+# What decides how an attempt is judged. Environments are left out: they may hold secrets. So may
+# addresses and commands, of which nothing is asked for again but their kind.
 _REMEMBERED = (*known_names(GpuRequest), *known_names(PodRequest))
 
 
 def _remembered(variables: Mapping[str, object]) -> dict[str, object]:
-    return {name: variables[name] for name in _REMEMBERED if variables.get(name) is not None}
+    return {
+        name: _without_secrets(variables[name])
+        for name in _REMEMBERED
+        if variables.get(name) is not None
+    }
+
+
+def _without_secrets(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
+    return value
 
 
 def _record(demand: Demand, pool: str) -> RunRecord:

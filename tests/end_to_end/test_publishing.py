@@ -116,7 +116,7 @@ def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, e
             seen = await client.read_flow_run(UUID(run))
             return await publish(client, SimpleNamespace(), seen, preempted)
 
-    assert anyio.run(put_back) is False
+    assert not anyio.run(put_back).stands
     assert [state["type"] for state in pool.states(run)][-3:] == [end, "SCHEDULED", end]
 
 

@@ -158,8 +158,11 @@ def test_what_a_version_before_began_keeps_its_kind_where_its_variables_are_refu
     assert not running.workload.is_preemptible
 
 
-def test_the_ledger_has_them_while_the_attempt_is_open_and_never_the_environment(tmp_path):
-    server = Server({**TORCHRUN, "env": {"TOKEN": "secret"}}, {"team": "vision"})
+def test_the_ledger_has_them_while_the_attempt_is_open_and_never_a_secret(tmp_path):
+    address = "s3://ada:secret@bucket/checkpoints"
+    server = Server(
+        {**TORCHRUN, "env": {"TOKEN": "secret"}, "checkpoint_uri": address}, {"team": "vision"}
+    )
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         running = taken_over(server, ledger, tmp_path, lambda _: None)
         (attempt,) = ledger.open_attempts("gpus", "host-1")
