@@ -60,6 +60,7 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
 	PREFECT_GPU_CHAOS_RUNS=$${PREFECT_GPU_CHAOS_RUNS:-100} \
 		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
+		PREFECT_GPU_LOAD_CONTAINERS=$${PREFECT_GPU_LOAD_CONTAINERS:-110} \
 		$(BIN)/python -m pytest -s tests/end_to_end/test_chaos.py tests/cluster/test_chaos.py \
 		tests/cluster/test_load.py $(ARGS)
 	PREFECT_GPU_GENERATED_S=$${PREFECT_GPU_GENERATED_S:-1800} \

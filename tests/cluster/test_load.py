@@ -1,7 +1,8 @@
 """Many container jobs and flows at once: all complete, in one attempt, on the GPUs there are.
 
 `PREFECT_GPU_LOAD_RUNS=100` puts a hundred container jobs and twenty flows in line, and
-`PREFECT_GPU_LOAD_CONTAINERS=500` runs so many container jobs at a time, on simulated nodes.
+`PREFECT_GPU_LOAD_CONTAINERS=500` runs 500 container jobs at a time, on simulated nodes; without it
+that story, which takes minutes, is left to `make chaos`.
 """
 
 import os
@@ -25,7 +26,7 @@ FLOW_RUNS = max(2, CONTAINERS // 5)
 RUNS = CONTAINERS + FLOW_RUNS
 
 # A client of the API has 100 connections at most, and a followed log holds one.
-AT_ONCE = int(os.environ.get("PREFECT_GPU_LOAD_CONTAINERS", "110"))
+AT_ONCE = int(os.environ.get("PREFECT_GPU_LOAD_CONTAINERS", "0"))
 LINES = 30
 GPUS_PER_NODE = 8
 
@@ -71,6 +72,7 @@ def test_many_runs_at_once_all_complete_in_one_attempt_on_the_gpus_there_are(
     assert len(namespace.get("pods")["items"]) == RUNS
 
 
+@pytest.mark.skipif(not AT_ONCE, reason="PREFECT_GPU_LOAD_CONTAINERS is not set: `make chaos`")
 @pytest.mark.timeout(300 + 5 * AT_ONCE)
 def test_more_containers_run_at_a_time_than_a_client_has_connections(
     server: PrefectServer, namespace: Namespace, tmp_path: Path

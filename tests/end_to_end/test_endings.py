@@ -80,7 +80,7 @@ def test_a_run_that_keeps_failing_is_tried_a_bounded_number_of_times(pool):
     run = pool.submit(pool.deploy(f"{FLOWS}:fail"), "failing", max_failures=2)
     pool.start_worker()
 
-    wait_for(lambda: closed(pool, run, 2), "two attempts", timeout_s=90)
+    wait_for(lambda: closed(pool, run, 2), "two attempts", timeout_s=300)
     pool.wait_until(run, "Failed")
 
     assert [a.end_reason for a in pool.attempts(run)] == [EndReason.FAILED] * 2
@@ -96,7 +96,7 @@ def test_an_attempt_whose_flow_did_not_begin_adds_no_execution_of_its_body(pool,
     run = pool.submit(deployment, "failing", {"folder": str(tmp_path)}, max_failures=3)
     pool.start_worker()
 
-    wait_for(lambda: closed(pool, run, 3), "three attempts", timeout_s=90)
+    wait_for(lambda: closed(pool, run, 3), "three attempts", timeout_s=300)
     pool.wait_until(run, "Failed")
 
     assert (tmp_path / "bodies").read_text().split() == ["1", "3"]
