@@ -27,6 +27,7 @@ from gpu_core.worker.cost_log import CostLog
 from gpu_core.worker.draining import deadline, drain
 from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.outages import OutageWatch
+from gpu_core.worker.overwritten import restore_rescheduled
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.run_faults import is_outage
 from gpu_core.worker.run_log import run_fields, run_log
@@ -36,6 +37,7 @@ from gpu_core.worker.settlement import (
     Published,
     allow_another_attempt,
     decide,
+    ends_run,
     excuse_of_end,
     has_begun,
     is_unexplained,
@@ -446,7 +448,7 @@ class Endings:
         """Settle an attempt whose GPUs are free, since this moment."""
         flow_run_id = running.attempt.flow_run_id
         await self._infrastructure.refresh([running])
-        run = await read_run(self._client, running)
+        run = await self._run_as_it_ended(running)
         earlier = [a for a in await self._history(flow_run_id) if a.released_at is not None]
         exit_ = await self._infrastructure.exit(running)
         await self._note_start(running, exit_)
@@ -486,6 +488,15 @@ class Endings:
         self._infrastructure.settled(running)
         self._wake()
         return published
+
+    async def _run_as_it_ended(self, running: RunningAttempt) -> FlowRun | None:
+        """The flow run as Prefect has it, with the end that a SIGTERM came too late for."""
+        run = await read_run(self._client, running)
+        if run is not None and running.is_draining:
+            state = await restore_rescheduled(self._client, run, ends_run)
+            if state is not None:
+                return await read_run(self._client, running)
+        return run
 
     def _tell_end(self, running: RunningAttempt, reason: EndReason, message: str) -> None:
         if reason is not EndReason.POSTPONED:  # the line says it itself

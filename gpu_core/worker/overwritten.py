@@ -1,11 +1,11 @@
-"""What was said of a run at the moment at which the worker wrote its state."""
+"""Ends of runs that another state has overwritten: the worker's own, or Prefect's after SIGTERM."""
 
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 
 
 async def restore_overwritten(
@@ -42,3 +42,31 @@ async def restore_overwritten(
     last = max(between, key=lambda state: state.timestamp)
     await client.set_flow_run_state(flow_run_id, last, force=True)
     return True
+
+
+async def restore_rescheduled(
+    client: PrefectClient, run: FlowRun, counts: Callable[[State[Any]], bool]
+) -> State[Any] | None:
+    """Put back the end that `prefect flow-run execute` has overwritten by AwaitingRetry.
+
+    On SIGTERM it reads the run's state and reschedules the run unless that is final (Prefect 3.8,
+    `prefect/cli/flow_run.py`). A flow that completes between the two would be executed again.
+
+    Args:
+        client: Prefect's.
+        run: As it was read, after a SIGTERM. No process of it lives.
+        counts: Whether a state must not be lost.
+
+    Returns:
+        The state that was put back; None: nothing was overwritten.
+    """
+    # A person's retry has a message, in Prefect's UI as well as in the worker's own words.
+    if run.state is None or run.state.name != "AwaitingRetry" or run.state.message:
+        return None
+    states = await client.read_flow_run_states(run.id)
+    before = [state for state in states if state.timestamp < run.state.timestamp]
+    last = max(before, key=lambda state: state.timestamp, default=None)
+    if last is None or not counts(last):
+        return None
+    await client.set_flow_run_state(run.id, last, force=True)
+    return last

@@ -15,8 +15,9 @@ from gpu_core.decisions.plan import Explanation, Reason
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.demand import Demand
+from gpu_core.worker.overwritten import restore_rescheduled
 from gpu_core.worker.publisher import Publisher
-from gpu_core.worker.settlement import publish
+from gpu_core.worker.settlement import ends_run, publish
 from tests.end_to_end.conftest import FLOWS
 
 NOW = datetime.now(UTC)
@@ -118,6 +119,53 @@ def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, e
 
     assert not anyio.run(put_back).stands
     assert [state["type"] for state in pool.states(run)][-3:] == [end, "SCHEDULED", end]
+
+
+RESCHEDULED = {"type": "SCHEDULED", "name": "AwaitingRetry"}
+
+
+@pytest.mark.parametrize(
+    ("states", "want"),
+    [
+        pytest.param(
+            [{"type": "RUNNING"}, {"type": "COMPLETED"}, RESCHEDULED],
+            "COMPLETED",
+            id="it completed as SIGTERM came",
+        ),
+        pytest.param(
+            [{"type": "RUNNING"}, {"type": "CANCELLED"}, RESCHEDULED],
+            "CANCELLED",
+            id="a person cancelled it as SIGTERM came",
+        ),
+        pytest.param([{"type": "RUNNING"}, RESCHEDULED], None, id="SIGTERM ended it"),
+        pytest.param(
+            [{"type": "RUNNING"}, {"type": "FAILED"}, RESCHEDULED], None, id="it had failed"
+        ),
+        pytest.param(
+            [{"type": "COMPLETED"}, {"type": "RUNNING"}, RESCHEDULED],
+            None,
+            id="it had completed before, and ran again",
+        ),
+        pytest.param(
+            [{"type": "COMPLETED"}, RESCHEDULED | {"message": "Retry from the UI"}],
+            None,
+            id="a person wants it to run again",
+        ),
+    ],
+)
+def test_what_completed_as_sigterm_came_is_not_executed_again(server, pool, states, want):
+    run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "rescheduled")
+    for state in states:
+        pool.call("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+    async def restore():
+        async with PrefectClient(server.api_url) as client:
+            seen = await client.read_flow_run(UUID(run))
+            return await restore_rescheduled(client, seen, ends_run)
+
+    put_back = anyio.run(restore)
+    assert (put_back and put_back.type.value) == want
+    assert pool.states(run)[-1]["type"] == (want or states[-1]["type"])
 
 
 def test_a_waiting_run_of_a_schedule_survives_the_pausing_of_its_deployment(server, pool):
