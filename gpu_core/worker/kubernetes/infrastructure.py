@@ -163,7 +163,7 @@ class KubernetesInfrastructure:
         self._containers: ContainerRuns | None = None
         self._created_at_s: dict[str, float] = {}
         self._answered: set[str] = set()
-        self._causes: dict[str, frozenset[str]] = {}
+        self._causes: dict[str, dict[str, Json]] = {}
         self._host = ""
 
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
@@ -530,9 +530,9 @@ class KubernetesInfrastructure:
         return True
 
     def _note_causes(self, attempt_id: str) -> None:
-        """Which pods end without us? How the rest ends from here on tells nothing of why."""
+        """Which pods end without us, and how? What we end from here on tells nothing of why."""
         pods = self._view.pods_of(attempt_id)
-        causes = frozenset(pod["metadata"]["uid"] for pod in pods if ending_of(pod) is not None)
+        causes = {pod["metadata"]["uid"]: pod for pod in pods if ending_of(pod) is not None}
         if causes:
             self._causes.setdefault(attempt_id, causes)
 
@@ -540,7 +540,11 @@ class KubernetesInfrastructure:
         """The pods whose ends say why the attempt ended."""
         pods = self._view.last_pods_of(attempt_id)
         causes = self._causes.get(attempt_id)
-        return [pod for pod in pods if causes is None or pod["metadata"]["uid"] in causes]
+        if causes is None:
+            return pods
+        return [
+            _as_ended(causes[uid], pod) for pod in pods if (uid := pod["metadata"]["uid"]) in causes
+        ]
 
     async def _keep_last_words(self, running: RunningAttempt) -> None:
         """Of the pod that ended first, unless its run has them: with its Job its output goes."""
@@ -735,6 +739,14 @@ def _may_be_partial(attempt: Attempt) -> bool:
     Who creates it has that under way itself; what a killed worker left is made anew.
     """
     return attempt.started_at is None and len(attempt.held) > 1
+
+
+def _as_ended(then: Json, now: Json) -> Json:
+    """The pod as its end tells why: our deletion of what a sidecar keeps alive is no reason.
+
+    Kubernetes dates both to the second, so that afterwards nobody knows which came first.
+    """
+    return then if is_done(then) and "deletionTimestamp" not in then["metadata"] else now
 
 
 def _started(job: Json) -> Started:

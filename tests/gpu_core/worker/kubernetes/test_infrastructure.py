@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -545,6 +545,43 @@ def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_a
         return (await infrastructure.exit(attempt)).is_gang_lost
 
     assert anyio.run(scenario) is want
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_deleted_before", "want"),
+    [
+        pytest.param(0, False, (0, False, None), id="it completed"),
+        pytest.param(3, False, (3, False, "The container failed"), id="it failed"),
+        pytest.param(
+            1,
+            True,
+            (1, True, "Somebody deleted it, or a provisioner by force"),
+            id="somebody else deleted it",
+        ),
+    ],
+)
+def test_the_deletion_of_a_sidecar_is_not_why_its_run_ended(exit_code, is_deleted_before, want):
+    """Kubernetes dates the end and the deletion to the same second."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    pod = of_rank(0, "Running", exit_code)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = now.isoformat()
+    deletion = {
+        "deletionTimestamp": (now + timedelta(seconds=2)).isoformat(),
+        "deletionGracePeriodSeconds": 2,
+    }
+    deleted = {**pod, "metadata": {**pod["metadata"], **deletion}}
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        seen = deleted if is_deleted_before else pod
+        infrastructure._view._pod_changed(None, seen)
+        infrastructure._note_causes("a")
+        infrastructure._view._pod_changed(seen, deleted)
+        found = await infrastructure.exit(attempt)
+        words = None if found.message is None else found.message.partition(":")[0]
+        return found.exit_code, found.is_interruption, words
+
+    assert anyio.run(scenario) == want
 
 
 @pytest.mark.parametrize(
