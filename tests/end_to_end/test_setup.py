@@ -54,8 +54,16 @@ def content(server: PrefectServer) -> str:
         for what in ("work_pools", "work_queues", "block_types", "block_schemas",
                      "block_documents", "flows", "deployments"):  # fmt: skip
             answer = http.post(f"/{what}/filter", json={}).raise_for_status().json()
-            found.append(sorted(answer, key=lambda each: each["id"]))
+            found.append(sorted(map(_written, answer), key=lambda each: each["id"]))
     return json.dumps(found)
+
+
+def _written(item: dict[str, Any]) -> dict[str, Any]:
+    """What people write: a pool becomes NOT_READY when another story's worker is long gone."""
+    if "status" not in item:
+        return item
+    return {name: value for name, value in item.items()
+            if name not in ("status", "updated", "last_polled")}  # fmt: skip
 
 
 def document(server: PrefectServer, slug: str, name: str) -> dict[str, Any] | None:
