@@ -260,7 +260,7 @@ def test_probes_ask_the_health_server():
     assert variables["PREFECT_WORKER_WEBSERVER_PORT"] == str(port["containerPort"])
     paths = {"startupProbe": LIVE_PATH, "livenessProbe": LIVE_PATH, "readinessProbe": READY_PATH}
     for probe, path in paths.items():
-        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+        assert container[probe]["httpGet"] == {"path": path, "port": port["containerPort"]}
 
 
 def test_without_probes_nothing_listens():
