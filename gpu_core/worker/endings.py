@@ -65,7 +65,7 @@ _PAGE = 200
 
 # Prefect's server answers one request after the other: where a hundred runs end together, those
 # that start with the freed GPUs do not wait until it has been told of all of them.
-_WRITTEN_AT_ONCE = 8
+_SETTLED_AT_ONCE = 8
 
 # Two tracebacks: that of the cause, and that of what Prefect tried after it.
 _TOLD_LINES = 60
@@ -110,7 +110,7 @@ class Endings:
         self._outages = outages
         self._hidden = hidden
         self._looked_for_cancels_at = 0.0
-        self._writers = anyio.Semaphore(_WRITTEN_AT_ONCE)
+        self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
 
@@ -439,7 +439,9 @@ class Endings:
             self._wake()
             return None
         while True:
-            published = await self._judge(running, gone_at)
+            # Its GPUs are free: those that start come first where Prefect's server is busy.
+            async with self._lanes:
+                published = await self._judge(running, gone_at)
             if published.stands:
                 state = published.state
                 return state.name if state is not None and state.is_final() else None
@@ -473,10 +475,9 @@ class Endings:
         may_start_again = reason not in (None, EndReason.POSTPONED) and (
             ending.settlement.next_state is not None or reason is EndReason.SUSPENDED
         )
-        async with self._writers:
-            if run is not None and may_start_again:
-                await allow_another_attempt(self._client, run, retries=ending.retries)
-            published = await publish(self._client, running, run, ending.settlement)
+        if run is not None and may_start_again:
+            await allow_another_attempt(self._client, run, retries=ending.retries)
+        published = await publish(self._client, running, run, ending.settlement)
         if not published.stands:
             return published
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
@@ -575,7 +576,7 @@ class Endings:
                 await in_thread(self._ledger.finish_run, flow_run_id, final)
             if not attempts:
                 return
-            async with self._writers:
+            async with self._lanes:
                 await self._publisher.attempts(running.flow_run_id, attempts)
             await in_thread(self._cost_log.log, flow_run_id)
         except Exception:

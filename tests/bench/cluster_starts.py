@@ -62,6 +62,8 @@ class Line:
 
     Attributes:
         starts_per_s: Jobs created each second, from the first to the last.
+        all_after_s: From when the worker says that it has started to the last Job. A worker that
+            prepares all runs before it creates the first Job has many starts a second, late.
         worker_cpu_s_per_start: CPU of the worker from when it says that it has started to the last
             Job; importing not included.
         server_cpu_s_per_start: The same of Prefect's server, without its database.
@@ -75,6 +77,7 @@ class Line:
     runs: int
     starts_per_s: float
     first_job_after_s: float
+    all_after_s: float
     worker_cpu_s_per_start: float
     server_cpu_s_per_start: float
     prefect_requests_per_start: float
@@ -123,6 +126,7 @@ def _line(
         runs=runs,
         starts_per_s=starts_per_s(at_s),
         first_job_after_s=round(min(at_s) - began_s, 1),
+        all_after_s=round(max(at_s) - began_s, 1),
         worker_cpu_s_per_start=round(taken[0], 3),
         server_cpu_s_per_start=round(taken[1], 3),
         prefect_requests_per_start=round(taken[2], 1),
@@ -223,8 +227,8 @@ def show(lines: Sequence[Line]) -> None:
     """Every value, the medians, and the ratios within a round."""
     table = Table(title=f"Starts a second with {lines[0].runs} runs in line; pods run and end")
     table.add_column("worker")
-    for heading in ("polls", "each round", "median", "its CPU", "the server's", "requests: Prefect",
-                    "Kubernetes"):  # fmt: skip
+    for heading in ("polls", "each round", "median", "first Job", "last Job", "its CPU",
+                    "the server's", "requests: Prefect", "Kubernetes"):  # fmt: skip
         table.add_column(heading, justify="right")
     for contender in CONTENDERS:
         of_it = [each for each in lines if (each.worker, each.poll_s) == contender]
@@ -234,6 +238,8 @@ def show(lines: Sequence[Line]) -> None:
             f"{contender.poll_s} s",
             ", ".join(f"{rate:.1f}" for rate in rates),
             f"{statistics.median(rates):.1f}",
+            f"{statistics.median(each.first_job_after_s for each in of_it):.1f} s",
+            f"{statistics.median(each.all_after_s for each in of_it):.1f} s",
             f"{1000 * statistics.median(each.worker_cpu_s_per_start for each in of_it):.0f} ms",
             f"{1000 * statistics.median(each.server_cpu_s_per_start for each in of_it):.0f} ms",
             f"{statistics.median(each.prefect_requests_per_start for each in of_it):.1f}",

@@ -12,6 +12,7 @@ def line(contender: Contender, number: int, starts_per_s: float) -> Line:
         runs=2,
         starts_per_s=starts_per_s,
         first_job_after_s=0.0,
+        all_after_s=0.0,
         worker_cpu_s_per_start=0.0,
         server_cpu_s_per_start=0.0,
         prefect_requests_per_start=0.0,

@@ -30,6 +30,7 @@ from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.publisher import Publisher
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.settlement import Published
 from gpu_core.worker.settlement_retries import SettlementRetries
 from gpu_core.worker.strays import Strays
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
@@ -320,3 +321,44 @@ def test_tries_for_one_attempt_have_pauses_and_a_bound_and_those_of_an_outage_no
     assert pauses_s[:9] == [5, 10, 20, 40, 80, 160, 320, 600, 600]
     assert 24 * 3600 <= sum(pauses_s) < 24 * 3600 + 600
     assert len(retries.fault) <= 300
+
+
+def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
+    tmp_path, ledger, running, monkeypatch
+):
+    """All their GPUs are free by then, so the starts of other runs come first at a busy server."""
+    many = [
+        replace(running, attempt=replace(running.attempt, attempt_id=f"many-{number}"))
+        for number in range(40)
+    ]
+    asking = []
+
+    async def act(endings, _woken):
+        judged, all_asked = anyio.Semaphore(0), anyio.Event()
+
+        async def judge(running, _gone_at):
+            assert running.is_gone
+            asking.append(running.attempt.attempt_id)
+            await judged.acquire()
+            return Published(stands=True, state=None)
+
+        async def report(_running, _final):
+            if len(asking) == len(many):
+                all_asked.set()
+
+        monkeypatch.setattr(endings, "_judge", judge)
+        monkeypatch.setattr(endings, "_report", report)
+        for each in many:
+            endings._attempts._open[each.attempt.attempt_id] = each
+        del endings._attempts._open[running.attempt.attempt_id]
+        endings.find_ended(set())
+        while not all(each.is_gone for each in many):
+            await anyio.wait_all_tasks_blocked()
+        await anyio.wait_all_tasks_blocked()
+        assert len(asking) == 8
+        for _ in many:
+            judged.release()
+        with anyio.fail_after(60):
+            await all_asked.wait()
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
