@@ -530,14 +530,8 @@ class GpuWorker(_Mixin):
         return self._scheduler
 
     async def _start_scheduling(self, tasks: anyio.abc.TaskGroup) -> None:
-        await in_thread(open_state_folder, self._state_dir)
-        connections = await read_connections(
-            self.client, self._gpu_settings, self._state_dir, self._work_pool_name
-        )
-        self._connections = connections
-        self._secrets.add(connections.secrets())
-        if self._ledger is None:
-            self._ledger = await self._open_ledger(connections.ledger_url)
+        connections = await self._read_connections()
+        ledger = await self._opened_ledger()
         policies = self._policies or PolicySource(self._gpu_settings.policy_path)
         scheduling: anyio.abc.TaskGroup = await tasks.start(_hold_tasks)
         try:
@@ -547,7 +541,7 @@ class GpuWorker(_Mixin):
                 queues=self._work_queues,
                 settings=self._gpu_settings,
                 connections=connections,
-                ledger=self._ledger,
+                ledger=ledger,
                 policies=policies,
                 infrastructure=await self._new_infrastructure(policies, scheduling),
                 tasks=scheduling,
@@ -561,6 +555,22 @@ class GpuWorker(_Mixin):
         self._scheduler, self._scheduling = scheduler, scheduling
         self._said_why_not_yet = None
         self._logger.info("Scheduling %s", scheduler.describe())
+
+    async def _read_connections(self) -> Connections:
+        await in_thread(open_state_folder, self._state_dir)
+        connections = await read_connections(
+            self.client, self._gpu_settings, self._state_dir, self._work_pool_name
+        )
+        self._connections = connections
+        self._secrets.add(connections.secrets())
+        return connections
+
+    async def _opened_ledger(self) -> Ledger:
+        """The pool's ledger, opened when it is asked for first."""
+        if self._ledger is None:
+            connections = self._connections or await self._read_connections()
+            self._ledger = await self._open_ledger(connections.ledger_url)
+        return self._ledger
 
     async def _open_ledger(self, url: str) -> Ledger:
         """Open the ledger; what a person must change first ends the worker."""

@@ -4,6 +4,7 @@ from gpu_core.adapters.ledger.errors import (
     LedgerError,
     LedgerRefused,
     LedgerTooNew,
+    PoolNotOurs,
     UnknownAttempt,
     is_ledger_outage,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "LedgerError",
     "LedgerRefused",
     "LedgerTooNew",
+    "PoolNotOurs",
     "UnknownAttempt",
     "is_ledger_outage",
 ]

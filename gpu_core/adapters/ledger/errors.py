@@ -20,6 +20,10 @@ class LedgerTooNew(LedgerRefused):
     """A newer version of this library has upgraded the database."""
 
 
+class PoolNotOurs(LedgerError):
+    """Another installation acts for the pool by now; nothing was written."""
+
+
 class UnknownAttempt(LedgerError):
     """The ledger has no such attempt."""
 

@@ -17,6 +17,9 @@ from sqlalchemy.engine import URL
 from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.migrate import MIGRATIONS
+from gpu_core.adapters.ledger.pool_claims import read_claim
+from gpu_core.adapters.ledger.schema import pool_claims
+from gpu_core.decisions.pool_claim import PoolClaim
 
 # Another process may write; doctor does not wait as long as a worker.
 _BUSY_S = 2.0
@@ -77,8 +80,7 @@ def inspect_ledger(url: str) -> LedgerInspection:
             latency_s = time.perf_counter() - began_s
             asked_at = datetime.now(UTC)
     except (sa.exc.SQLAlchemyError, OSError) as error:
-        cause = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise LedgerError(f"cannot read the ledger at {address}: {cause}") from error
+        raise _unreadable(address, error) from error
     return LedgerInspection(
         address=address,
         is_there=True,
@@ -89,6 +91,31 @@ def inspect_ledger(url: str) -> LedgerInspection:
         now=now,
         asked_at=asked_at,
     )
+
+
+def inspect_claim(url: str, pool_id: str) -> PoolClaim | None:
+    """Which installation acts for this pool? None: none has claimed it in this ledger.
+
+    Raises:
+        InvalidInput: It is no address of a ledger.
+        LedgerError: The database cannot be reached, or refuses.
+    """
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+        return None
+    try:
+        with _reading(parsed) as connection:
+            # A worker of an older version has made no such table.
+            if not sa.inspect(connection).has_table(pool_claims.name):
+                return None
+            return read_claim(connection, pool_id)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        raise _unreadable(parsed.render_as_string(hide_password=True), error) from error
+
+
+def _unreadable(address: str, error: Exception) -> LedgerError:
+    cause = " ".join(str(getattr(error, "orig", None) or error).split())
+    return LedgerError(f"cannot read the ledger at {address}: {cause}")
 
 
 @contextmanager

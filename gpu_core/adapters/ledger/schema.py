@@ -1,4 +1,4 @@
-"""The ledger's two tables. A change here comes with a migration; a test compares the two."""
+"""The ledger's tables. A change here comes with a migration; a test compares the two."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -188,4 +188,18 @@ sa.Index(
     attempts.c.host,
     sqlite_where=attempts.c.released_at.is_(None),
     postgresql_where=attempts.c.released_at.is_(None),
+)
+
+# Which installation acts for a pool: one row for each pool of a cluster's workers.
+pool_claims = sa.Table(
+    "pool_claims",
+    metadata,
+    sa.Column("pool_id", sa.String, primary_key=True),
+    sa.Column("pool", CleanText, nullable=False),
+    sa.Column("cluster", sa.String, nullable=False),
+    sa.Column("namespace", sa.String, nullable=False),
+    sa.Column("holder", sa.String, nullable=False),
+    sa.Column("claimed_at", UtcTimestamp, nullable=False),
+    sa.Column("renewed_at", UtcTimestamp, nullable=False),
+    sa.Column("renewals", sa.BigInteger, nullable=False),
 )

@@ -15,10 +15,12 @@ from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
 from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
+from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.adapters.run_files import CheckpointReport
 from gpu_core.decisions.accounting import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.redaction import redact, secrets_in
 from gpu_core.decisions.units import require_aware
 
@@ -34,6 +36,7 @@ class Ledger:
         self._writer = writing(engine)
         self._commits = GroupCommit(self._writer)
         self._damaged: set[str] = set()
+        self._fence: tuple[str, Installation] | None = None
 
     @classmethod
     def open(cls, url: str) -> "Ledger":
@@ -106,6 +109,9 @@ class Ledger:
         Returns:
             The ids of the attempts that hold their GPUs from now on. One that is missing was
             refused: its run already has an attempt of this number, so somebody else has started it.
+
+        Raises:
+            PoolNotOurs: Another installation has claimed the pool since `claim_pool` got it.
         """
         if not records:
             return frozenset()
@@ -115,6 +121,8 @@ class Ledger:
         begun = insert.on_conflict_do_nothing().returning(attempts.c.attempt_id)
 
         def write(connection: sa.Connection) -> frozenset[str]:
+            if self._fence is not None:
+                check_claim(connection, *self._fence)
             connection.execute(self._recorded(), run_rows)
             return frozenset(connection.scalars(begun, attempt_rows))
 
@@ -310,6 +318,27 @@ class Ledger:
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )
+
+    # Which installation acts
+
+    def claim_pool(self, wanted: PoolClaim, instead_of: PoolClaim | None = None) -> PoolClaim:
+        """Claim a pool for an installation, or renew its claim. Returns the claim that counts now.
+
+        From the first claim that was got on, `admit` writes nothing unless it is still there.
+
+        Args:
+            wanted: The claim; `claimed_at` counts where the pool changes hands, `renewals` never.
+            instead_of: Another installation's claim, which is over if it has not changed.
+        """
+        now = self._commits.write(lambda connection: claim_pool(connection, wanted, instead_of))
+        if now.installation == wanted.installation:
+            self._fence = now.pool_id, now.installation
+        return now
+
+    def pool_claim(self, pool_id: str) -> PoolClaim | None:
+        """Which installation acts for this pool? None: none has claimed it."""
+        with self._reader.begin() as connection:
+            return read_claim(connection, pool_id)
 
     # Whole histories
 

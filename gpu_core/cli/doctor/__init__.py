@@ -7,7 +7,7 @@ not answer fails its own check; the others go on.
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,13 +17,20 @@ from platform import python_version
 
 from prefect.client.orchestration import PrefectClient
 
+from gpu_core.adapters.ledger.inspection import inspect_claim
 from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
 from gpu_core.cli.doctor.output import as_json, as_text, redacted
 from gpu_core.cli.doctor.packages import requirements
 from gpu_core.cli.doctor.prefect_checks import examine_prefect
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts, default_of, read_prefect_facts
-from gpu_core.cli.doctor.services import Call, machine_gpu_findings, read_places, service_calls
+from gpu_core.cli.doctor.services import (
+    Call,
+    Places,
+    machine_gpu_findings,
+    read_places,
+    service_calls,
+)
 from gpu_core.cli.prefect_api import ask
 from gpu_core.cli.setup import DEFAULT_POLICY
 from gpu_core.cli.setup.pool import check_pool_name
@@ -31,6 +38,7 @@ from gpu_core.decisions.doctor.finding import Finding, failed, has_failed, ok, u
 from gpu_core.decisions.doctor.versions import package_findings
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.pool_claim import PoolClaim
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
 from gpu_core.worker.bounded_call import begin
 from gpu_core.worker.secrecy import Secrets, prefect_keys, secrets_of
@@ -105,7 +113,7 @@ def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
     )
     places = read_places(facts, settings, options.ledger_url, state_dir)
     secrets.add(places.secrets())
-    calls = [_infrastructure(options, settings, policy, facts)]
+    calls = [_infrastructure(options, settings, policy, facts, places)]
     calls += service_calls(places, in_pods=_type(options, facts) == GpuKubernetesWorker.type)
     # None of them needs the answer of another one.
     began_s = time.monotonic()
@@ -119,9 +127,10 @@ def _infrastructure(
     settings: GpuWorkerSettings,
     policy: Policy,
     facts: PrefectFacts | None,
+    places: Places,
 ) -> Call:
     if _type(options, facts) == GpuKubernetesWorker.type:
-        question = _cluster_question(options, settings, policy, facts)
+        question = _cluster_question(options, settings, policy, facts, places)
         return Call("kubernetes.api", lambda: asyncio.run(examine_cluster(question)), _CLUSTER_S)
     return Call("gpus.nvml", partial(machine_gpu_findings, policy, dict(os.environ)))
 
@@ -177,6 +186,7 @@ def _cluster_question(
     settings: GpuWorkerSettings,
     policy: Policy,
     facts: PrefectFacts | None,
+    places: Places,
 ) -> ClusterQuestion:
     template = {} if facts is None else facts.template
     default = default_of(template, "namespace")
@@ -190,4 +200,15 @@ def _cluster_question(
         lease_namespace=_worker_namespace(options, settings),
         service_account=options.service_account,
         cluster_config=None if facts is None else facts.cluster_config,
+        read_claim=_claim_reader(facts, places),
     )
+
+
+def _claim_reader(
+    facts: PrefectFacts | None, places: Places
+) -> Callable[[], PoolClaim | None] | None:
+    pool_id = None if facts is None else facts.pool_id
+    # A default ledger is a file of the worker's pod, which nobody shares.
+    if pool_id is None or places.ledger_url is None or places.has_default_ledger:
+        return None
+    return partial(inspect_claim, places.ledger_url, pool_id)

@@ -9,13 +9,15 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.ledger import LedgerError
 from gpu_core.cli.doctor.prefect_facts import reading_of
 from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown
-from gpu_core.decisions.doctor.lease import SeenLease, lease_findings
+from gpu_core.decisions.doctor.lease import SeenLease, installation_finding, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.doctor.versions import kubernetes_version_findings
@@ -28,6 +30,7 @@ from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.rights import Option, Right, rights_for
 from gpu_core.decisions.kubernetes.template_rules import admits, pod_spec_of
+from gpu_core.decisions.pool_claim import PoolClaim
 
 _PART_S = 10.0
 """For each part: a cluster that answers at all answers a list of a thousand nodes in that time."""
@@ -54,6 +57,7 @@ class ClusterQuestion:
         lease_namespace: The worker's own, where its lease lives; None: not known here.
         service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
         cluster_config: A kubeconfig and its context; None: look for one.
+        read_claim: Reads which installation acts for the pool; None: no ledger can be asked.
     """
 
     pool: str
@@ -63,6 +67,7 @@ class ClusterQuestion:
     lease_namespace: str | None
     service_account: str | None
     cluster_config: tuple[dict[str, Any], str | None] | None
+    read_claim: Callable[[], PoolClaim | None] | None = None
 
 
 async def examine_cluster(question: ClusterQuestion) -> list[Finding]:
@@ -255,7 +260,34 @@ async def _lease(api: KubernetesApi, question: ClusterQuestion, now: datetime) -
             raise
         items, looked_in = await _leases_in(api, known, name)
     leases = [_seen_lease(item) for item in items if _is_of_a_pool(item)]
-    return list(lease_findings(question.pool, name, leases, now, looked_in=looked_in))
+    claim = await _claim(question)
+    cluster = None if claim is None else await _uid(api)
+    found = lease_findings(
+        question.pool, name, leases, now, looked_in=looked_in, claim=claim, cluster=cluster
+    )
+    if claim is None:
+        return list(found)
+    namespace = question.lease_namespace
+    return [*found, installation_finding(claim, now, cluster=cluster, namespace=namespace)]
+
+
+async def _claim(question: ClusterQuestion) -> PoolClaim | None:
+    """Which installation acts; None also where the ledger does not say: its own check tells."""
+    if question.read_claim is None:
+        return None
+    try:
+        return await anyio.to_thread.run_sync(question.read_claim, abandon_on_cancel=True)
+    except (LedgerError, InvalidInput):
+        return None
+
+
+async def _uid(api: KubernetesApi) -> str | None:
+    """By which uid is this cluster known? None: it may not be read."""
+    try:
+        system = await api.get("/api/v1/namespaces/kube-system")
+    except KubernetesError:
+        return None
+    return str(system["metadata"]["uid"])
 
 
 async def _leases_in(

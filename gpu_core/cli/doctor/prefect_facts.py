@@ -40,6 +40,7 @@ class PrefectFacts:
         connections: Of the pool's worker, by settings and blocks.
         gpu_pools: The names of all GPU pools.
         pool: The pool; None: there is none of this name.
+        pool_id: Its id.
         template: Its base job template.
         heartbeats: Of its workers.
         namespaces: Where deployments of the pool have their Jobs, beside its default.
@@ -54,6 +55,7 @@ class PrefectFacts:
     connections: Connections
     gpu_pools: tuple[str, ...]
     pool: PoolStatus | None = None
+    pool_id: str | None = None
     template: Mapping[str, Any] = field(default_factory=dict)
     heartbeats: tuple[Heartbeat, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ async def read_prefect_facts(
     return PrefectFacts(
         **common,
         pool=await read_pool_status(client, pool),
+        pool_id=str(found.id),
         template=template,
         heartbeats=await _heartbeats(client, pool),
         namespaces=await _namespaces(client, pool),

@@ -160,7 +160,7 @@ class AttemptObjects:
 
     def _check_lease(self) -> None:
         if not self._may_act():
-            raise NotStarted("another worker acts for this pool by now")
+            raise NotStarted("another worker acts for this pool, or may do so by now")
 
 
 def path_in(item: Json, group: str = "/api/v1", plural: str = "pods") -> str:

@@ -20,7 +20,7 @@ from gpu_core.decisions.mlflow_access import missing_secrets
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
-from gpu_core.worker.kubernetes.leadership import ClusterLeadership
+from gpu_core.worker.kubernetes.leadership import ClusterLeadership, LedPool
 from gpu_core.worker.kubernetes.variables import (
     GpuKubernetesJobConfiguration,
     GpuKubernetesVariables,
@@ -36,7 +36,7 @@ _Use = Literal["cluster", "lease", "output"]
 class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
     """Schedules the runs of a work pool on the GPUs of a Kubernetes cluster.
 
-    One worker for each pool acts; others stand by and take over within 15 seconds.
+    One worker for each pool acts; others of the same installation take over within 15 seconds.
     """
 
     type = "gpu-kubernetes"
@@ -85,7 +85,12 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         self._lease = ClusterLeadership(
             lambda: self._connected("lease"),
             self._gpu_settings.kubernetes_namespace or _DEFAULT_NAMESPACE,
-            job_name(f"pool-{self._work_pool_name}"),
+            LedPool(
+                id=lambda: str(self.work_pool.id),
+                name=self._work_pool_name,
+                lease=job_name(f"pool-{self._work_pool_name}"),
+                ledger=self._opened_ledger,
+            ),
             self._task_group,
             self._wake,
         )

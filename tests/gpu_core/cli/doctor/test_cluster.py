@@ -1,18 +1,24 @@
 """What `doctor` says of a cluster, from an API server on the loopback interface."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.inspection import inspect_claim
 from gpu_core.cli.doctor import cluster as cluster_checks
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
 from gpu_core.decisions.doctor.finding import Finding
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.pool_claim import Installation, PoolClaim
 
 NODE = {
     "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
@@ -227,6 +233,47 @@ def test_a_worker_pod_without_its_secret_is_named(cluster: FakeCluster) -> None:
 def test_leases(cluster: FakeCluster, leases: list[Any], want: str) -> None:
     cluster.lists["/apis/coordination.k8s.io/v1/leases"] = leases
     assert want in text_of(examine(cluster), "lease.holder")
+
+
+def test_the_second_installation_of_a_pool_is_told_which_one_acts(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    url, now = f"sqlite:///{tmp_path}/ledger.db", datetime.now(UTC)
+    acting = Installation(cluster="uid-1", namespace="ml")
+    with Ledger.open(url) as ledger:
+        ledger.claim_pool(
+            PoolClaim(
+                pool_id="id", pool="gpu", installation=acting, holder="worker-ml",
+                claimed_at=now, renewed_at=now, renewals=0,
+            )
+        )  # fmt: skip
+    cluster.lists["/apis/coordination.k8s.io/v1/leases"] = [a_lease(), a_lease("other")]
+    cluster.objects["/api/v1/namespaces/kube-system"] = {"metadata": {"uid": "uid-1"}}
+    reader = partial(inspect_claim, url, "id")
+    found = examine(cluster, lease_namespace="other", read_claim=reader)
+    assert "warning 2 installations of pool 'gpu'" in text_of(found, "lease.holder")
+    text = text_of(found, "lease.installation")
+    assert "warning the installation in namespace ml of this cluster acts for pool 'gpu'" in text
+    (remedy,) = (each.remedy for each in found if each.check == "lease.installation")
+    assert remedy.startswith("uninstall one of the two, or give one a pool of its own")
+    found = examine(cluster, lease_namespace="ml", read_claim=reader)
+    assert text_of(found, "lease.installation").startswith("ok ")
+    del cluster.objects["/api/v1/namespaces/kube-system"]
+    found = examine(cluster, lease_namespace="ml", read_claim=reader)
+    assert "of cluster uid-1" in text_of(found, "lease.installation")
+
+
+@pytest.mark.parametrize(
+    "make", [pytest.param(False, id="no database"), pytest.param(True, id="an older version's")]
+)
+def test_a_ledger_without_claims_says_nothing_of_installations(
+    cluster: FakeCluster, tmp_path: Path, make: bool
+) -> None:
+    if make:
+        sqlite3.connect(tmp_path / "ledger.db").close()
+        (tmp_path / "ledger.db").touch()
+    reader = partial(inspect_claim, f"sqlite:///{tmp_path}/ledger.db", "id")
+    assert "lease.installation" not in statuses(examine(cluster, read_claim=reader))
 
 
 def test_without_the_right_to_list_leases_the_known_namespaces_are_looked_in(

@@ -15,7 +15,7 @@ from gpu_core.decisions.doctor.clocks import (
     clock_findings,
 )
 from gpu_core.decisions.doctor.finding import Finding, Status, has_failed
-from gpu_core.decisions.doctor.lease import SeenLease, lease_findings
+from gpu_core.decisions.doctor.lease import SeenLease, installation_finding, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.doctor.prefect_pool import (
     Heartbeat,
@@ -47,6 +47,7 @@ from gpu_core.decisions.kubernetes.nodes import node_facts
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
 from gpu_core.decisions.kubernetes.rights import RIGHTS, Right
+from gpu_core.decisions.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.pool_status import PoolStatus, QueueStatus, SeenWorker
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -372,6 +373,64 @@ STALE = NOW - timedelta(seconds=75)
 )
 def test_leases(leases: list[SeenLease], want: Want) -> None:
     check(lease_findings("gpu", "gpu-pool-gpu", leases, NOW, looked_in=None), want)
+
+
+def a_claim(cluster: str = "c1", namespace: str = "ml", age_s: float = 20) -> PoolClaim:
+    """The claim of the installation in this namespace, renewed so long ago."""
+    return PoolClaim(
+        pool_id="id",
+        pool="gpu",
+        installation=Installation(cluster=cluster, namespace=namespace),
+        holder="w-1",
+        claimed_at=NOW - timedelta(days=1),
+        renewed_at=NOW - timedelta(seconds=age_s),
+        renewals=7,
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "want"),
+    [
+        pytest.param(
+            a_claim(),
+            ("ok", "the installation in namespace ml of this cluster acts for pool 'gpu' since"),
+            id="this one",
+        ),
+        pytest.param(
+            a_claim(namespace="b"),
+            ("warning", "the installation in namespace b of this cluster acts for pool 'gpu'"),
+            id="another namespace",
+        ),
+        pytest.param(
+            a_claim(cluster="c2"),
+            ("warning", "the installation in namespace ml of cluster c2 (the uid of its"),
+            id="another cluster",
+        ),
+        pytest.param(
+            a_claim(age_s=181),
+            ("warning", "renewed 181 s ago; after 180 s without renewal any other one may act"),
+            id="not renewed",
+        ),
+    ],
+)
+def test_the_installation_that_acts(claim: PoolClaim, want: tuple[str, str]) -> None:
+    check([installation_finding(claim, NOW, cluster="c1", namespace="ml")], [want])
+
+
+def test_two_leases_of_which_one_counts_are_a_warning() -> None:
+    leases = [a_lease(), a_lease(namespace="b", holder="w-2")]
+    claim = a_claim()
+    found = lease_findings("gpu", "gpu-pool-gpu", leases, NOW, looked_in=None, claim=claim)
+    want = "2 installations of pool 'gpu' have a lease each: w-1 in ml and w-2 in b; that in ml"
+    check(found, [("warning", want)])
+
+
+def test_a_lease_does_not_say_that_its_installation_acts() -> None:
+    claim = a_claim(cluster="c2")
+    found = lease_findings(
+        "gpu", "gpu-pool-gpu", [a_lease()], NOW, looked_in=None, claim=claim, cluster="c1"
+    )
+    check(found, [("ok", "w-1 has the lease and stands by, renewed 2 s ago, in ml")])
 
 
 # -- nodes -------------------------------------------------------------------------------------

@@ -1,0 +1,214 @@
+"""Two installations of one pool: one acts, whatever dies, sleeps or loses its connections."""
+
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from gpu_core.adapters.kubernetes.lease import KubernetesLease
+from gpu_core.adapters.ledger import Ledger, PoolNotOurs
+from gpu_core.decisions.pool_claim import DURATION_S, Installation
+from gpu_core.worker.kubernetes import leadership as module
+from gpu_core.worker.kubernetes.installation_claim import InstallationClaim
+from gpu_core.worker.kubernetes.leadership import ClusterLeadership, LedPool
+from tests.gpu_core.accounting_builders import make_attempt, make_run
+
+ONE = Installation(cluster="c1", namespace="one")
+TWO = Installation(cluster="c1", namespace="two")
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self):
+        self.now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("gpu_core.worker.kubernetes.installation_claim._now_s", clock)
+    return clock
+
+
+@pytest.fixture
+def new_ledger(tmp_path):
+    """Connections to one ledger, a separate one for each worker."""
+    opened = []
+
+    def new():
+        opened.append(Ledger.open(f"sqlite:///{tmp_path}/ledger.db"))
+        return opened[-1]
+
+    yield new
+    for ledger in opened:
+        ledger.close()
+
+
+def claim(ledger, installation, holder="w", pool_id="id"):
+    return InstallationClaim(ledger, lambda: pool_id, "gpu", installation, holder)
+
+
+def tried(*claims):
+    """Which of them acts after each has asked once?"""
+    return [anyio.run(each.try_once) for each in claims]
+
+
+def test_the_second_installation_waits_for_as_long_as_the_first_renews(clock, new_ledger):
+    first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
+    for _ in range(3 * DURATION_S // 15):
+        assert tried(first, second) == [True, False]
+        clock.now_s += 15
+    assert second.other.installation == ONE
+
+
+def test_the_second_acts_when_the_first_has_not_renewed_for_the_whole_time(clock, new_ledger):
+    first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
+    tried(first, second)
+    clock.now_s += DURATION_S - 0.1
+    assert tried(second) == [False]
+    assert not first.is_held, "the first stops long before the second begins"
+    clock.now_s += 0.1
+    assert tried(second, first) == [True, False]
+    assert first.other.installation == TWO
+
+
+def test_the_standby_of_the_same_installation_takes_the_claim_over_at_once(clock, new_ledger):
+    killed, standby, second = (claim(new_ledger(), each) for each in (ONE, ONE, TWO))
+    tried(killed, second)
+    clock.now_s += DURATION_S - 1
+    assert tried(standby) == [True]
+    clock.now_s += DURATION_S - 1
+    assert tried(second) == [False]
+
+
+def test_a_watcher_that_was_suspended_takes_nothing_that_was_renewed_meanwhile(clock, new_ledger):
+    first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
+    tried(first, second)
+    tried(first)
+    clock.now_s += 10 * DURATION_S
+    assert tried(second) == [False]
+
+
+def test_a_holder_that_was_suspended_opens_no_attempt(clock, new_ledger):
+    ledger = new_ledger()
+    first, second = claim(ledger, ONE), claim(new_ledger(), TWO)
+    tried(first, second)
+    clock.now_s += DURATION_S
+    tried(second)
+    # It has not asked since: its own last word is that it acts.
+    assert first.is_ours
+    with pytest.raises(PoolNotOurs):
+        ledger.admit([(make_run(), make_attempt())])
+
+
+def test_a_ledger_that_is_away_takes_the_right_to_change_things_and_not_the_lead(
+    clock, new_ledger, monkeypatch
+):
+    ledger = new_ledger()
+    first = claim(ledger, ONE)
+    tried(first)
+
+    def away(*_):
+        raise OperationalError("claim", {}, OSError("away"))
+
+    monkeypatch.setattr(ledger, "claim_pool", away)
+    clock.now_s += DURATION_S / 2
+    with pytest.raises(OperationalError):
+        tried(first)
+    assert (anyio.run(first.acquire), first.is_held) == (True, False)
+    monkeypatch.undo()
+
+
+def test_a_pool_that_is_made_anew_is_claimed_anew(clock, new_ledger):
+    pool_id = ["old"]
+    first = InstallationClaim(new_ledger(), lambda: pool_id[0], "gpu", ONE, "w")
+    second = claim(new_ledger(), TWO, pool_id="new")
+    assert tried(first, second) == [True, True]
+    pool_id[0] = "new"
+    assert not first.is_ours
+    assert not anyio.run(first.acquire)
+
+
+@dataclass
+class FakeCluster:
+    """A cluster with a lease in each namespace that is always free."""
+
+    uid: str = "c1"
+    held: dict = field(default_factory=dict)
+
+    async def get(self, path):
+        assert path == "/api/v1/namespaces/kube-system"
+        return {"metadata": {"uid": self.uid}}
+
+
+class FakeLease(KubernetesLease):
+    """Held by whoever asks first in its namespace."""
+
+    async def try_once(self):
+        self.holder = self._api.held.setdefault(self._namespace, self._holder)
+        return self.is_held
+
+    @property
+    def is_held(self):
+        return self._api.held.get(self._namespace) == self._holder
+
+    async def hold(self, on_change):
+        await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("uid", "want_place"),
+    [
+        pytest.param("c1", "namespace one of this cluster", id="two namespaces"),
+        pytest.param(
+            "c2",
+            "namespace one of cluster c1 (the uid of its namespace kube-system)",
+            id="two clusters",
+        ),
+    ],
+)
+def test_the_second_installation_says_who_acts_and_what_to_do(
+    clock, new_ledger, monkeypatch, uid, want_place
+):
+    monkeypatch.setattr(module, "KubernetesLease", FakeLease)
+
+    async def scenario():
+        async with anyio.create_task_group() as tasks:
+
+            def leadership(cluster, namespace):
+                ledger = new_ledger()
+
+                async def connect():
+                    return cluster
+
+                async def opened():
+                    return ledger
+
+                pool = LedPool(id=lambda: "id", name="gpu", lease="gpu-pool-gpu", ledger=opened)
+                return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
+
+            here = FakeCluster()
+            there = here if uid == here.uid else FakeCluster(uid)
+            acting, standby = leadership(here, "one"), leadership(here, "one")
+            second = leadership(there, "two")
+            assert await acting.acquire()
+            assert not await standby.acquire()
+            assert not await second.acquire()
+            assert (acting.is_held, standby.is_held, second.is_held) == (True, False, False)
+            assert second.is_standby
+            assert standby.why_not.endswith("the lease gpu-pool-gpu and acts for this installation")
+            assert second.why_not.startswith(
+                f"the installation in {want_place} acts for pool 'gpu' since 20"
+            )
+            assert second.why_not.endswith(
+                "uninstall one of the two, or give one a pool of its own; "
+                "this one acts 3 minutes after the last worker of the other ends"
+            )
+            tasks.cancel_scope.cancel()
+
+    anyio.run(scenario)
