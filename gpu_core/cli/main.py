@@ -119,6 +119,10 @@ def _add_setup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     command.add_argument("--namespace", help="gpu-kubernetes: where runs run that say nothing else")
     command.add_argument("--image", help="gpu-kubernetes: what runs run in that say nothing else")
+    command.add_argument(
+        "--service-account-name",
+        help="gpu-kubernetes: the ServiceAccount of runs that say nothing else",
+    )
     add_secret_option(command, "ledger-url", "the usage ledger's database, as SQLAlchemy URL")
     add_secret_option(command, "mlflow-uri", "MLflow's tracking URI, with user and password if any")
     add_secret_file(command, "mlflow-token", "MLflow's bearer token")
@@ -163,7 +167,9 @@ def _add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
             "Nothing is changed but one object in the checkpoint store, which is removed again."
         ),
     )
-    command.add_argument("--pool", default="gpu", help="the work pool's name (default: gpu)")
+    command.add_argument(
+        "--pool", help="the work pool's name (default: gpu, or the only GPU pool that there is)"
+    )
     command.add_argument(
         "--type",
         choices=("gpu-process", "gpu-kubernetes"),
@@ -354,6 +360,7 @@ def _setup(options: argparse.Namespace) -> int:
             prefect_file=options.prefect_file,
             namespace=options.namespace,
             image=options.image,
+            service_account_name=options.service_account_name,
             ledger_url=secret_option(options, "ledger-url"),
             mlflow_uri=secret_option(options, "mlflow-uri"),
             mlflow_token=secret_option(options, "mlflow-token"),

@@ -142,7 +142,8 @@ def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_mac
     delete_deployments(prefect_on_postgresql, "container-job")
 
     first = run_setup(environment, *cluster, "--image", "train:1", **here)
-    newer = run_setup(environment, *cluster, "--image", "train:2", **here)
+    account = ("--service-account-name", "gpu-run")
+    newer = run_setup(environment, *cluster, "--image", "train:2", *account, **here)
     again = run_setup(environment, *cluster, **here)
     with prefect_on_postgresql.client() as http:
         template = http.get("/work_pools/cluster").json()["base_job_template"]
@@ -155,6 +156,7 @@ def test_a_clusters_pool_gets_its_namespace_and_image_and_no_folders_of_this_mac
     properties = template["variables"]["properties"]
     assert properties["namespace"]["default"] == "prefect-gpu"
     assert properties["image"]["default"] == "train:2"
+    assert properties["service_account_name"]["default"] == "gpu-run"
     assert refused.returncode == 2
     assert "image is not a variable of a pool of type gpu-process" in refused.stderr
 

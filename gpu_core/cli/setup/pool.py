@@ -19,7 +19,7 @@ from gpu_core.decisions.validation import mistakes_in, refuse
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
 # Job variables of a cluster's pool whose defaults are options too.
-_DEFAULTS = ("namespace", "image")
+_DEFAULTS = ("namespace", "image", "service_account_name")
 
 
 def check_pool_name(name: str) -> None:

@@ -27,6 +27,8 @@ class SetupOptions:
     """Where runs of a cluster's pool run, unless they say otherwise."""
     image: str | None = None
     """What runs of a cluster's pool run in, unless they say otherwise."""
+    service_account_name: str | None = None
+    """As whom pods of a cluster's pool run, unless they say otherwise."""
     ledger_url: str | None = field(default=None, repr=False)
     mlflow_uri: str | None = field(default=None, repr=False)
     mlflow_token: str | None = field(default=None, repr=False)
