@@ -54,6 +54,13 @@ _BY_ERRNO: Mapping[int, str] = {
     errno.ENAMETOOLONG: "shorten checkpoint_uri",
 }
 
+_OF_ADDRESS = frozenset({_BY_CODE["NoSuchBucket"], _CORRECT_NAME})
+
+
+def is_of_address(remedy: str) -> bool:
+    """Does this remedy of `permanent_remedy` concern the store's address, whoever asks for it?"""
+    return remedy in _OF_ADDRESS
+
 
 def permanent_remedy(
     names: Iterable[str], text: str = "", *, code: str | None = None, errno_: int | None = None

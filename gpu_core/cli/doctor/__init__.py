@@ -35,6 +35,7 @@ from gpu_core.cli.prefect_api import ask
 from gpu_core.cli.setup import DEFAULT_POLICY
 from gpu_core.cli.setup.pool import check_pool_name
 from gpu_core.decisions.doctor.finding import Finding, failed, has_failed, ok, unknown
+from gpu_core.decisions.doctor.prefect_pool import DEFAULT_POOL
 from gpu_core.decisions.doctor.versions import package_findings
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.policy import Policy
@@ -57,7 +58,8 @@ _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 class DoctorOptions:
     """What to look at."""
 
-    pool: str
+    pool: str | None
+    """None: the one that there is."""
     worker_type: str | None
     """None: as the pool is."""
     policy_path: Path | None
@@ -75,7 +77,8 @@ def doctor(options: DoctorOptions) -> int:
     Raises:
         InvalidInput: An option cannot be used.
     """
-    check_pool_name(options.pool)
+    if options.pool is not None:
+        check_pool_name(options.pool)
     _check_service_account(options.service_account)
     if options.policy_path is not None and not options.policy_path.is_file():
         raise InvalidInput("--policy", "is not a file", got=str(options.policy_path))
@@ -108,9 +111,7 @@ def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
     async def read(client: PrefectClient) -> PrefectFacts:
         return await read_prefect_facts(client, options.pool, settings, state_dir)
 
-    facts, of_prefect = examine_prefect(
-        lambda: ask(read), options.pool, options.worker_type, policy
-    )
+    facts, of_prefect = examine_prefect(lambda: ask(read), options.worker_type, policy)
     places = read_places(facts, settings, options.ledger_url, state_dir)
     secrets.add(places.secrets())
     calls = [_infrastructure(options, settings, policy, facts, places)]
@@ -193,7 +194,7 @@ def _cluster_question(
     own = default if isinstance(default, str) else _DEFAULT_NAMESPACE
     others = () if facts is None else facts.namespaces
     return ClusterQuestion(
-        pool=options.pool,
+        pool=options.pool or DEFAULT_POOL if facts is None else facts.pool_name,
         policy=policy.kubernetes,
         template=template,
         namespaces=tuple(dict.fromkeys((own, *others))),

@@ -17,11 +17,12 @@ from gpu_core.adapters.ledger import LedgerError
 from gpu_core.cli.doctor.prefect_facts import reading_of
 from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown
+from gpu_core.decisions.doctor.helm_release import HelmRelease, release_of
 from gpu_core.decisions.doctor.lease import SeenLease, installation_finding, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.doctor.versions import kubernetes_version_findings
-from gpu_core.decisions.doctor.worker_pods import worker_pod_findings
+from gpu_core.decisions.doctor.worker_pods import starts_worker, worker_pod_findings
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.clouds import Provisioner
 from gpu_core.decisions.kubernetes.names import job_name
@@ -50,7 +51,7 @@ class ClusterQuestion:
     """What is asked of a cluster.
 
     Attributes:
-        pool: The work pool's name.
+        pool: The work pool's name; None: no pool is looked at.
         policy: The policy's section `kubernetes`.
         template: The pool's base job template.
         namespaces: Where its Jobs are created.
@@ -60,7 +61,7 @@ class ClusterQuestion:
         read_claim: Reads which installation acts for the pool; None: no ledger can be asked.
     """
 
-    pool: str
+    pool: str | None
     policy: KubernetesPolicy
     template: Mapping[str, Any]
     namespaces: tuple[str, ...]
@@ -109,12 +110,15 @@ _REACH = "correct KUBECONFIG, the pool's cluster block or the network"
 
 
 async def _all_parts(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
-    parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
-        ("rights.review", partial(_rights, api, question)),
-        ("lease.holder", partial(_lease, api, question, now)),
-        ("worker.pods", partial(_worker_pods, api, question)),
-        ("nodes.gpus", partial(_nodes, api, question)),
-    )
+    parts: list[tuple[str, Callable[[], Awaitable[list[Finding]]]]] = [
+        ("rights.review", partial(_rights, api, question))
+    ]
+    if question.pool is not None:
+        parts += [
+            ("lease.holder", partial(_lease, api, question, question.pool, now)),
+            ("worker.pods", partial(_worker_pods, api, question.pool)),
+        ]
+    parts.append(("nodes.gpus", partial(_nodes, api, question)))
     found: dict[str, list[Finding]] = {}
 
     async def examine(check: str, part: Callable[[], Awaitable[list[Finding]]]) -> None:
@@ -142,7 +146,8 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
     rights = [
         right
         for right in rights_for(question.policy)
-        if right.option is not Option.FRAMEWORKS or right.group in served
+        if (right.option is not Option.FRAMEWORKS or right.group in served)
+        and (question.pool is not None or right.resource != "leases")
     ]
     asked = [(right, place) for right in rights for place in _places(right, question)]
     answers: dict[int, bool | None] = {}
@@ -164,6 +169,7 @@ async def _rights(api: KubernetesApi, question: ClusterQuestion) -> list[Finding
                 for index, (right, place) in enumerate(asked)
             ],
             is_workers=user is None or user.startswith(_WORKERS_NAMES),
+            release=await _release(api, question.pool),
         )
     )
 
@@ -199,7 +205,7 @@ async def _may(
     service_account = question.service_account
     resource, _, subresource = right.resource.partition("/")
     # The worker has the right on its pool's lease alone.
-    name = _lease_name(question.pool) if resource == "leases" else right.name
+    name = _lease_name(question.pool or "") if resource == "leases" else right.name
     attributes = {
         "verb": right.verb,
         "group": right.group,
@@ -248,8 +254,10 @@ async def _user(api: KubernetesApi, service_account: str | None) -> str | None:
 # -- lease -------------------------------------------------------------------------------------
 
 
-async def _lease(api: KubernetesApi, question: ClusterQuestion, now: datetime) -> list[Finding]:
-    name = _lease_name(question.pool)
+async def _lease(
+    api: KubernetesApi, question: ClusterQuestion, pool: str, now: datetime
+) -> list[Finding]:
+    name = _lease_name(pool)
     places = question.lease_namespace, *question.namespaces, "default"
     known = tuple(dict.fromkeys(place for place in places if place))
     looked_in: tuple[str, ...] | None = None
@@ -263,7 +271,7 @@ async def _lease(api: KubernetesApi, question: ClusterQuestion, now: datetime) -
     claim = await _claim(question)
     cluster = None if claim is None else await _uid(api)
     found = lease_findings(
-        question.pool, name, leases, now, looked_in=looked_in, claim=claim, cluster=cluster
+        pool, name, leases, now, looked_in=looked_in, claim=claim, cluster=cluster
     )
     if claim is None:
         return list(found)
@@ -337,10 +345,25 @@ def _seen_lease(item: Json) -> SeenLease:
     )
 
 
-async def _worker_pods(api: KubernetesApi, question: ClusterQuestion) -> list[Finding]:
+async def _worker_pods(api: KubernetesApi, pool: str) -> list[Finding]:
+    pods = await _labelled_pods(api)
+    return list(worker_pod_findings(pool, "gpu-kubernetes", pods))
+
+
+async def _release(api: KubernetesApi, pool: str | None) -> HelmRelease | None:
+    """Which Helm release are the pool's workers from? None: from none, or nobody can look."""
+    if pool is None:
+        return None
+    try:
+        pods = await _labelled_pods(api)
+    except KubernetesError:
+        return None
+    return release_of(pod for pod in pods if starts_worker(pod, pool, "gpu-kubernetes"))
+
+
+async def _labelled_pods(api: KubernetesApi) -> list[Json]:
     label = {"labelSelector": "app.kubernetes.io/component=worker"}
-    pods = [pod async for page, _ in api.pages("/api/v1/pods", label) for pod in page]
-    return list(worker_pod_findings(question.pool, "gpu-kubernetes", pods))
+    return [pod async for page, _ in api.pages("/api/v1/pods", label) for pod in page]
 
 
 # -- nodes -------------------------------------------------------------------------------------
@@ -379,7 +402,7 @@ def _seen_node(
 ) -> SeenNode:
     name = node["metadata"]["name"]
     try:
-        facts = node_facts(node, pods.get(name, ()), question.policy, pool=question.pool)
+        facts = node_facts(node, pods.get(name, ()), question.policy, pool=question.pool or "")
     except InvalidInput as error:
         return SeenNode(name=name, facts=None, error=str(error))
     return SeenNode(name=name, facts=facts, is_admitted=is_admitted)

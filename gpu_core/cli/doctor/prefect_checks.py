@@ -11,6 +11,7 @@ from gpu_core.decisions.doctor.prefect_pool import (
     heartbeat_findings,
     missing_pool_finding,
     pool_findings,
+    unnamed_pool_finding,
 )
 from gpu_core.decisions.doctor.template_drift import drift_findings
 from gpu_core.decisions.doctor.versions import prefect_version_finding
@@ -24,13 +25,12 @@ _LONGEST_S = 20.0
 
 
 def examine_prefect(
-    read: Callable[[], PrefectFacts], pool: str, worker_type: str | None, policy: Policy
+    read: Callable[[], PrefectFacts], worker_type: str | None, policy: Policy
 ) -> tuple[PrefectFacts | None, list[Finding]]:
     """What is true of the server and the pool?
 
     Args:
         read: Asks the server.
-        pool: The pool's name.
         worker_type: The type that the caller expects; None: any of ours.
         policy: For the names of its queues.
 
@@ -52,15 +52,16 @@ def examine_prefect(
         ok(check, f"{facts.address} answers in {facts.latency_s:.2f} s"),
     ]
     found += clock_findings([facts.clock])
-    return facts, [*found, *_pool(facts, pool, worker_type, policy)]
+    return facts, [*found, *_pool(facts, worker_type, policy)]
 
 
-def _pool(
-    facts: PrefectFacts, pool: str, worker_type: str | None, policy: Policy
-) -> Iterator[Finding]:
+def _pool(facts: PrefectFacts, worker_type: str | None, policy: Policy) -> Iterator[Finding]:
     status = facts.pool
+    if facts.pool_name is None:
+        yield unnamed_pool_finding(facts.gpu_pools, worker_type)
+        return
     if status is None:
-        yield missing_pool_finding(pool, facts.gpu_pools, worker_type)
+        yield missing_pool_finding(facts.pool_name, facts.gpu_pools, worker_type)
         return
     yield from pool_findings(status, policy.priorities, worker_type)
     if status.worker_type not in WORKERS:

@@ -17,7 +17,7 @@ from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect_pool import read_pool_status
 from gpu_core.decisions.doctor.clocks import ClockReading
-from gpu_core.decisions.doctor.prefect_pool import OUR_TYPES, Heartbeat
+from gpu_core.decisions.doctor.prefect_pool import DEFAULT_POOL, OUR_TYPES, Heartbeat, chosen_pool
 from gpu_core.decisions.pool_status import PoolStatus
 from gpu_core.worker.connections import Connections, read_connections
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -39,6 +39,7 @@ class PrefectFacts:
         clock: Of the server.
         connections: Of the pool's worker, by settings and blocks.
         gpu_pools: The names of all GPU pools.
+        pool_name: The pool that is looked at; None: none was named, and none can be chosen.
         pool: The pool; None: there is none of this name.
         pool_id: Its id.
         template: Its base job template.
@@ -54,6 +55,7 @@ class PrefectFacts:
     clock: ClockReading
     connections: Connections
     gpu_pools: tuple[str, ...]
+    pool_name: str | None
     pool: PoolStatus | None = None
     pool_id: str | None = None
     template: Mapping[str, Any] = field(default_factory=dict)
@@ -63,21 +65,30 @@ class PrefectFacts:
 
 
 async def read_prefect_facts(
-    client: PrefectClient, pool: str, settings: GpuWorkerSettings, state_dir: Path
+    client: PrefectClient, given: str | None, settings: GpuWorkerSettings, state_dir: Path
 ) -> PrefectFacts:
-    """What does this server know of the pool?"""
+    """What does this server know of the pool?
+
+    Args:
+        given: The pool's name; None: the one that there is.
+    """
     clock, latency_s = await _clock(client)
     is_cloud = client.server_type is ServerType.CLOUD
     pools = await client.read_work_pools()
+    gpu_pools = tuple(each.name for each in pools if each.type in OUR_TYPES)
+    pool = chosen_pool(given, gpu_pools)
     common: dict[str, Any] = {
         "address": str(client.api_url),
         "latency_s": latency_s,
         "version": None if is_cloud else await _version(client),
         "is_cloud": is_cloud,
         "clock": clock,
-        "connections": await read_connections(client, settings, state_dir, pool),
-        "gpu_pools": tuple(each.name for each in pools if each.type in OUR_TYPES),
+        "connections": await read_connections(client, settings, state_dir, pool or DEFAULT_POOL),
+        "gpu_pools": gpu_pools,
+        "pool_name": pool,
     }
+    if pool is None:
+        return PrefectFacts(**common)
     try:
         found = await client.read_work_pool(pool)
     except ObjectNotFound:

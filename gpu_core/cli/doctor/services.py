@@ -30,6 +30,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.mlflow_access import MlflowAccess
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.redaction import secrets_in
+from gpu_core.decisions.store_errors import is_of_address
 from gpu_core.worker.settings import GpuWorkerSettings
 
 
@@ -152,13 +153,26 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
     try:
         room = probe_store(uri)
     except StoreMisconfigured as error:
+        if in_pods and not is_of_address(error.remedy):
+            return [_for_runs_alone(error)]
         return [failed(check, f"{error.uri} cannot be used: {error.reason}", error.remedy)]
-    except (StoreUnreachable, InvalidInput) as error:
+    except StoreUnreachable as error:
+        return [_for_runs_alone(error) if in_pods else failed(check, str(error))]
+    except InvalidInput as error:
         return [failed(check, str(error))]
     took_s = time.perf_counter() - began_s
     if not room.is_there:
         return [ok(check, f"{uri} is not there yet; the first run makes it")]
     return [store_finding(StoreProbe(uri=uri, took_s=took_s, free_bytes=room.free_bytes))]
+
+
+def _for_runs_alone(error: StoreUnreachable) -> Finding:
+    """Pods may have credentials and a network that nobody else has: the worker needs neither."""
+    return unknown(
+        "store.checkpoints",
+        f"{error.uri} cannot be used from here, and only runs have to: {error.reason}",
+        "look with the credentials and from the network of the runs, or let a first run save",
+    )
 
 
 def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
@@ -171,6 +185,8 @@ def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> l
         found = inspect_ledger(url)
     except (LedgerError, InvalidInput) as error:
         remedy = "correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL, or the block of the ledger"
+        if in_pods:
+            remedy += "; in the Helm chart it is the Secret that ledger.existingSecret names"
         return [failed("ledger.version", str(error), remedy)]
     probe = LedgerProbe(
         address=found.address,

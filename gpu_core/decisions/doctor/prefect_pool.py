@@ -3,12 +3,16 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 
 from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown, warning
 from gpu_core.decisions.errors import listed, nearest_name
 from gpu_core.decisions.pool_commands import setup_command, worker_command
 from gpu_core.decisions.pool_status import NO_WORKER, PoolStatus, notices
 from gpu_core.decisions.units import count
+
+DEFAULT_POOL = "gpu"
+"""The pool of whoever names none, here and in `prefect-gpu setup`."""
 
 OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
@@ -31,6 +35,30 @@ def missing_pool_finding(pool: str, known: Collection[str], worker_type: str | N
         + ("" if meant is None else f"; did you mean {meant!r}?")
         + f"; its GPU pools: {listed(known)}",
         setup_command(pool, worker_type or OUR_TYPES[0]),
+    )
+
+
+def chosen_pool(given: str | None, known: Collection[str]) -> str | None:
+    """Which pool is looked at? None: nobody named one, and there is no or more than one to choose.
+
+    Args:
+        given: By the caller; None: none.
+        known: The GPU pools of the server.
+    """
+    if given is not None or DEFAULT_POOL in known:
+        return given or DEFAULT_POOL
+    return next(iter(known)) if len(known) == 1 else None
+
+
+def unnamed_pool_finding(known: Collection[str], worker_type: str | None) -> Finding:
+    """Nobody said which pool is meant."""
+    if not known:
+        return missing_pool_finding(DEFAULT_POOL, known, worker_type)
+    return unknown(
+        "prefect.pool",
+        f"{count(len(known), 'GPU pool')}: {listed(known)}; template, queues, workers and lease "
+        "are those of one pool and are not looked at",
+        f"name one: prefect-gpu doctor --pool {quote(min(known))}",
     )
 
 

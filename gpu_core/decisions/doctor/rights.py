@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.doctor.helm_release import HelmRelease, right_remedy
 from gpu_core.decisions.kubernetes.rights import Right
 from gpu_core.decisions.units import count
 
 # The worker goes on without them, and says what runs lack.
 _CAN_DO_WITHOUT = frozenset({"pods/log", "events"})
+
+_GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,11 @@ class Answer:
 
 
 def rights_findings(
-    user: str | None, answers: Iterable[Answer], *, is_workers: bool
+    user: str | None,
+    answers: Iterable[Answer],
+    *,
+    is_workers: bool,
+    release: HelmRelease | None = None,
 ) -> Iterator[Finding]:
     """Which rights are missing, and what does not work without them?
 
@@ -44,6 +51,7 @@ def rights_findings(
         user: Whose rights they are; None: unknown.
         answers: One for each right and namespace.
         is_workers: Whether it is the worker's own user as far as anybody can tell.
+        release: The Helm release that the worker is from; None: none, or it is not known.
     """
     asked = tuple(answers)
     granted = sum(answer.is_allowed is True for answer in asked)
@@ -55,7 +63,7 @@ def rights_findings(
         yield make(
             "rights.missing",
             f"{who} may not {answer.right} {answer.place}: needed for {answer.right.needed_for}",
-            "grant it as the Helm chart does (docs/kubernetes.md)",
+            _GRANT if release is None else right_remedy(release, answer.right, answer.namespace),
         )
     if any(answer.is_allowed is None for answer in asked):
         yield unknown("rights.review", f"the cluster does not tell all rights of {who}")

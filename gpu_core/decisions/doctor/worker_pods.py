@@ -21,7 +21,7 @@ def worker_pod_findings(
         worker_type: The type that its workers are started with.
         pods: As the API server has them; those that start no worker of the pool are left out.
     """
-    ours = [pod for pod in pods if _starts_worker(pod, pool, worker_type)]
+    ours = [pod for pod in pods if starts_worker(pod, pool, worker_type)]
     troubles = [trouble for pod in ours if (trouble := _trouble(pod)) is not None]
     yield from troubles
     if ours and not troubles:
@@ -41,7 +41,8 @@ def _name(pod: Mapping[str, Any]) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def _starts_worker(pod: Mapping[str, Any], pool: str, worker_type: str) -> bool:
+def starts_worker(pod: Mapping[str, Any], pool: str, worker_type: str) -> bool:
+    """Is it, or will it be, a worker of this pool?"""
     if "deletionTimestamp" in pod["metadata"]:
         return False
     return any(

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.objects import WorkPool
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.cli.main import main
@@ -95,6 +96,35 @@ def test_from_a_missing_pool_to_one_in_trouble(
     assert "lacks 4 queues of the policy" in found["prefect.queues"][0]["message"]
     assert "lacks 1 job variable" in found["template.variables"][0]["message"]
     assert HIDDEN not in json.dumps(found)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_without_a_pool_the_only_one_is_taken_and_several_are_named(
+    policy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = PrefectClient.read_work_pools
+
+    async def read_ours(client: PrefectClient) -> list[WorkPool]:
+        """Without the pools of other tests."""
+        return [pool for pool in await read(client) if pool.name in ("only", "second")]
+
+    monkeypatch.setattr(PrefectClient, "read_work_pools", read_ours)
+
+    def examine() -> dict[str, Any]:
+        main(["doctor", "--policy", str(policy), "--json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return {finding["check"]: finding for finding in findings}
+
+    assert examine()["prefect.pool"]["remedy"].startswith("prefect-gpu setup --pool gpu ")
+    set_up("only", "gpu-process")
+    assert examine()["prefect.pool"]["message"] == "work pool 'only' of type gpu-process"
+    set_up("second", "gpu-process")
+    several = examine()
+    assert several["prefect.pool"]["status"] == "unknown"
+    assert "2 GPU pools: only, second; template, queues" in several["prefect.pool"]["message"]
+    # What no pool is needed for is looked at all the same.
+    assert several["versions.prefect-server"]["status"] == "ok"
+    assert "8 virtual GPUs" in several["gpus.virtual"]["message"]
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -15,6 +15,7 @@ from gpu_core.decisions.doctor.clocks import (
     clock_findings,
 )
 from gpu_core.decisions.doctor.finding import Finding, Status, has_failed
+from gpu_core.decisions.doctor.helm_release import HelmRelease, release_of, right_remedy
 from gpu_core.decisions.doctor.lease import SeenLease, installation_finding, lease_findings
 from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.doctor.prefect_pool import (
@@ -46,7 +47,7 @@ from gpu_core.decisions.kubernetes.node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes import node_facts
 from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.kubernetes.provisioned import ProvisionedNodes
-from gpu_core.decisions.kubernetes.rights import RIGHTS, Right
+from gpu_core.decisions.kubernetes.rights import RIGHTS, Option, Right
 from gpu_core.decisions.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.pool_status import PoolStatus, QueueStatus, SeenWorker
 
@@ -315,6 +316,66 @@ def test_rights() -> None:
         ],
     )
     assert found[2].details[0].startswith("yes: create jobs.batch in namespace ml, for the start")
+
+
+RELEASE = HelmRelease(name="gpu", namespace="gpu-system")
+UPGRADE = "helm upgrade gpu infra/helm/prefect-gpu --namespace gpu-system --reuse-values"
+
+
+@pytest.mark.parametrize(
+    ("right", "namespace", "want"),
+    [
+        pytest.param(
+            Right(verb="list", resource="rayjobs", needed_for="runs", option=Option.FRAMEWORKS),
+            None,
+            f"{UPGRADE} --set frameworks.ray=true",
+            id="of a framework",
+        ),
+        pytest.param(
+            Right(verb="patch", resource="nodes", needed_for="tests", option=Option.NODE_TASKS),
+            None,
+            f"{UPGRADE} --set nodeAnnotations.enabled=true",
+            id="of node tasks",
+        ),
+        pytest.param(
+            Right(verb="list", resource="nodepools", needed_for="plans", option=Option.KARPENTER),
+            None,
+            f"{UPGRADE} --set-file policy=POLICY_FILE",
+            id="of the policy",
+        ),
+        pytest.param(
+            JOBS,
+            "ml",
+            f"add ml to runs.namespaces of VALUES_FILE, then: {UPGRADE} --values VALUES_FILE",
+            id="in a namespace of runs",
+        ),
+        pytest.param(
+            Right(verb="list", resource="nodes", needed_for="plans", is_cluster_wide=True),
+            None,
+            UPGRADE,
+            id="of every installation",
+        ),
+    ],
+)
+def test_a_missing_right_of_a_release_is_a_value_of_it(
+    right: Right, namespace: str | None, want: str
+) -> None:
+    answer = Answer(right=right, namespace=namespace, is_allowed=False)
+    found, *_ = rights_findings("w", [answer], is_workers=True, release=RELEASE)
+    assert found.remedy == want
+
+
+def test_every_option_of_a_right_has_a_remedy() -> None:
+    for right in RIGHTS:
+        assert right_remedy(RELEASE, right, None).startswith(UPGRADE)
+
+
+def test_a_worker_of_another_chart_is_of_no_release() -> None:
+    labels = {"app.kubernetes.io/instance": "w", "app.kubernetes.io/name": "prefect-worker"}
+    pod: dict[str, Any] = {"metadata": {"namespace": "gpu-system", "labels": labels}}
+    assert release_of([pod]) is None
+    labels |= {"app.kubernetes.io/instance": "gpu", "app.kubernetes.io/name": "prefect-gpu"}
+    assert release_of([pod]) == RELEASE
 
 
 # -- lease -------------------------------------------------------------------------------------
