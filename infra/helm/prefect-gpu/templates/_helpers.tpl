@@ -112,8 +112,24 @@ Takes a list: the prefix and the text.
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- end -}}
+{{- include "prefect-gpu.checkOtherReleases" . -}}
 {{- $kubernetes := (include "prefect-gpu.policy" . | fromYaml).kubernetes | default dict -}}
 {{- if and (or $kubernetes.preflight $kubernetes.prepull) (not $values.nodeAnnotations.enabled) -}}
 {{- fail "nodeAnnotations.enabled=true is required: the policy has kubernetes.preflight or kubernetes.prepull, which annotate nodes" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+Two releases for one pool: one would stand by for ever. By their ClusterRoles, which whoever installs the chart may
+read, and which are few. Without a cluster (helm template) there are none to look at.
+*/ -}}
+{{- define "prefect-gpu.checkOtherReleases" -}}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
+{{- $annotations := .metadata.annotations | default dict -}}
+{{- if and (eq (index $annotations "prefect-gpu.dev/pool" | default "") $.Values.pool) (ne .metadata.name (include "prefect-gpu.uniqueName" $)) -}}
+{{- $release := index $annotations "meta.helm.sh/release-name" | default "another release" -}}
+{{- $namespace := index $annotations "meta.helm.sh/release-namespace" | default "another namespace" -}}
+{{- fail (printf "pool %s has the release %s in namespace %s already: set another pool, or uninstall that one first (helm uninstall %s --namespace %s)" $.Values.pool $release $namespace $release $namespace) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
