@@ -81,11 +81,15 @@ generate_openapi() {
 }
 
 compile() {
-	local stamp=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+	# `--version` prints the one, the API server's /version and the clients' user agents the other.
+	local flags="-s -w" package
+	for package in component-base/version client-go/pkg/version; do
+		flags+=" -X k8s.io/kubernetes/vendor/k8s.io/$package.gitVersion=$VERSION"
+		flags+=" -X k8s.io/kubernetes/vendor/k8s.io/$package.gitMajor=1"
+		flags+=" -X k8s.io/kubernetes/vendor/k8s.io/$package.gitMinor=20"
+	done
 	mkdir "$room/bin"
-	go build -tags "$TAGS" -o "$room/bin/" \
-		-ldflags "-s -w -X $stamp.gitVersion=$VERSION -X $stamp.gitMajor=1 -X $stamp.gitMinor=20" \
-		"${BINARIES[@]/#/./cmd/}"
+	go build -tags "$TAGS" -o "$room/bin/" -ldflags "$flags" "${BINARIES[@]/#/./cmd/}"
 }
 
 build() {

@@ -1,7 +1,6 @@
 """The worker as the Helm chart installs it: a Deployment with its account and its rights."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,14 +30,12 @@ class Release:
         namespace: Its own, which is not that of its runs.
         values: What it was installed with.
         room: Where helm may write.
-        chart: The chart's folder.
     """
 
     cluster: Cluster
     namespace: str
     values: Json
     room: Path
-    chart: Path
 
     @property
     def account(self) -> str:
@@ -47,11 +44,11 @@ class Release:
 
     def install(self) -> None:
         """Returns when the workers are ready."""
-        self._helm("install", _RELEASE, str(self.chart), "--wait", values=self.values)
+        self._helm("install", _RELEASE, str(CHART), "--wait", values=self.values)
 
     def upgrade(self, **values: object) -> None:
         """Replace values of the installation; returns when it is rolled out."""
-        self._helm("upgrade", _RELEASE, str(self.chart), "--wait", values=self.values | values)
+        self._helm("upgrade", _RELEASE, str(CHART), "--wait", values=self.values | values)
 
     def rollback(self) -> None:
         """To the revision before; returns when it is rolled out."""
@@ -115,7 +112,8 @@ def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iter
     own = f"{namespace.name}-worker"
     namespace.cluster.kubectl("create", "namespace", own)
     room = pool.folder / "helm"
-    release = Release(namespace.cluster, own, _values(namespace, pool) | values, room, _chart(room))
+    room.mkdir()
+    release = Release(namespace.cluster, own, _values(namespace, pool) | values, room)
     secret = {"ledger-url": pool.ledger_url}
     namespace.cluster.create(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _LEDGER},
@@ -130,16 +128,6 @@ def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iter
             print(release.log())
             release.uninstall()
         namespace.cluster.kubectl("delete", "namespace", own, "--wait=false")
-
-
-def _chart(room: Path) -> Path:
-    """The chart for any version: the local cluster's API server says that its own is 0.0.0."""
-    chart = room / CHART.name
-    shutil.copytree(CHART, chart)
-    metadata = chart / "Chart.yaml"
-    lines = metadata.read_text().splitlines(keepends=True)
-    metadata.write_text("".join(line for line in lines if not line.startswith("kubeVersion:")))
-    return chart
 
 
 def _values(namespace: Namespace, pool: Pool) -> Json:
