@@ -145,10 +145,22 @@ class Infrastructure(Protocol):
         """Which nodes are there, without what others than our attempts use of them?"""
         ...
 
+    def allocations(
+        self, attempts: Sequence[RunningAttempt], policy: Policy
+    ) -> tuple[Allocation, ...]:
+        """What do these attempts hold, no GPU twice?
+
+        Args:
+            attempts: All that hold something.
+            policy: Of the pool.
+        """
+        ...
+
     def landed(
         self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
     ) -> Landed | None:
-        """Is it on other nodes than it was placed on? None: it is not, or not yet on all of them.
+        """Is it on other nodes, or bound later, than it was placed? None: it is not, or not yet on
+        all of its nodes.
 
         Args:
             running: It waited for nodes which were still to come, or somebody else places it.

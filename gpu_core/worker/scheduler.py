@@ -428,7 +428,7 @@ class GpuScheduler:
         return allocations
 
     async def _land(self, policy: Policy) -> bool:
-        """Is an attempt on other nodes than it was placed on? It holds what it has there."""
+        """Is an attempt on other nodes than planned, or bound later? It holds what it has there."""
         zones = self._zones()
         holding = [running for running in self._attempts if not running.is_gone]
         has_moved = False
@@ -455,7 +455,7 @@ class GpuScheduler:
         await self._faults.one_by_one(
             holding, by_run, self._infrastructure.refresh, "asked for its checkpoints"
         )
-        allocations = tuple(running.allocation() for running in holding)
+        allocations = self._infrastructure.allocations(holding, policy)
         nodes = await self._infrastructure.observe(policy, allocations)
         # Of an attempt whose record was damaged nobody may know which of the GPUs it holds.
         unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}

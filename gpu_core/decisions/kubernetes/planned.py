@@ -131,7 +131,8 @@ def landed(
     """What does a workload hold of the real nodes that its pods are on?
 
     The device plugin does not say which GPUs a pod got. It is those that none of our attempts
-    holds, healthy ones first; a GPU that is shared already before one that is whole.
+    holds, healthy ones first; a GPU that is shared already before one that is whole, and one of the
+    plan before another.
 
     Args:
         placement: As it was planned.
@@ -163,7 +164,12 @@ def _free_ids(
     free = [
         gpu_id for gpu_id in node.gpu_ids if taken[gpu_id] + share.share_milli <= WHOLE_GPU_MILLI
     ]
-    return sorted(free, key=lambda gpu_id: (gpu_id in node.unhealthy_gpu_ids, -taken[gpu_id]))
+    planned = share.gpu_ids if share.node == node.name else ()
+
+    def wanted(gpu_id: str) -> tuple[bool, int, bool]:
+        return gpu_id in node.unhealthy_gpu_ids, -taken[gpu_id], gpu_id not in planned
+
+    return sorted(free, key=wanted)
 
 
 def _counted(kinds: Sequence[ProvisionedNodes], real: Iterable[NodeFacts]) -> Counter[str]:

@@ -27,6 +27,7 @@ from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.outcome import Cause
+from gpu_core.decisions.kubernetes.overlap import without_overlap
 from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.pod_endings import ending_of
 from gpu_core.decisions.kubernetes.pod_waiting import refused
@@ -256,24 +257,36 @@ class KubernetesInfrastructure:
         """Which GPUs does it hold of the nodes that its pods are bound to?
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
-        and the kube-scheduler place it. What of the others is not where it was placed, or is still
-        to be placed by them, holds nothing that counts here.
+        and the kube-scheduler place it; these also bind it later. What of the others is not where
+        it was placed, or is still to be placed by them, holds nothing that counts here.
         """
         placement = running.allocation().placement
         pods = self._gpu_pods(running)
         since = bound_at(pods)
-        if since is None or len(pods) != len(placement.shares) or self._is_in_place(running):
+        if since is None or len(pods) != len(placement.shares):
+            return None
+        is_pinned = policy.kubernetes.kueue_queue is None
+        is_known = is_pinned or since <= running.attempt.admitted_at
+        if is_known and self._is_in_place(running):
             return None
         pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
         facts = [self._offers.facts(pod["spec"]["nodeName"]) for pod in pods]
         nodes = [known.node for known in facts if known is not None]
         if len(nodes) != len(pods):
             return None
-        is_pinned = policy.kubernetes.kueue_queue is None
         holding = [other for other in others if is_pinned or self._is_in_place(other)]
         taken = taken_milli(other.allocation() for other in holding)
         found = landed(placement, nodes, taken)
         return None if found is None else Landed(placement=found, since=since)
+
+    def allocations(
+        self, attempts: Sequence[RunningAttempt], policy: Policy
+    ) -> tuple[Allocation, ...]:
+        """What do they hold? Where others place them, no GPU that one holds which is bound."""
+        if policy.kubernetes.kueue_queue is None:
+            return tuple(running.allocation() for running in attempts)
+        ranked = sorted(attempts, key=lambda running: not self._is_in_place(running))
+        return without_overlap(running.allocation() for running in ranked)
 
     def _gpu_pods(self, running: RunningAttempt) -> list[Json]:
         """Its pods with GPUs, where some have none: the launcher of an operator's job, say."""

@@ -109,6 +109,12 @@ class ProcessInfrastructure:
         held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
         return await in_thread(self._occupied.without_occupied, self._nodes, held)
 
+    def allocations(
+        self, attempts: Sequence[RunningAttempt], policy: Policy
+    ) -> tuple[Allocation, ...]:
+        """What was planned: nobody else places a process."""
+        return tuple(running.allocation() for running in attempts)
+
     def landed(
         self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
     ) -> None:

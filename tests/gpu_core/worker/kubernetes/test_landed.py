@@ -1,6 +1,7 @@
 """Where an attempt really is, whoever has placed it."""
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +56,14 @@ def an_attempt(name, *places):
         limits=LIMITS,
         run_dir=Path("unused"),
     )
+
+
+def a_waiting_attempt(name, *places):
+    """One that was admitted before its pods were bound."""
+    running = an_attempt(name, *places)
+    admitted_at = datetime.fromisoformat(moment(60))
+    running.attempt = replace(running.attempt, admitted_at=admitted_at)
+    return running
 
 
 def a_pod(attempt, number, node, gpus=1):
@@ -154,6 +163,38 @@ def test_two_on_one_node_have_different_gpus():
     pods = [a_pod("a", 0, "nvidia-b"), a_pod("b", 0, "nvidia-b")]
     found = moved(KUEUE, attempts, *pods)
     assert sorted(found) == [["nvidia-b: 0"], ["nvidia-b: 1"]]
+
+
+def test_who_is_bound_to_the_planned_node_gets_gpus_there_that_nobody_has():
+    """Another one was bound there first, and has what was planned for it."""
+    attempts = [a_waiting_attempt("a", "nvidia-b: 1"), a_waiting_attempt("b", "nvidia-b: 1")]
+    pods = [a_pod("a", 0, "nvidia-b"), a_pod("b", 0, "nvidia-b")]
+    assert sorted(moved(KUEUE, attempts, *pods)) == [["nvidia-b: 0"], ["nvidia-b: 1"]]
+
+
+def test_gpus_are_held_from_when_the_pod_is_bound_where_it_was_planned():
+    """Until then its Job waits in the line of Kueue."""
+    attempt = a_waiting_attempt("a", "nvidia-a: 1")
+    infrastructure = a_cluster(KUEUE, a_pod("a", 0, "nvidia-a"))
+    landed = infrastructure.landed(attempt, [], KUEUE)
+    assert landed.since == datetime.fromisoformat(moment(30)) > attempt.attempt.admitted_at
+    assert landed.placement.shares == attempt.attempt.held
+    attempt.attempt = replace(attempt.attempt, admitted_at=landed.since)
+    assert infrastructure.landed(attempt, [], KUEUE) is None
+
+
+def test_what_was_promised_is_held_from_its_promise_on():
+    infrastructure = a_cluster(OWN, a_pod("a", 0, "nvidia-a"))
+    assert infrastructure.landed(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None
+
+
+def test_who_is_still_to_be_placed_holds_no_gpu_that_somebody_has():
+    """Otherwise the plan would have it twice, and no run would be started."""
+    waiting, placed = an_attempt("a", "nvidia-b: 0 1"), an_attempt("b", "nvidia-b: 0")
+    infrastructure = a_cluster(KUEUE, a_pod("a", 0, None), a_pod("b", 0, "nvidia-b"))
+    found = infrastructure.allocations([waiting, placed], KUEUE)
+    held = {each.workload.workload_id: each.placement.gpu_ids for each in found}
+    assert held == {"a": ("1",), "b": ("0",)}
 
 
 def test_a_gang_is_written_down_node_by_node_and_its_launcher_counts_for_nothing():
