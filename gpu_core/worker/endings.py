@@ -1,7 +1,7 @@
 """Attempts that have to end, and attempts that did."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -81,6 +81,7 @@ class Endings:
         strays: Looks after runs whose last process may live on.
         outages: What the worker saw of the platform.
         hidden: A text without secrets: why an attempt ended is on the page of its run.
+        land: Writes down where an attempt was that is about to be settled; None: as planned.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Endings:
         strays: Strays,
         outages: OutageWatch,
         hidden: Callable[[str], str] = str,
+        land: Callable[[RunningAttempt], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -109,6 +111,7 @@ class Endings:
         self._strays = strays
         self._outages = outages
         self._hidden = hidden
+        self._land = land
         self._looked_for_cancels_at = 0.0
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self.stories: dict[str, str] = {}
@@ -424,6 +427,8 @@ class Endings:
 
     async def _settle(self, running: RunningAttempt) -> str | None:
         """Free its GPUs, then settle it. The name of the run's final state, where that is known."""
+        if self._land is not None and not running.is_gone:
+            await self._land(running)
         # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")

@@ -139,6 +139,7 @@ class GpuScheduler:
             strays=self._strays,
             outages=self._outages,
             hidden=hidden,
+            land=self._land_last,
         )
         self._scale_hints = ScaleHints(pool)
         self._cycle_log = CycleLog()
@@ -434,18 +435,34 @@ class GpuScheduler:
         has_moved = False
         for running in holding:
             with self._faults.of_run(running, "put on its nodes"):
-                others = [other for other in holding if other is not running]
-                landed = self._infrastructure.landed(running, others, policy)
-                if landed is None:
-                    continue
-                how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
-                zone = zones.get(landed.placement.shares[0].node)
-                await self._attempts.land(running, landed, zone, policy)
-                self._history.moved(running)
-                run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "began"))
-                self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
-                has_moved = True
+                if await self._land_one(running, holding, zones, policy):
+                    has_moved = True
         return has_moved
+
+    async def _land_last(self, running: RunningAttempt) -> None:
+        """Before its pods go: it may have ended before a cycle looked where it is."""
+        holding = [each for each in self._attempts if not each.is_gone]
+        with self._faults.of_run(running, "put on its nodes"):
+            await self._land_one(running, holding, self._zones(), self._policies.current())
+
+    async def _land_one(
+        self,
+        running: RunningAttempt,
+        holding: Sequence[RunningAttempt],
+        zones: Mapping[str, str | None],
+        policy: Policy,
+    ) -> bool:
+        others = [other for other in holding if other is not running]
+        landed = self._infrastructure.landed(running, others, policy)
+        if landed is None:
+            return False
+        how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
+        zone = zones.get(landed.placement.shares[0].node)
+        await self._attempts.land(running, landed, zone, policy)
+        self._history.moved(running)
+        run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "began"))
+        self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
+        return True
 
     def _zones(self) -> dict[str, str | None]:
         return {node.name: zone_of(node) for node in self._nodes}

@@ -289,8 +289,12 @@ class KubernetesInfrastructure:
         return without_overlap(running.allocation() for running in ranked)
 
     def _gpu_pods(self, running: RunningAttempt) -> list[Json]:
-        """Its pods with GPUs, where some have none: the launcher of an operator's job, say."""
-        pods = self._view.pods_of(running.attempt.attempt_id)
+        """Its pods with GPUs, where some have none: the launcher of an operator's job, say.
+
+        Where all are gone, as they were seen last: an end may come before anybody looks.
+        """
+        attempt_id = running.attempt.attempt_id
+        pods = self._view.pods_of(attempt_id) or self._view.last_pods_of(attempt_id)
         return [pod for pod in pods if wants_gpus(pod)] or pods
 
     def _is_in_place(self, running: RunningAttempt) -> bool:

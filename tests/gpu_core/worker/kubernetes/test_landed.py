@@ -183,6 +183,16 @@ def test_gpus_are_held_from_when_the_pod_is_bound_where_it_was_planned():
     assert infrastructure.landed(attempt, [], KUEUE) is None
 
 
+def test_where_it_was_is_known_when_its_pod_is_gone():
+    """It may end, and somebody may delete its pod, before anybody looks."""
+    pod = a_pod("a", 0, "nvidia-b")
+    infrastructure = a_cluster(KUEUE, pod)
+    infrastructure._view._pod_changed(pod, None)
+    landed = infrastructure.landed(an_attempt("a", "nvidia-a: 0"), [], KUEUE)
+    assert landed is not None
+    assert landed.placement.shares[0].node == "nvidia-b"
+
+
 def test_what_was_promised_is_held_from_its_promise_on():
     infrastructure = a_cluster(OWN, a_pod("a", 0, "nvidia-a"))
     assert infrastructure.landed(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None

@@ -1,0 +1,67 @@
+"""Where an attempt really was is written down before it is settled, however short it was."""
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.worker.infrastructure import Landed
+from tests.strategies import make_node
+from tests.support.pool import FakePrefect, OnePool, run_id
+
+RUN = run_id(1)
+ELSEWHERE = Placement(
+    gpu_type="a10g", capacity_type="spot", shares=(NodeShare(node="n2", gpu_ids=("0",)),)
+)
+
+
+@pytest.fixture(autouse=True)
+def no_server():
+    """What is logged for a run's page would start one."""
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        yield
+
+
+@pytest.mark.parametrize(
+    "ledger_fails", [False, True], ids=["the ledger works", "the ledger fails"]
+)
+def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
+    tmp_path, monkeypatch, ledger_fails
+):
+    """A cycle may wait for Prefect for long. And its GPUs are freed, whatever fails."""
+    prefect = FakePrefect()
+    prefect.submit(1, {})
+    killed_on = []
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, [make_node("n1"), make_node("n2")])
+        came = anyio.Event()
+
+        async def kill(running):
+            killed_on.append(running.attempt.node)
+            came.set()
+            return False
+
+        async with pool.scheduling():
+            assert await pool.cycle() == {RUN}
+            (running,) = pool.scheduler._attempts
+            assert running.attempt.node == "n1"
+            landed = Landed(placement=ELSEWHERE, since=datetime.now(UTC))
+            monkeypatch.setattr(pool.infrastructure, "landed", lambda *_: landed)
+            monkeypatch.setattr(pool.infrastructure, "kill", kill)
+            if ledger_fails:
+                monkeypatch.setattr(ledger, "move_attempt", lambda *_: 1 / 0)
+            pool.infrastructure.ended.add(running.attempt.attempt_id)
+            pool.scheduler.endings.find_ended(set())
+            with anyio.fail_after(20):
+                await came.wait()
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+        (attempt,) = ledger.attempts_of([str(RUN)])[str(RUN)]
+    want_node = "n1" if ledger_fails else "n2"
+    assert killed_on == [want_node]
+    assert (attempt.node, attempt.capacity_type == "spot") == (want_node, not ledger_fails)
