@@ -2,14 +2,18 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
+
 from gpu_core.adapters.ledger import Ledger
-from tests.support.cluster import Cluster, KubectlFailed, Namespace
+from gpu_core.decisions.accounting import Attempt
+from tests.support.cluster import Cluster, Json, KubectlFailed, Namespace, wait_until
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.faults import Deed, Fault, Kind, Phase, phases_of
 from tests.support.prefect_stack import Pool, PrefectServer
@@ -17,8 +21,11 @@ from tests.support.run_journal import Life, read_lives
 
 # What the node termination handler of AWS sets when a spot instance is about to be taken back.
 _SPOT_TAINT = "aws-node-termination-handler/spot-itn"
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 # How long somebody is waited for who can be hit, and how often it is looked: a phase may be short.
 _PATIENCE_S = 60.0
+# Until Kubernetes and the worker have given up what was on a node.
+_NODE_GONE_S = 240.0
 _GLANCE_S = 0.02
 
 
@@ -31,13 +38,14 @@ class Chaos:
     """Does the faults.
 
     Attributes:
+        pools: All of them have workers on the same cluster.
         line: Between the worker and the API server.
         node_lines: Between kubelets and the API server, by node.
         runs: The flow runs that there are.
         deeds: What was done, in its order.
     """
 
-    pool: Pool
+    pools: Sequence[Pool]
     server: PrefectServer
     namespace: Namespace
     line: CuttableLine
@@ -60,14 +68,17 @@ class Chaos:
             has_struck, what = False, str(reason)
         self.deeds.append(Deed(fault.kind, has_struck, what, uptime_s() - began_s))
 
-    @property
-    def journal(self) -> Path:
-        """What the runs note about themselves."""
-        return self.pool.folder / "shared" / "journal"
-
     def lives(self) -> tuple[Life, ...]:
-        """What they have noted until now."""
-        return read_lives(self.journal)
+        """What the runs have noted until now."""
+        return tuple(chain.from_iterable(read_lives(journal_of(pool)) for pool in self.pools))
+
+    def attempts(self) -> dict[str, tuple[Attempt, ...]]:
+        """All attempts of the runs, from the ledgers."""
+        found: dict[str, tuple[Attempt, ...]] = {}
+        for pool in self.pools:
+            of_pool = pool.attempts_of(self.runs)
+            found |= {run: attempts for run, attempts in of_pool.items() if attempts}
+        return {run: found.get(run, ()) for run in self.runs}
 
     @property
     def _actions(self) -> Mapping[Kind, Callable[[Fault], str]]:
@@ -77,7 +88,9 @@ class Chaos:
             Kind.POD_DELETED: self._delete_pod,
             Kind.JOB_DELETED: self._delete_job,
             Kind.KUBELET_STOPPED: self._stop_kubelet,
+            Kind.NODE_DRAINED: self._drain_node,
             Kind.NODE_PARTED: self._part_node,
+            Kind.NODE_SWITCHED_OFF: self._switch_node_off,
             Kind.API_SERVER_RESTARTED: self._restart_api_server,
             Kind.PREFECT_RESTARTED: self._restart_prefect,
             Kind.SPOT_TAKEN_BACK: self._take_spot_back,
@@ -89,25 +102,28 @@ class Chaos:
         # Nothing is told to end by itself.
         needs_taint = fault.phase is Phase.TOLD_TO_END
         with self._tainted() if needs_taint else nullcontext():
-            has_come = self._await(fault.phase)
-            self.pool.kill_worker()
+            come = self._await(fault.phase)
+            pool = come or self.pools[0]
+            pool.kill_worker()
         time.sleep(fault.lasts_s)
-        self.pool.start_worker()
-        if not has_come:
+        pool.start_worker()
+        if come is None:
             raise Missed(f"no run was {fault.phase}; killed all the same")
         return f"while a run was {fault.phase}"
 
-    def _await(self, phase: Phase) -> bool:
-        """Did an attempt come to this phase?"""
+    def _await(self, phase: Phase) -> Pool | None:
+        """In which pool did an attempt come to this phase? None: in none."""
         deadline_s = uptime_s() + _PATIENCE_S
-        with Ledger.open(self.pool.ledger_url) as ledger:
+        with ExitStack() as opened:
+            ledgers = [opened.enter_context(Ledger.open(pool.ledger_url)) for pool in self.pools]
             while uptime_s() < deadline_s:
-                of_runs = ledger.attempts_of(self.runs).values()
                 begun = {(life.run, life.attempt) for life in self.lives()}
-                if phase in phases_of((a for of_run in of_runs for a in of_run), begun):
-                    return True
+                for pool, ledger in zip(self.pools, ledgers, strict=True):
+                    of_runs = ledger.attempts_of(self.runs).values()
+                    if phase in phases_of((a for of_run in of_runs for a in of_run), begun):
+                        return pool
                 time.sleep(_GLANCE_S)
-        return False
+        return None
 
     def _evict(self, fault: Fault) -> str:
         return self._with_pod(fault, self.namespace.evict)
@@ -149,13 +165,57 @@ class Chaos:
         self.namespace.cluster.start(kubelet)
         return f"that of {nodes[number]}, back after {fault.lasts_s:.0f} s"
 
+    def _drain_node(self, fault: Fault) -> str:
+        nodes = self.namespace.cluster.nodes()
+        node = nodes[int(fault.draw * len(nodes))]
+        self.namespace.cluster.kubectl("cordon", node)
+        try:
+            pods = self._pods_on(node)
+            for pod in pods:
+                with suppress(KubectlFailed):  # it has ended and is gone
+                    self.namespace.evict(pod["metadata"]["name"])
+            time.sleep(fault.lasts_s)
+        finally:
+            self.namespace.cluster.kubectl("uncordon", node)
+        return f"{node} with {len(pods)} pods"
+
+    def _pods_on(self, node: str) -> list[Json]:
+        unended = "status.phase!=Succeeded,status.phase!=Failed"
+        return self.namespace.get("pods", f"--field-selector=spec.nodeName={node},{unended}")[
+            "items"
+        ]
+
     def _part_node(self, fault: Fault) -> str:
-        if not self.node_lines:
-            raise Missed("no kubelet has a line that can be cut")
-        node = sorted(self.node_lines)[int(fault.draw * len(self.node_lines))]
+        node = self._node_with_line(fault)
         with self.node_lines[node].parted():
             time.sleep(fault.lasts_s)
         return f"{node}, for {fault.lasts_s:.0f} s"
+
+    def _switch_node_off(self, fault: Fault) -> str:
+        node, cluster = self._node_with_line(fault), self.namespace.cluster
+        is_deleted = int(fault.draw * 1000) % 2 == 0
+        with self.node_lines[node].parted():
+            pods = self._pods_on(node)
+            kill_pods([pod["metadata"]["uid"] for pod in pods])
+            # What the node has begun since then ends with it too.
+            cluster.stop(f"kubelet@{node}")
+            kill_pods([pod["metadata"]["uid"] for pod in self._pods_on(node)])
+            wait_until(lambda: not is_ready(cluster, node), f"{node} is silent", _NODE_GONE_S)
+            time.sleep(fault.lasts_s)
+            if is_deleted:
+                cluster.delete_node(node)
+            else:
+                cluster.taint(node, f"{_OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+            wait_until(lambda: not self._pods_on(node), f"no pod is on {node}", _NODE_GONE_S)
+        cluster.start(f"kubelet@{node}")
+        if not is_deleted:
+            cluster.taint(node, f"{_OUT_OF_SERVICE}-")
+        return f"{node} with {len(pods)} pods, {'deleted' if is_deleted else 'out of service'}"
+
+    def _node_with_line(self, fault: Fault) -> str:
+        if not self.node_lines:
+            raise Missed("no kubelet has a line that can be cut")
+        return sorted(self.node_lines)[int(fault.draw * len(self.node_lines))]
 
     def _restart_api_server(self, _: Fault) -> str:
         self.namespace.cluster.restart("kube-apiserver")
@@ -186,10 +246,32 @@ class Chaos:
         return _of_connections(self.line.silence())
 
 
+def journal_of(pool: Pool) -> Path:
+    """Where the runs of this pool note what happens to them."""
+    return pool.folder / "shared" / "journal"
+
+
 def _of_connections(count: int) -> str:
     if not count:
         raise Missed("the worker had no connection")
     return f"{count} connections"
+
+
+def is_ready(cluster: Cluster, node: str) -> bool:
+    """Has Kubernetes heard of this node lately?"""
+    conditions = cluster.get("node", node)["status"]["conditions"]
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def kill_pods(uids: Collection[str]) -> None:
+    """What the end of a machine is for the processes of its pods."""
+    for process in psutil.process_iter():
+        try:
+            group = Path(f"/proc/{process.pid}/cgroup").read_text()
+            if any(f"/pod{uid}/" in group for uid in uids):
+                process.kill()
+        except (OSError, psutil.Error):
+            continue
 
 
 @contextmanager

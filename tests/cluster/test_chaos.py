@@ -6,6 +6,7 @@
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,51 +16,57 @@ import pytest
 
 from gpu_core.decisions.accounting import Attempt
 from tests.cluster.chaos import Chaos, cuttable, kubelet_over_line, uptime_s
-from tests.cluster.pools import JOURNALED_RUN, POLICY, kubernetes_pool
+from tests.cluster.chaos_runs import Runs, submit
+from tests.cluster.job_queue import job_queue
+from tests.cluster.pools import POLICY, kubernetes_pool
 from tests.cluster.verdicts import (
+    faults_of_gpus,
     faults_of_leftovers,
     faults_of_places,
+    faults_of_prices,
     faults_of_sight,
     faults_of_states,
+    leftovers,
 )
 from tests.support.chaos_report import Story, report
 from tests.support.cluster import GPU, Cluster, Namespace, local_cluster
 from tests.support.cuttable_line import CuttableLine
 from tests.support.faults import Kind, agenda
-from tests.support.prefect_stack import (
-    Pool,
-    PrefectServer,
-    new_server,
-    wait_for,
-)
-from tests.support.run_journal import faults_of_ledger, faults_of_lives
+from tests.support.prefect_stack import PrefectServer, new_server, wait_for
+from tests.support.run_journal import faults_of_gangs, faults_of_ledger, faults_of_lives
 from tests.support.sight import watched
 
 RUNS_IN_CI = 12
 RUNS = int(os.environ.get("PREFECT_GPU_CHAOS_RUNS", RUNS_IN_CI))
 SEEDS = int(os.environ.get("PREFECT_GPU_CHAOS_SEEDS", "1"))
+FIRST_SEED = int(os.environ.get("PREFECT_GPU_CHAOS_FIRST_SEED", "1"))
 RUNS_PER_FAULT = 3
 
 # After an outage of the kubelet or of Prefect's server, or of a line without a word, it takes a
 # minute until all is as before.
 KINDS = (
-    (Kind.WORKER_KILLED, Kind.POD_DELETED, Kind.API_SERVER_RESTARTED, Kind.SPOT_TAKEN_BACK)
+    (
+        Kind.WORKER_KILLED,
+        Kind.POD_DELETED,
+        Kind.API_SERVER_RESTARTED,
+        Kind.SPOT_TAKEN_BACK,
+        Kind.NODE_DRAINED,
+    )
     if RUNS <= RUNS_IN_CI
     else tuple(Kind)
 )
-# One in six is a flow: its start alone is seconds of computing.
-FLOW_EVERY = 6
-
-FLOW = "tests/cluster/flows.py:journaled"
-# How long a container works on after SIGTERM.
-ENDING_S = (0, 1, 3)
 # Nobody may wait in vain, but a busy machine takes its time to start a pod. And by default a silent
 # node is waited for: no run of it is started again while it may still work there.
 PATIENT = POLICY.replace("pending_timeout: 20s", "pending_timeout: 180s").replace(
     "  fenced_after: 15s\n", ""
 )
+# Others place the runs of this pool: what runs need is still written for the cluster as it is.
+QUEUED = PATIENT.replace('version: "1.20"', 'version: "1.22"\n  kueue_queue: gpus')
 NODES = ("gpu-a", "gpu-b", "gpu-c")
 GPUS_PER_NODE = 4
+# Of a GPU-hour, as the policy has it. The first node, which is never deleted, is a spot instance.
+SPOT = "karpenter.sh/capacity-type=spot"
+PRICES_MICRO_USD = dict.fromkeys(NODES, 1_000_000) | {NODES[0]: 400_000}
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +80,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterato
 def cluster() -> Iterator[Cluster]:
     """Three nodes with a kubelet each."""
     with local_cluster(*(f"--node={name}" for name in NODES), f"--gpus={GPUS_PER_NODE}") as running:
+        running.kubectl("label", "--overwrite", "node", NODES[0], SPOT)
         yield running
 
 
 @pytest.fixture(scope="module")
 def node_lines(cluster: Cluster) -> Iterator[Mapping[str, CuttableLine]]:
     """Between kubelets and the API server; none where no fault cuts them."""
-    parted = NODES[1:] if Kind.NODE_PARTED in KINDS else ()
+    parted = NODES[1:] if {Kind.NODE_PARTED, Kind.NODE_SWITCHED_OFF} & set(KINDS) else ()
     with ExitStack() as lines:
         yield {name: lines.enter_context(kubelet_over_line(cluster, name)) for name in parted}
 
@@ -91,70 +99,61 @@ def chaos(
     node_lines: Mapping[str, CuttableLine],
     tmp_path: Path,
 ) -> Iterator[Chaos]:
+    """With a pool that places its runs itself, and one whose runs a queue places."""
     with cuttable(namespace.cluster, tmp_path) as (cluster, line):
         over_line = Namespace(cluster, namespace.name)
-        pool = kubernetes_pool(server, over_line, tmp_path / "pool", PATIENT)
-        yield Chaos(pool, server, namespace, line, node_lines)
-        pool.close()
+        pools = [
+            kubernetes_pool(server, over_line, tmp_path / name, policy)
+            for name, policy in (("placing", PATIENT), ("queueing", QUEUED))
+        ]
+        yield Chaos(pools, server, namespace, line, node_lines)
+        for pool in pools:
+            pool.close()
 
 
 @pytest.mark.postgresql
 @pytest.mark.timeout(240 + 60 * RUNS)
-@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_whatever_happens_no_run_is_lost_and_none_runs_twice(
-    chaos: Chaos, namespace: Namespace, seed: int
+    chaos: Chaos, namespace: Namespace, tmp_path: Path, seed: int
 ) -> None:
-    pool, began_s = chaos.pool, uptime_s()
-    chaos.runs, saving = submit(pool, chaos.journal.parent, random.Random(seed))
-    with watched(namespace) as sight:
-        pool.start_worker()
-        wait_for(chaos.journal.exists, "the first run works", 180)
+    (pool, queued), began_s, draws = chaos.pools, uptime_s(), random.Random(seed)
+    runs = submit(pool, queued, RUNS, draws)
+    chaos.runs = runs.ids
+    with (
+        job_queue(
+            namespace, lambda run: queued.attempts(run)[-1].node, random.Random(seed), tmp_path
+        ) as queue,
+        watched(namespace) as sight,
+    ):
+        for each in chaos.pools:
+            each.start_worker()
+        wait_for(chaos.lives, "the first run works", 180)
         for number, fault in enumerate(agenda(seed, RUNS // RUNS_PER_FAULT, KINDS)):
             # Spread over half the story, so that the last one still has somebody to hit; but where
             # nothing goes on, the next one comes all the same.
             wait(lambda ended=number * RUNS_PER_FAULT // 2: count_ended(chaos) >= ended, 60)
             chaos.do(fault)
         left = wait(lambda: pool.count(chaos.runs, "Completed") == RUNS, 120 + 30 * RUNS)
-        wait(lambda: all(map(is_closed, pool.attempts_of(chaos.runs).values())), 60)
+        wait(lambda: all(map(is_closed, chaos.attempts().values())), 60)
 
     story = Story(
         seed=seed,
         took_s=uptime_s() - began_s,
         deeds=chaos.deeds,
         ends={run: pool.state(run) for run in chaos.runs},
-        attempts=pool.attempts_of(chaos.runs),
+        attempts=chaos.attempts(),
         lives=chaos.lives(),
-        saving=saving,
+        saving=runs.saving,
         sight=sight,
         gpus=gpus_of_nodes(namespace),
+        elsewhere=queue.elsewhere,
+        left=Counter(found["kind"] for found in leftovers(namespace)),
         violations=left,
     )
-    story = replace(story, violations=[*left, *violations(story, pool, namespace)])
+    story = replace(story, violations=[*left, *violations(story, runs, chaos, namespace)])
     print(f"\n{report(story)}")
     assert not story.violations, "\n".join([report(story), "", *map(str, chaos.deeds)])
-
-
-def submit(pool: Pool, folder: Path, draws: random.Random) -> tuple[list[str], set[str]]:
-    """Put all runs in line: their ids, and those of the ones that keep checkpoints."""
-    containers = pool.deploy("tests/end_to_end/flows.py:do_nothing", max_failures=5)
-    flows = pool.deploy(FLOW, max_failures=5)
-    runs, saving = [], set()
-    for number in range(RUNS):
-        steps = draws.randint(4, 24)
-        name = f"run-{number}"
-        if number % FLOW_EVERY == 1:
-            run = pool.submit(flows, name, {"folder": str(folder), "steps": steps}, gpu_count=1)
-            saving.add(run)
-        else:
-            saves = draws.random() < 0.5
-            mode, ending_s = "keeps" if saves else "forgets", draws.choice(ENDING_S)
-            command = f"/bin/sh {JOURNALED_RUN} {folder} {steps} {mode} {ending_s}"
-            run = pool.submit(
-                containers, name, container_command=command, gpu_count=draws.choice((1, 2, 4))
-            )
-            saving |= {run} if saves else set()
-        runs.append(run)
-    return runs, saving
 
 
 def wait(condition: Callable[[], object], timeout_s: float) -> list[str]:
@@ -179,17 +178,19 @@ def gpus_of_nodes(namespace: Namespace) -> int:
     return sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
 
 
-def violations(story: Story, pool: Pool, namespace: Namespace) -> Iterator[str]:
+def violations(story: Story, runs: Runs, chaos: Chaos, namespace: Namespace) -> Iterator[str]:
     """What was it that must not be? By the runs' own journal, the cluster, Prefect, the ledger."""
-    runs = list(story.attempts)
-    yield from faults_of_lives(story.lives, runs, story.saving)
-    yield from faults_of_ledger(story.lives, story.attempts, runs)
+    yield from faults_of_lives(story.lives, runs.ids, story.saving)
+    yield from faults_of_ledger(story.lives, story.attempts, runs.ids)
+    yield from faults_of_gangs(story.lives, story.attempts, runs.gangs)
     yield from faults_of_sight(story.sight, story.gpus, story.attempts)
     yield from faults_of_places(story.sight, story.attempts)
+    yield from faults_of_gpus(story.sight, story.attempts)
+    yield from faults_of_prices(story.sight, story.attempts, PRICES_MICRO_USD)
     yield from faults_of_leftovers(namespace, story.attempts)
-    for run in runs:
-        yield from faults_of_states(run, [state["name"] for state in pool.states(run)])
-    if not pool.worker_lives():
-        yield "the worker ended by itself"
+    for run in runs.ids:
+        yield from faults_of_states(run, [state["name"] for state in chaos.pools[0].states(run)])
+    if not all(pool.worker_lives() for pool in chaos.pools):
+        yield "a worker ended by itself"
     struck = {deed.kind for deed in story.deeds if deed.has_struck}
     yield from (f"no {kind} struck" for kind in {deed.kind for deed in story.deeds} - struck)

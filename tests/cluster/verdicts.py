@@ -1,12 +1,14 @@
 """What must not be after a story, by the cluster, the ledger and Prefect."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import combinations
 
 from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.kubernetes.manifests.tombstone import is_tombstone
 from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
-from tests.support.cluster import Namespace
+from tests.support.cluster import Json, Namespace
 from tests.support.sight import Sight
 
 # Statuses have whole seconds.
@@ -28,15 +30,76 @@ def faults_of_places(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) ->
             yield f"{name} ended at {ended} and released its GPUs at {attempt.released_at}"
 
 
+def faults_of_gpus(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[str]:
+    """Which GPU had two attempts of one pool at a time? By the ledger, of those that had pods.
+
+    Where others place the pods, one may be bound before the worker has settled the end of another.
+    """
+    holders: dict[tuple[str, str, str], list[Attempt]] = defaultdict(list)
+    for attempt in (attempt for of_run in attempts.values() for attempt in of_run):
+        if attempt.attempt_id in sight.placed and attempt.released_at is not None:
+            for share in attempt.held:
+                for gpu_id in share.gpu_ids:
+                    holders[attempt.pool, share.node, gpu_id].append(attempt)
+    for (_, node, gpu_id), of_gpu in holders.items():
+        for one, other in combinations(sorted(of_gpu, key=lambda a: a.admitted_at), 2):
+            ended = sight.ended.get(one.attempt_id, one.released_at)
+            if ended is not None and other.admitted_at + _ROUNDED < ended:
+                yield (
+                    f"GPU {gpu_id} of {node} was held by {one.flow_run_id}, attempt {one.number}, "
+                    f"and by {other.flow_run_id}, attempt {other.number}, at a time"
+                )
+
+
+def faults_of_prices(
+    sight: Sight,
+    attempts: Mapping[str, Sequence[Attempt]],
+    prices_micro_usd: Mapping[str, int],
+) -> Iterator[str]:
+    """Which attempt costs something else than its GPUs do where its pods were bound?
+
+    Args:
+        sight: Of the pods.
+        attempts: The ledger's, by flow run.
+        prices_micro_usd: Of a GPU-hour, by node.
+    """
+    for attempt in (attempt for of_run in attempts.values() for attempt in of_run):
+        nodes = {node for node, _ in sight.placed.get(attempt.attempt_id, {}).values()}
+        price = attempt.price_micro_usd_per_gpu_hour
+        for node in sorted(nodes):
+            if price != prices_micro_usd[node]:
+                yield (
+                    f"{attempt.flow_run_id}, attempt {attempt.number} ran on {node} for {price}, "
+                    f"where a GPU-hour is {prices_micro_usd[node]}"
+                )
+
+
+# What Kubernetes makes in every namespace.
+_KUBERNETES_OWN = frozenset({"kube-root-ca.crt"})
+_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 # the type of a Secret
+_KINDS = "jobs,pods,services,secrets,configmaps"
+
+
+def leftovers(namespace: Namespace) -> list[Json]:
+    """What is in the namespace, besides what Kubernetes makes in each."""
+    return [
+        found
+        for found in namespace.get(_KINDS)["items"]
+        if found["metadata"]["name"] not in _KUBERNETES_OWN and found.get("type") != _ACCOUNT_TOKEN
+    ]
+
+
 def faults_of_leftovers(
     namespace: Namespace, attempts: Mapping[str, Sequence[Attempt]]
 ) -> Iterator[str]:
-    """What with our labels was left, and belongs to no attempt or to nothing that is deleted?"""
+    """What was left, and belongs to no attempt or to nothing that is deleted?"""
     known = {attempt.attempt_id for of_run in attempts.values() for attempt in of_run}
-    for found in namespace.get("jobs,pods,services", f"--selector={ATTEMPT_ID_LABEL}")["items"]:
+    for found in leftovers(namespace):
         metadata = found["metadata"]
         name = f"{found['kind']} {metadata['name']}"
-        if metadata["labels"][ATTEMPT_ID_LABEL] not in known:
+        is_known = metadata.get("labels", {}).get(ATTEMPT_ID_LABEL) in known
+        # A tombstone keeps the name of an attempt that the ledger does not have any more.
+        if not is_known and not is_tombstone(found):
             yield f"{name} is left of an attempt that the ledger does not have"
         if found["kind"] != "Job" and not metadata.get("ownerReferences"):
             yield f"{name} is left and nobody owns it"

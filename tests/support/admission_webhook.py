@@ -1,16 +1,16 @@
-"""A validating admission webhook on this machine, which a cluster on this machine asks."""
+"""Admission webhooks on this machine, which a cluster on this machine asks."""
 
 import base64
 import json
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.support.cluster import KubectlFailed, Namespace, wait_until
+from tests.support.cluster import Json, KubectlFailed, Namespace, wait_until
 
 NAME = "rules.platform.test"
 """What the API server calls it in its refusals."""
@@ -25,9 +25,51 @@ def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iter
         why: What the webhook says.
         folder: For its key and certificate.
     """
-    plural, _, group = resource.partition(".")
-    certificate, context = _certified(folder)
+    plural, _, _ = resource.partition(".")
     answer = {"allowed": False, "status": {"message": why}}
+    with (
+        _answering(folder, namespace, lambda _request: answer) as client,
+        _configured("Validating", namespace, client, [resource]),
+    ):
+        # The API server learns of it a moment later.
+        wait_until(lambda: _is_denied(namespace, plural), "the webhook is asked")
+        yield
+
+
+@contextmanager
+def changing(
+    namespace: Namespace,
+    resources: Sequence[str],
+    patch: Callable[[Json], Sequence[Json]],
+    folder: Path,
+) -> Iterator[None]:
+    """Such objects are changed as they are created in this namespace, until the block ends.
+
+    The API server learns of it a moment later.
+
+    Args:
+        resources: With their groups: `jobs.batch`, or `pods`.
+        patch: The JSON patch of an object that is about to be created; another thread calls it.
+        folder: For its key and certificate.
+    """
+
+    def answer(request: Json) -> Json:
+        encoded = base64.b64encode(json.dumps(list(patch(request["object"]))).encode()).decode()
+        return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+    with (
+        _answering(folder, namespace, answer) as client,
+        _configured("Mutating", namespace, client, resources),
+    ):
+        yield
+
+
+@contextmanager
+def _answering(
+    folder: Path, namespace: Namespace, answer: Callable[[Json], Json]
+) -> Iterator[Json]:
+    """How the API server reaches who answers so for this namespace, and allows the rest."""
+    certificate, context = _certified(folder)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -36,7 +78,7 @@ def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iter
             is_ours = request["namespace"] == namespace.name
             review["response"] = {
                 "uid": request["uid"],
-                **(answer if is_ours else {"allowed": True}),
+                **(answer(request) if is_ours else {"allowed": True}),
             }
             body = json.dumps(review).encode()
             self.send_response(200)
@@ -52,14 +94,27 @@ def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iter
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
+    try:
+        yield {
+            "url": f"https://127.0.0.1:{server.server_port}/",
+            "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
+        }
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def _configured(
+    kind: str, namespace: Namespace, client: Json, resources: Sequence[str]
+) -> Iterator[None]:
+    named = [resource.partition(".") for resource in resources]
     webhook = {
         "name": NAME,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
-        "clientConfig": {
-            "url": f"https://127.0.0.1:{server.server_port}/",
-            "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
-        },
+        "clientConfig": client,
         "rules": [
             {
                 "apiGroups": [group],
@@ -67,26 +122,22 @@ def denying(namespace: Namespace, resource: str, why: str, folder: Path) -> Iter
                 "operations": ["CREATE"],
                 "resources": [plural],
             }
+            for plural, _, group in named
         ],
     }
-    name = f"denying-{namespace.name}"
+    name = f"{kind.lower()}-{namespace.name}"
     namespace.cluster.create(
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": name},
             "webhooks": [webhook],
         }
     )
     try:
-        # The API server learns of it a moment later.
-        wait_until(lambda: _is_denied(namespace, plural), "the webhook is asked")
         yield
     finally:
-        namespace.cluster.kubectl("delete", "validatingwebhookconfiguration", name)
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        namespace.cluster.kubectl("delete", f"{kind.lower()}webhookconfiguration", name)
 
 
 def _is_denied(namespace: Namespace, plural: str) -> bool:

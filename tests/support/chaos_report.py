@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_core.decisions.accounting import Attempt
 from tests.support.faults import Deed, Kind
@@ -10,7 +10,15 @@ from tests.support.run_journal import Life, resumptions
 from tests.support.sight import Sight
 
 # Of these it matters how they struck; of the others only that they did.
-_TELLING = frozenset({Kind.WORKER_KILLED, Kind.KUBELET_STOPPED, Kind.NODE_PARTED})
+_TELLING = frozenset(
+    {
+        Kind.WORKER_KILLED,
+        Kind.KUBELET_STOPPED,
+        Kind.NODE_DRAINED,
+        Kind.NODE_PARTED,
+        Kind.NODE_SWITCHED_OFF,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +29,8 @@ class Story:
         ends: The name of each run's state in Prefect.
         saving: The runs that keep checkpoints.
         gpus: How many the cluster has.
+        elsewhere: How often somebody else chose another node than the worker.
+        left: How many objects of each kind were left in the cluster.
         violations: What must not have been.
     """
 
@@ -33,6 +43,8 @@ class Story:
     saving: Collection[str]
     sight: Sight
     gpus: int
+    elsewhere: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
     violations: Sequence[str]
 
 
@@ -52,6 +64,8 @@ def report(story: Story) -> str:
             f"  resumptions  {resumed} from a checkpoint, {began_anew} of runs that keep none",
             f"  GPUs         at most {story.sight.most_gpus} of {story.gpus} at a time, "
             f"in {story.sight.looks} looks",
+            f"  placed       {story.elsewhere} elsewhere than planned",
+            f"  left         {', '.join(f'{n} {kind}' for kind, n in sorted(story.left.items()))}",
             f"  violations   {len(story.violations)}",
             *(f"    {violation}" for violation in story.violations),
         ]

@@ -16,7 +16,10 @@ class Kind(StrEnum):
     POD_DELETED = "pod deleted"
     JOB_DELETED = "Job deleted"
     KUBELET_STOPPED = "kubelet stopped"
+    NODE_DRAINED = "node drained"
     NODE_PARTED = "node parted from the API server"
+    NODE_SWITCHED_OFF = "node switched off"
+    """Nobody hears of it until a person deletes the Node, or taints it as out of service."""
     API_SERVER_RESTARTED = "API server restarted"
     PREFECT_RESTARTED = "Prefect restarted"
     SPOT_TAKEN_BACK = "spot interruption"
@@ -42,7 +45,9 @@ class Phase(StrEnum):
 _LASTS_S: Mapping[StrEnum, tuple[float, float]] = {
     Kind.WORKER_KILLED: (0, 4),
     Kind.KUBELET_STOPPED: (3, 60),
+    Kind.NODE_DRAINED: (2, 10),
     Kind.NODE_PARTED: (3, 60),
+    Kind.NODE_SWITCHED_OFF: (3, 30),
     Kind.SPOT_TAKEN_BACK: (2, 10),
 }
 

@@ -3,16 +3,16 @@
 The journal is the runs' own, so it shows what the worker cannot know: whether two attempts of a run
 lived at a time, and where each began. A line is
 
-    SECONDS WHAT FLOW_RUN_ID ATTEMPT POD_UID STEP
+    SECONDS WHAT FLOW_RUN_ID ATTEMPT POD_UID STEP [RANK]
 
 with the machine's uptime in seconds and one of `begin`, `step` (done, and saved where the run
-saves), `stopped` (SIGTERM came, and it is about to end) and `end`.
+saves), `stopped` (SIGTERM came, and it is about to end) and `end`. A node of a gang adds its rank.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from gpu_core.decisions.accounting import Attempt, EndReason
@@ -26,6 +26,7 @@ class Life:
         began_at: The step that it began with.
         step: The newest step that it noted.
         has_ended: Whether it came to the end of its work.
+        rank: Which node of its gang it is; only the first one saves.
     """
 
     run: str
@@ -36,6 +37,7 @@ class Life:
     began_at: int
     step: int
     has_ended: bool = False
+    rank: int = 0
 
 
 def read_lives(path: Path) -> tuple[Life, ...]:
@@ -47,11 +49,11 @@ def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
     """The lives that these lines tell of, in the order in which they began."""
     lives: dict[tuple[str, int, str], Life] = {}
     for line in lines:
-        at, what, run, attempt, pod, step = line.split()
+        at, what, run, attempt, pod, step, *rank = line.split()
         key = run, int(attempt), pod
         life = lives.get(key) or Life(
             run=run, attempt=int(attempt), pod=pod, began_s=float(at), last_s=float(at),
-            began_at=int(step), step=int(step),
+            began_at=int(step), step=int(step), rank=int(*rank),
         )  # fmt: skip
         lives[key] = replace(
             life, last_s=float(at), step=int(step), has_ended=life.has_ended or what == "end"
@@ -60,12 +62,13 @@ def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
 
 
 def resumptions(lives: Iterable[Life]) -> list[tuple[Life, Life]]:
-    """Each life that is not its run's first one, after the one before it.
+    """Each life that is not its run's first one, after the one before it; of first nodes alone.
 
     Args:
         lives: Of all runs, in the order in which they began.
     """
-    return [pair for of_run in _by_run(lives).values() for pair in pairwise(of_run)]
+    of_first = _by_run(life for life in lives if not life.rank)
+    return [pair for of_run in of_first.values() for pair in pairwise(of_run)]
 
 
 def faults_of_lives(
@@ -83,21 +86,48 @@ def faults_of_lives(
         runs: The flow runs that there were.
         saving: Those of them that keep a checkpoint.
     """
-    ended = {life.run for life in lives if life.has_ended}
+    ended = {life.run for life in lives if life.has_ended and not life.rank}
     found = [f"{run} never came to its end" for run in runs if run not in ended]
+    for of_run in _by_run(lives).values():
+        found += [
+            f"{later.run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
+            f"attempts {earlier.attempt} and {later.attempt}"
+            for earlier, later in combinations(of_run, 2)
+            if later.began_s < earlier.last_s and not _are_a_gang(earlier, later)
+        ]
     for earlier, later in resumptions(lives):
         run = later.run
-        if later.began_s < earlier.last_s:
-            found.append(
-                f"{run} ran twice for {earlier.last_s - later.began_s:.1f} s: "
-                f"attempts {earlier.attempt} and {later.attempt}"
-            )
         if run in saving and not earlier.step <= later.began_at <= earlier.step + 1:
             found.append(
                 f"{run}, attempt {later.attempt} began at step {later.began_at}, "
                 f"where attempt {earlier.attempt} had saved {earlier.step}"
             )
     return found
+
+
+def _are_a_gang(one: Life, other: Life) -> bool:
+    return one.attempt == other.attempt and one.rank != other.rank
+
+
+def faults_of_gangs(
+    lives: Sequence[Life], attempts: Mapping[str, Sequence[Attempt]], gangs: Iterable[str]
+) -> list[str]:
+    """Which gangs completed without the work of all their nodes? None, if all is well.
+
+    Args:
+        lives: Of all runs.
+        attempts: The ledger's, by flow run.
+        gangs: The flow runs of which each node works, not only the first.
+    """
+    worked = {(life.run, life.attempt, life.rank) for life in lives if life.has_ended}
+    return [
+        f"{run}, attempt {attempt.number} completed without the work of node {rank}"
+        for run in gangs
+        for attempt in attempts.get(run, ())
+        if attempt.end_reason is EndReason.COMPLETED
+        for rank in range(len(attempt.held))
+        if (run, attempt.number, rank) not in worked
+    ]
 
 
 def faults_of_ledger(
@@ -122,7 +152,7 @@ def faults_of_ledger(
     for life in lives:
         if (life.run, life.attempt) not in started:
             found.append(f"{life.run}, attempt {life.attempt} ran and is not in the ledger")
-    lived = {(life.run, life.attempt) for life in lives}
+    lived = {(life.run, life.attempt) for life in lives if not life.rank}
     for run in runs:
         of_run = attempts.get(run, ())
         numbers = [attempt.number for attempt in of_run]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import combinations
 
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL, POOL_LABEL
 from tests.support.cluster import GPU, Json, KubectlFailed, Namespace
 
 _LOOK_S = 1.0
@@ -19,7 +19,8 @@ class Sight:
 
     Attributes:
         looks: How often it could be looked.
-        most_gpus: The most GPUs that pods held at a time, from their creation to their end.
+        most_gpus: The most GPUs that pods of one pool held at a time, from their creation to their
+            end. Of two pools one may wait where the other one was faster.
         fullest: The pods that held so many, each in one line.
         ran: Flow run and attempt id of every pod that was seen to run, or to have run.
         twice: Runs of which two pods had neither ended nor been told to, at a time, and were not
@@ -44,9 +45,11 @@ class Sight:
         self.looks += 1
         unended = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
         holding = [pod for pod in unended if not waits_for_its_forerunner(pod, unended)]
-        gpus = sum(map(gpus_of, holding))
-        if gpus > self.most_gpus:
-            self.most_gpus, self.fullest = gpus, tuple(map(line_of, holding))
+        for pool in {labels_of(pod).get(POOL_LABEL) for pod in holding}:
+            of_pool = [pod for pod in holding if labels_of(pod).get(POOL_LABEL) == pool]
+            gpus = sum(map(gpus_of, of_pool))
+            if gpus > self.most_gpus:
+                self.most_gpus, self.fullest = gpus, tuple(map(line_of, of_pool))
         self.ran |= {
             (labels[FLOW_RUN_LABEL], labels[ATTEMPT_ID_LABEL])
             for pod in pods

@@ -32,6 +32,8 @@ def test_a_report_counts_faults_runs_attempts_resumptions_and_violations():
         saving={"r"},
         sight=Sight(looks=60, most_gpus=7),
         gpus=8,
+        elsewhere=2,
+        left={"Pod": 2, "Job": 1},
         violations=["nobody slept"],
     )
     assert report(story).splitlines() == [
@@ -44,6 +46,8 @@ def test_a_report_counts_faults_runs_attempts_resumptions_and_violations():
         "  processes    2",
         "  resumptions  1 from a checkpoint, 0 of runs that keep none",
         "  GPUs         at most 7 of 8 at a time, in 60 looks",
+        "  placed       2 elsewhere than planned",
+        "  left         1 Job, 2 Pod",
         "  violations   1",
         "    nobody slept",
     ]

@@ -3,13 +3,24 @@
 import pytest
 
 from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.cluster import NodeShare
 from tests.gpu_core.accounting_builders import at, make_attempt
-from tests.support.run_journal import faults_of_ledger, faults_of_lives, lives_of
+from tests.support.run_journal import (
+    faults_of_gangs,
+    faults_of_ledger,
+    faults_of_lives,
+    lives_of,
+)
 
 ONE_LIFE = ["1.0 begin r 1 pod-a 0", "1.5 step r 1 pod-a 1", "2.0 end r 1 pod-a 1"]
 RESUMED = [
     *("1.0 begin r 1 pod-a 0", "1.5 step r 1 pod-a 1", "1.7 stopped r 1 pod-a 1"),
     *("3.0 begin r 2 pod-b 1", "3.5 step r 2 pod-b 2", "3.6 end r 2 pod-b 2"),
+]
+
+GANG = [
+    *("1.0 begin r 1 pod-a 0 0", "1.1 begin r 1 pod-b 0 1", "1.6 step r 1 pod-b 1 1"),
+    *("2.0 end r 1 pod-a 1 0", "2.1 end r 1 pod-b 1 1"),
 ]
 
 
@@ -33,6 +44,7 @@ def test_a_life_goes_from_its_first_line_to_its_last_one():
             [*RESUMED[:3], "3.0 begin r 1 pod-b 1", "3.6 end r 1 pod-b 2"],
             id="an attempt whose pod Kubernetes replaced once it had ended",
         ),
+        pytest.param(GANG, id="two nodes of a gang at a time, of which the first saves"),
     ],
 )
 def test_nothing_is_wrong_with(lines):
@@ -53,6 +65,16 @@ def test_nothing_is_wrong_with(lines):
             [*ONE_LIFE, "1.8 begin r 1 pod-b 1", "2.6 end r 1 pod-b 1"],
             "r ran twice for 0.2 s: attempts 1 and 1",
             id="two pods of one attempt at a time",
+        ),
+        pytest.param(
+            [*GANG, "2.05 begin r 2 pod-c 1 0", "2.6 end r 2 pod-c 1 0"],
+            "r ran twice for 0.1 s: attempts 1 and 2",
+            id="the first node of an attempt while the second one of another lives",
+        ),
+        pytest.param(
+            [*GANG[:3], "2.1 end r 1 pod-b 1 1"],
+            "r never came to its end",
+            id="a gang of which the second node alone came to its end",
         ),
         pytest.param(
             [*RESUMED[:3], "3.0 begin r 2 pod-b 0", "3.6 end r 2 pod-b 2"],
@@ -119,3 +141,25 @@ def test_an_attempt_that_was_never_closed_is_found():
 def test_a_run_of_which_no_attempt_completed_is_found():
     want_fault = "r completed in [] of its attempts [1]"
     assert faults_of_ledger(lives_of(ONE_LIFE), {"r": [INTERRUPTED]}, ["r"]) == [want_fault]
+
+
+@pytest.mark.parametrize(
+    ("lines", "want_faults"),
+    [
+        pytest.param(GANG, [], id="all its nodes worked"),
+        pytest.param(
+            GANG[:4],
+            ["r, attempt 1 completed without the work of node 1"],
+            id="the second node did not end",
+        ),
+        pytest.param(
+            [line for line in GANG if "pod-b" in line],
+            ["r, attempt 1 completed without the work of node 0"],
+            id="the first node never began",
+        ),
+    ],
+)
+def test_a_gang_that_completed_is_held_against_its_nodes_work(lines, want_faults):
+    shares = tuple(NodeShare(node=name, gpu_ids=("0",)) for name in ("node-1", "node-2"))
+    attempts = {"r": [make_attempt("r", shares=shares, end_reason=EndReason.COMPLETED)]}
+    assert faults_of_gangs(lives_of(lines), attempts, ["r"]) == want_faults

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL
+from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL, POOL_LABEL
 from tests.support.cluster import GPU
 from tests.support.sight import Sight
 
@@ -98,3 +98,12 @@ def test_where_and_when_an_attempt_ran_is_kept():
     sight.see([pod("x", gpus=2, phase="Succeeded", state=ended), gang])
     assert sight.placed == {"a-1": {"a": ("n1", 2), "a-rank-1": ("n2", 1)}}
     assert (f"{sight.began['a-1']:%S}", f"{sight.ended['a-1']:%S}") == ("05", "30")
+
+
+def test_each_pool_is_counted_alone():
+    """A pod waits where another pool's was bound first; its own pool has not planned too much."""
+    sight, pods = Sight(), [pod("p1", job="a", gpus=4), pod("p2", job="b", gpus=3, **WAITING)]
+    for each, pool in zip(pods, ("one", "other"), strict=True):
+        each["metadata"]["labels"][POOL_LABEL] = pool
+    sight.see(pods)
+    assert sight.most_gpus == 4
