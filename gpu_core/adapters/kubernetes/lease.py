@@ -92,8 +92,9 @@ class KubernetesLease:
             _log.debug("Lease %s: %s", self._name, self.failure)
             return self.is_held
         self.failure = None
-        self._renewed_at_s = asked_at_s if is_ours else None
-        return is_ours
+        if is_ours is not None:
+            self._renewed_at_s = asked_at_s if is_ours else None
+        return self.is_held
 
     async def release(self) -> None:
         """Let somebody else have it at once."""
@@ -108,7 +109,8 @@ class KubernetesLease:
         except KubernetesError as error:
             _log.debug("Lease %s runs out by itself: %s", self._name, error)
 
-    async def _renew_or_take(self) -> bool:
+    async def _renew_or_take(self) -> bool | None:
+        """Does this process hold it? None: it changed between the two requests."""
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         lease = await self._api.find(self._path)
         try:
@@ -122,7 +124,9 @@ class KubernetesLease:
             await self._api.replace(self._path, self._taken(lease, now))
         except KubernetesError as error:
             if error.is_conflict:
-                return False  # somebody was faster
+                # The change may be this process's own renewal before, which was given up and was
+                # heard all the same. A lease that is held stays held until it is due.
+                return None
             raise
         self.holder = self._holder
         return True

@@ -15,10 +15,15 @@ class LeaseServer:
         self.lease = None
         self.version = 0
         self.is_away = False
+        self.is_late = False
 
     async def handle(self, request):
         if self.is_away:
             return web.json_response({"reason": "Away", "message": "away"}, status=503)
+        if self.is_late and request.method == "PUT":
+            # A renewal that its holder gave up is heard now, between two requests of the next one.
+            self.version += 1
+            self.lease["metadata"]["resourceVersion"] = str(self.version)
         if request.method == "GET":
             return self._answer(self.lease)
         body = await request.json()
@@ -151,6 +156,37 @@ def test_who_cannot_renew_stops_before_anybody_else_may_begin(clock):
                 held_s += 0.5
                 await first.try_once()
             assert held_s < DURATION_S
+
+    run(scenario)
+
+
+def test_a_holder_whose_late_renewal_comes_between_keeps_it(clock):
+    """The worker lost its lease to itself, and read all logs from their start."""
+
+    async def scenario():
+        server = LeaseServer()
+        async with serving(server) as api:
+            first = lease(api, "one")
+            await first.try_once()
+            clock.now_s += 2
+            server.is_late = True
+            assert await first.try_once()
+            # What was not renewed is not held for longer.
+            clock.now_s += DURATION_S - 2
+            assert not await first.try_once()
+
+    run(scenario)
+
+
+def test_a_conflict_gives_the_lease_to_no_other_worker(clock):
+    async def scenario():
+        server = LeaseServer()
+        async with serving(server) as api:
+            first, second = lease(api, "one"), lease(api, "two")
+            await first.try_once()
+            await first.release()
+            server.is_late = True
+            assert not await second.try_once()
 
     run(scenario)
 
