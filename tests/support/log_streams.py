@@ -8,6 +8,7 @@ from datetime import datetime
 import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi
+from gpu_core.worker.kubernetes.log_position import Line
 from gpu_core.worker.kubernetes.output import Output, OutputFollower
 from gpu_core.worker.kubernetes.rights import MissingRights
 from tests.support.cluster import Json
@@ -22,15 +23,18 @@ class Told:
     Attributes:
         lines: In the order in which they came.
         at_s: When each came, in seconds since 1970.
+        printed_s: When each was printed.
     """
 
     lines: list[str] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)
+    printed_s: list[float] = field(default_factory=list)
 
-    def take(self, line: str) -> None:
+    def take(self, line: Line) -> None:
         """Take the next line."""
-        self.lines.append(line)
+        self.lines.append(line.text)
         self.at_s.append(time.time())
+        self.printed_s.append(line.at.timestamp())
 
 
 async def follow_all(

@@ -14,8 +14,10 @@ from prefect.states import Running
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.names import HEAD, ROLE_LABEL, SUBMITTER
+from gpu_core.worker.kubernetes.log_position import Line, LogPosition
 from gpu_core.worker.kubernetes.output import Output, OutputFollower
-from gpu_core.worker.run_log import run_log
+from gpu_core.worker.kubernetes.told_output import ToldOutput
+from gpu_core.worker.run_log import OutputLog
 from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.together import Together
 
@@ -42,6 +44,7 @@ class ContainerRuns:
         output: Reads what they write.
         tasks: Where logs are followed.
         is_over: Has this attempt's pod of this uid ended, so that no more output comes?
+        hidden: A text as people may read it: what the run's log has of a line.
     """
 
     def __init__(
@@ -50,8 +53,12 @@ class ContainerRuns:
         output: OutputFollower,
         tasks: TaskGroup,
         is_over: Callable[[RunningAttempt, str], bool],
+        hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
+        self._hidden = hidden
+        self._told_output = ToldOutput(client)
+        self._begun: set[str] = set()
         self._output = output
         self._tasks = tasks
         self._is_over = is_over
@@ -62,10 +69,17 @@ class ContainerRuns:
         self._told_running: set[str] = set()
         self._followed: dict[str, dict[str, deque[str]]] = {}
 
+    def begin(self, attempt_id: str) -> None:
+        """This worker creates the attempt: no other one has followed its output."""
+        self._begun.add(attempt_id)
+
     def follow(
         self, running: RunningAttempt, pod: Json, container: str, *, prefix: str = ""
     ) -> None:
         """Follow a pod's output; asked for again, what may be gone soon is read first.
+
+        The output of an attempt that was created before this worker became the leader is followed
+        from the last line of it that the run's log has.
 
         Args:
             running: The attempt, whose run's log has the output.
@@ -79,20 +93,32 @@ class ContainerRuns:
             if running.is_draining or running.is_ending:
                 self._output.hurry(key)
             return
-        log, lines = run_log(running), deque[str](maxlen=_LAST_LINES)
-        followed[uid] = lines
+        name, lines = str(pod["metadata"]["name"]), deque[str](maxlen=_LAST_LINES)
+        followed[uid], log = lines, OutputLog(running, name)
 
-        def tell(text: str) -> None:
-            lines.append(text[:_LONGEST_LINE])
-            log.info("%s%s", prefix, text[:_LONGEST_LINE])
+        def shown(text: str) -> str:
+            return self._hidden(f"{prefix}{text[:_LONGEST_LINE]}")
+
+        def tell(line: Line) -> None:
+            lines.append(line.text[:_LONGEST_LINE])
+            log.write(line.at, f"{prefix}{line.text[:_LONGEST_LINE]}")
+
+        async def position() -> LogPosition:
+            if attempt_id in self._begun:
+                return LogPosition()
+            told = await self._told_output.of(running.flow_run_id, name)
+            lines.extend(line.text.removeprefix(prefix) for line in told)
+            log.continue_after(told[-1].at if told else None)
+            return LogPosition(told, shown)
 
         output = Output(
             key=key,
             namespace=pod["metadata"]["namespace"],
-            pod=pod["metadata"]["name"],
+            pod=name,
             container=container,
             tell=tell,
             is_over=lambda: self._is_over(running, uid),
+            position=position,
         )
         self._tasks.start_soon(self._output.follow, output)
 
@@ -164,6 +190,7 @@ class ContainerRuns:
 
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled."""
+        self._begun.discard(attempt_id)
         self._told_running.discard(attempt_id)
         self._turns.pop(attempt_id, None)
         self._followed.pop(attempt_id, None)

@@ -120,6 +120,7 @@ class KubernetesInfrastructure:
         may_act: Asked before everything that changes the cluster.
         prefect_secrets: Where flows get Prefect's keys from, by variable; none: in plain words.
         template: The pool's base job template, as it is now.
+        hidden: A text without the secrets that the worker knows.
     """
 
     def __init__(
@@ -134,11 +135,13 @@ class KubernetesInfrastructure:
         may_act: Callable[[], bool],
         prefect_secrets: Mapping[str, SecretReference],
         template: Callable[[], Mapping[str, Any]] = dict,
+        hidden: Callable[[str], str] = str,
     ) -> None:
         self._api = api
         self._output_api = output_api
         self._pool = pool
         self._template = template
+        self._hidden = hidden
         self._client = client
         self._prefect_secrets = prefect_secrets
         self._view = ClusterView(api, wake)
@@ -174,7 +177,7 @@ class KubernetesInfrastructure:
         self._host = await self._cluster_name()
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
-        self._containers = ContainerRuns(self._client, output, tasks, self._is_over)
+        self._containers = ContainerRuns(self._client, output, tasks, self._is_over, self._hidden)
         tasks.start_soon(self._recorder.run)
         await self._view.start(tasks)
 
@@ -334,6 +337,8 @@ class KubernetesInfrastructure:
         if launch.is_flow and context.requires_signatures:
             _require_signing_key(policy)
         self._created_at_s[running.attempt.attempt_id] = anyio.current_time()
+        if self._containers is not None:
+            self._containers.begin(running.attempt.attempt_id)
         try:
             created = await self._objects.create(
                 configuration.job_manifest, launch, self._as_there(policy.kubernetes)

@@ -1,11 +1,21 @@
 """How far the log of a container has been read, so that it can be read on after a cut."""
 
 from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-_OVERLAP = timedelta(seconds=2)
+OVERLAP = timedelta(seconds=2)
 """Standard output and standard error are stamped apart, so that a line may follow a younger one.
 What is this much older than the newest line is asked for again, and told once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a container's output, and when it was printed."""
+
+    at: datetime
+    text: str
 
 
 class LogPosition:
@@ -13,21 +23,33 @@ class LogPosition:
 
     A log is read again from a whole second on, as the API's `sinceTime` has no finer unit
     (Kubernetes 1.34, `PodLogOptions`); what was told before is known by its bytes, with the
-    timestamp of nanoseconds that the kubelet puts before each line.
+    timestamp of nanoseconds that the kubelet puts before each line. What an earlier follower told
+    is known by its text, as the run's log has it.
+
+    Args:
+        told: The newest lines that an earlier follower told, with all of the last two seconds.
+        shown: A line's text as `told` has it.
     """
 
-    def __init__(self) -> None:
-        self._newest: datetime | None = None
+    def __init__(self, told: Sequence[Line] = (), shown: Callable[[str], str] = str) -> None:
+        self._told = tuple(told)
+        self._told_until = max((line.at for line in told), default=None)
+        self._shown = shown
+        self._newest = self._told_until
         self._recent: deque[tuple[datetime, bytes]] = deque()
         self._expected: Counter[bytes] = Counter()
+        self._expected_texts: Counter[str] = Counter()
 
     def begin_again(self) -> str | None:
         """Read on: `sinceTime` of the next request; None: from the beginning."""
         self._expected = Counter(line for _, line in self._recent)
         floor = self._floor()
-        return None if floor is None else f"{floor:%Y-%m-%dT%H:%M:%SZ}"
+        if floor is None:
+            return None
+        self._expected_texts = Counter(line.text for line in self._told if line.at >= floor)
+        return f"{floor:%Y-%m-%dT%H:%M:%SZ}"
 
-    def take(self, raw: bytes) -> str | None:
+    def take(self, raw: bytes) -> Line | None:
         """A line without its timestamp; None: it was told before, or is not the container's.
 
         What a runtime says of a container that is gone comes in place of a log, and has no
@@ -44,8 +66,19 @@ class LogPosition:
         if self._expected[line] > 0:
             self._expected[line] -= 1
             return None
+        found = Line(at, text.decode(errors="replace"))
+        if self._was_told_before(found):
+            return None
         self._remember(at, line)
-        return text.decode(errors="replace")
+        return found
+
+    def _was_told_before(self, line: Line) -> bool:
+        if self._told_until is None or line.at > self._told_until:
+            return False
+        text = self._shown(line.text)
+        is_expected = self._expected_texts[text] > 0
+        self._expected_texts[text] -= is_expected
+        return is_expected
 
     def _remember(self, at: datetime, line: bytes) -> None:
         self._recent.append((at, line))
@@ -58,7 +91,7 @@ class LogPosition:
     def _floor(self) -> datetime | None:
         if self._newest is None:
             return None
-        return (self._newest - _OVERLAP).replace(microsecond=0)
+        return (self._newest - OVERLAP).replace(microsecond=0)
 
 
 def _moment(stamp: bytes) -> datetime | None:

@@ -1,14 +1,14 @@
 """The output of containers, read over a bounded number of connections."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
-from gpu_core.worker.kubernetes.log_position import LogPosition
+from gpu_core.worker.kubernetes.log_position import Line, LogPosition
 from gpu_core.worker.kubernetes.places import Places
 from gpu_core.worker.kubernetes.rights import NO_OUTPUT, MissingRights
 
@@ -24,6 +24,10 @@ _SILENCE_S = 300.0
 _RETRY_S = 2.0
 
 
+async def _beginning() -> LogPosition:
+    return LogPosition()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The output of one container.
@@ -35,14 +39,16 @@ class Output:
         container: Its name in the pod.
         tell: Gets each line once, in the order of the log.
         is_over: Has the container ended, so that no more comes?
+        position: How far it was told before it is followed here.
     """
 
     key: str
     namespace: str
     pod: str
     container: str
-    tell: Callable[[str], None]
+    tell: Callable[[Line], None]
     is_over: Callable[[], bool]
+    position: Callable[[], Awaitable[LogPosition]] = _beginning
 
 
 class OutputFollower:
@@ -78,7 +84,7 @@ class OutputFollower:
             self._places.forget(output.key)
 
     async def _follow(self, output: Output) -> None:
-        position = LogPosition()
+        position = await output.position()
         while True:
             # What a container wrote is there when its pod is said to be over.
             was_over = output.is_over()
@@ -112,7 +118,7 @@ class OutputFollower:
             read = self._api.lines(path, query, silence_s=_SILENCE_S, on_answer=turn.begin)
             async with aclosing(read) as lines:
                 async for raw in lines:
-                    text = position.take(raw)
-                    if text is not None:
-                        output.tell(text)
+                    line = position.take(raw)
+                    if line is not None:
+                        output.tell(line)
         return not turn.scope.cancelled_caught

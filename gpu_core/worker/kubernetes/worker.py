@@ -116,6 +116,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             may_act=lambda: self._lease.is_held,
             prefect_secrets=self._prefect_secrets,
             template=lambda: self._template,
+            hidden=self._secrets.hidden,
         )
         await infrastructure.start_watching(tasks, policy)
         return infrastructure

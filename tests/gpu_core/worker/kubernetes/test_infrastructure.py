@@ -409,6 +409,24 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
     anyio.run(scenario)
 
 
+RUN_ID = "00000000-0000-0000-0000-000000000007"
+
+
+class ItsRun:
+    """The log of the run, which has no line yet."""
+
+    def __init__(self, *_):
+        self.continue_after = lambda newest: None
+
+    @staticmethod
+    def write(_at, text):
+        logging.getLogger("its run").info(text)
+
+    @staticmethod
+    async def read_logs(*_, **__):
+        return []
+
+
 @pytest.mark.parametrize(
     ("variables", "want"),
     [
@@ -417,15 +435,16 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
     ],
 )
 def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, variables, want):
-    monkeypatch.setattr(containers, "run_log", lambda _: logging.getLogger("its run"))
+    monkeypatch.setattr(containers, "OutputLog", ItsRun)
     pod = of_rank(0, "Succeeded", 0)
 
     async def scenario():
         async with serving(Logs([pod])) as client, anyio.create_task_group() as tasks:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.attempt = replace(attempt.attempt, flow_run_id=RUN_ID)
             attempt.variables = {"container_command": "echo", **variables}
             infrastructure._containers = ContainerRuns(
-                SimpleNamespace(),
+                ItsRun(),
                 OutputFollower(client, MissingRights()),
                 tasks,
                 lambda *_: True,
@@ -456,12 +475,13 @@ TORCHRUN = {**FLOW, "framework": "torchrun"}
 )  # fmt: skip
 def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, variables, want):
     """Each line once, however often the worker looks."""
-    monkeypatch.setattr(containers, "run_log", lambda _: logging.getLogger("its run"))
+    monkeypatch.setattr(containers, "OutputLog", ItsRun)
     pods = [of_rank(0, "Succeeded", 0), of_rank(1, "Failed", 1), of_rank(2, "Succeeded", 0)]
 
     async def scenario():
         async with serving(Logs(pods)) as client:
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
+            attempt.attempt = replace(attempt.attempt, flow_run_id=RUN_ID)
             attempt.variables = variables
             attempt.workload = replace(attempt.workload, nodes=3)
             for pod in pods:
@@ -469,7 +489,7 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
             async with anyio.create_task_group() as tasks:
                 followed = OutputFollower(client, MissingRights())
                 infrastructure._containers = ContainerRuns(
-                    SimpleNamespace(), followed, tasks, infrastructure._is_over
+                    ItsRun(), followed, tasks, infrastructure._is_over
                 )
                 for _ in range(3):
                     infrastructure._follow_output(attempt)

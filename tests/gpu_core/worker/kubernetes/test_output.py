@@ -11,13 +11,14 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.worker.kubernetes.log_position import LogPosition
+from gpu_core.worker.kubernetes.log_position import OVERLAP, Line, LogPosition
 from gpu_core.worker.kubernetes.output import Output, OutputFollower
 from gpu_core.worker.kubernetes.places import Places
 from gpu_core.worker.kubernetes.rights import MissingRights
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 EPOCH = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 def stamped(at_ns, text):
@@ -50,8 +51,33 @@ def test_wherever_a_log_is_cut_each_line_is_told_once_and_in_order(gaps, cuts):
         for at_ns, text in sent[:cut] if cut < len(log) else sent:
             found = position.take(stamped(at_ns, text) + b"\n")
             if found is not None:
-                told.append(found)
+                told.append(found.text)
     assert told == [text for _, text in log]
+
+
+@given(gaps=LINES, stops=st.lists(st.integers(0, 40), max_size=4), secret=st.booleans())
+def test_a_later_follower_tells_what_is_new_and_nothing_twice(gaps, stops, secret):
+    """Each begins from what Prefect's log has: microseconds, and secrets hidden."""
+
+    def shown(text):
+        return f"[node 1] {text.replace('b', '***' if secret else 'b')}"
+
+    log, now_ns = [], 10**10
+    for forward, _, text in gaps:
+        now_ns += forward * 10**7
+        log.append((now_ns, text))
+    told = []
+    for stop in [*stops, len(log)]:
+        recent = [line for line in told if line.at >= told[-1].at - OVERLAP * 2]
+        position = LogPosition(recent, shown)
+        since = position.begin_again()
+        sent = [line for line in log if since is None or line[0] >= since_ns(since)]
+        for at_ns, text in sent if stop >= len(log) else sent[:stop]:
+            found = position.take(stamped(at_ns, text))
+            if found is not None:
+                at = max(found.at, told[-1].at + MICROSECOND) if told else found.at
+                told.append(Line(at, shown(found.text)))
+    assert [line.text for line in told] == [shown(text) for _, text in log]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +96,8 @@ def test_wherever_a_log_is_cut_each_line_is_told_once_and_in_order(gaps, cuts):
     ],
 )
 def test_only_what_a_container_wrote_is_its_output(raw, want):
-    assert LogPosition().take(raw) == want
+    found = LogPosition().take(raw)
+    assert (found and found.text) == want
 
 
 class Kubelet:
@@ -134,8 +161,8 @@ class Told:
         self._changed = anyio.Event()
 
     def output(self, name):
-        def tell(text):
-            self.lines[name].append(text)
+        def tell(line):
+            self.lines[name].append(line.text)
             self._changed.set()
 
         return Output(
@@ -285,7 +312,7 @@ def test_a_line_of_any_length_ends_neither_the_worker_nor_the_log():
 
 
 def test_what_goes_wrong_with_one_output_ends_no_worker(caplog):
-    def tell(_text):
+    def tell(_line):
         raise RuntimeError("no room")
 
     async def scenario():
