@@ -11,7 +11,7 @@ from typing import Any
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.gang import gang_env, headless_service
 from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, filled, overlaid
+from gpu_core.decisions.kubernetes.merge import Manifest, cleaned_job, filled, overlaid
 from gpu_core.decisions.kubernetes.names import KUEUE_QUEUE_LABEL, NAME_LABEL, RANK_LABEL
 from gpu_core.decisions.kubernetes.pod import (
     attempt_annotations,
@@ -46,7 +46,7 @@ def build_job(template: Mapping[str, Any], launch: Launch, policy: KubernetesPol
         InvalidInput: The template is no Job, or the run asks for what cannot be had; the field is
             named as the run's owner wrote it.
     """
-    base = cleaned(template)
+    base = cleaned_job(template)
     if base.get("kind", "Job") != "Job":
         raise InvalidInput(
             "job_manifest.kind", "is not a Job", got=base["kind"], allowed="Job (batch/v1)"
@@ -161,14 +161,17 @@ def _name_label(metadata: Manifest) -> dict[str, str]:
     return {NAME_LABEL: labels[NAME_LABEL]} if NAME_LABEL in labels else {}
 
 
-# What would give Kubernetes a say in retries, or only makes sense together with such.
+# What would give Kubernetes a say in retries, or only makes sense together with such, and what
+# would make the Job controller count the pods of other Jobs.
 _NOT_OURS = frozenset(
     {
         "backoffLimitPerIndex",
         "completionMode",
+        "manualSelector",
         "maxFailedIndexes",
         "podFailurePolicy",
         "podReplacementPolicy",
+        "selector",
         "successPolicy",
     }
 )

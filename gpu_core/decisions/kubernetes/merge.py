@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpu_core.decisions.kubernetes.names import without_reserved
+
 Manifest = dict[str, Any]
 """A Kubernetes object or a part of one: plain data, as JSON has it."""
 
@@ -29,6 +31,21 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [cleaned(item) for item in value if item is not None]
     return value
+
+
+def cleaned_job(template: Mapping[str, Any]) -> Manifest:
+    """A copy of the pool's Job, rendered, without nulls and without what is the worker's to say.
+
+    Labels and annotations that begin with `prefect-gpu.dev/` are the worker's own, on the Job and
+    on its pods, whatever brought them.
+    """
+    job: Manifest = cleaned(template)
+    if "metadata" in job:
+        job["metadata"] = without_reserved(job["metadata"])
+    pod = job.get("spec", {}).get("template", {})
+    if "metadata" in pod:
+        pod["metadata"] = without_reserved(pod["metadata"])
+    return job
 
 
 def overlaid(base: Manifest, ours: Mapping[str, Any]) -> Manifest:

@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 PREFIX = "prefect-gpu.dev"
 
@@ -28,6 +30,27 @@ NOTICE_ANNOTATION = f"{PREFIX}/notice"
 
 NAME_LABEL = f"{PREFIX}/name"
 """What Prefect would name the Job: the job variable `name`, else the name of the flow run."""
+
+_RESERVED = f"{PREFIX}/"
+
+
+def is_reserved(key: str) -> bool:
+    """Is this label or annotation the worker's own?
+
+    The worker reads them to find an attempt, its rank, its notice and its costs.
+    """
+    return key.strip().lower().startswith(_RESERVED)
+
+
+def without_reserved(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of an object without the labels and annotations that are the worker's own."""
+    return {
+        name: {key: text for key, text in value.items() if not is_reserved(str(key))}
+        if name in ("labels", "annotations") and isinstance(value, Mapping)
+        else value
+        for name, value in metadata.items()
+    }
+
 
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"

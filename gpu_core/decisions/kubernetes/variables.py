@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.names import PREFIX, is_reserved
 from gpu_core.decisions.kubernetes.policy import AbsolutePath, ObjectName
 from gpu_core.decisions.kubernetes.prefect_fields import refused_fields
 from gpu_core.decisions.kubernetes.quantities import (
@@ -222,7 +223,7 @@ def parse_pod_request(
     given = {name: variables[name] for name in names if variables.get(name) is not None}
     if given.get("command") == "":  # Prefect's own workers take it for a command that is not given
         del given["command"]
-    errors = [] if pool_defaults is None else refused_fields(variables, pool_defaults)
+    errors = [] if pool_defaults is None else _refused(variables, pool_defaults)
     try:
         request = PodRequest.model_validate(given)
     except ValidationError as error:
@@ -230,6 +231,31 @@ def parse_pod_request(
         raise
     refuse([*_contradictions(request, variables), *errors])
     return request
+
+
+def _refused(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object]
+) -> list[InvalidInput]:
+    return [*refused_fields(variables, pool_defaults), *_reserved(variables, pool_defaults)]
+
+
+def _reserved(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object]
+) -> Iterator[InvalidInput]:
+    """Labels and annotations of a run that only the worker writes."""
+    for name in ("labels", "annotations"):
+        given, known = variables.get(name), pool_defaults.get(name)
+        if not isinstance(given, Mapping):
+            continue
+        for key in given:
+            if is_reserved(str(key)) and not (isinstance(known, Mapping) and key in known):
+                yield InvalidInput(
+                    name,
+                    "has a name that only the worker writes",
+                    got=key,
+                    allowed=f"names that do not begin with {PREFIX}/",
+                    remedy="take another prefix",
+                )
 
 
 def parse_running_request(variables: Mapping[str, object]) -> PodRequest:

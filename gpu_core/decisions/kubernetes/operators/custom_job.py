@@ -7,7 +7,7 @@ from typing import Any
 from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.container import main_container
 from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.merge import Manifest, cleaned, overlaid
+from gpu_core.decisions.kubernetes.merge import Manifest, cleaned_job, overlaid
 from gpu_core.decisions.kubernetes.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LABEL
 from gpu_core.decisions.kubernetes.pod import (
     attempt_annotations,
@@ -72,7 +72,7 @@ def request_of(
 ) -> Request:
     """The request; Kueue admits by lifting the suspension, so it needs one."""
     return Request(
-        template=cleaned(template),
+        template=cleaned_job(template),
         launch=replace(launch, is_flow=False),
         policy=policy,
         is_suspended=is_suspended or policy.kueue_queue is not None,
