@@ -11,6 +11,7 @@ from gpu_core.decisions.kubernetes.environment import (
     secret_env,
     without_unwanted,
 )
+from gpu_core.decisions.kubernetes.further_gpus import is_gpu_resource
 from gpu_core.decisions.kubernetes.gang import gang_command
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, filled, overlaid
@@ -64,7 +65,7 @@ def run_container(
     container = {
         **container,
         "env": without_unwanted(container.get("env", ()), launch),
-        "resources": _resources(container.get("resources", {}), size),
+        "resources": _resources(container.get("resources", {}), size, policy),
     }
     container = filled(container, {"env": env_list(default_environment(launch, policy))})
     required = env_list(required_environment(launch))
@@ -89,11 +90,15 @@ def _container_job(container: Manifest, launch: Launch) -> Manifest:
     return kept if command is None else {**kept, "command": list(command)}
 
 
-def _resources(theirs: Mapping[str, Any], size: PodSize) -> Manifest:
+def _resources(theirs: Mapping[str, Any], size: PodSize, policy: KubernetesPolicy) -> Manifest:
     """The template's resources with ours: all of the GPUs, memory and CPU are ours to say, because
     they are what the scheduler placed; a CPU limit below the request would be refused."""
     kept = {
-        kind: {k: v for k, v in theirs.get(kind, {}).items() if not k.startswith("nvidia.com/")}
+        kind: {
+            name: amount
+            for name, amount in theirs.get(kind, {}).items()
+            if not name.startswith("nvidia.com/") and not is_gpu_resource(name, policy)
+        }
         for kind in ("requests", "limits")
     }
     limit = kept["limits"].get("cpu")

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpu_core.decisions.kubernetes.clouds import Provisioner
 from gpu_core.decisions.kubernetes.container import main_container, run_container
+from gpu_core.decisions.kubernetes.further_gpus import further_requests, unplanned
 from gpu_core.decisions.kubernetes.grace import pod_grace_s, told_of_its_end
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.merge import Manifest, filled, overlaid
@@ -35,6 +36,7 @@ from gpu_core.decisions.kubernetes.volumes import (
     shm_volume,
     wished_volumes,
 )
+from gpu_core.decisions.validation import refuse
 
 # The worker ends a run that takes too long, with notice; this ends it while no worker is there.
 _DEADLINE_SLACK_S = 300
@@ -184,5 +186,6 @@ def _with_container(
         mounts=[item.mount for item in mounted],
         extra_env=extra_env,
     )
+    refuse([*unplanned(further_requests(spec, index), size.gpus, policy)])
     volumes = {"volumes": [item.volume for item in mounted]}
     return overlaid({**spec, "containers": containers}, volumes)

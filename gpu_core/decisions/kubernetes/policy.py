@@ -262,6 +262,12 @@ class KubernetesPolicy(Section):
         return frozenset({self.gpu_resource, *(name for name in own if name is not None)})
 
     @property
+    def all_shared_gpu_resources(self) -> frozenset[str]:
+        """What are shared GPUs called anywhere, as far as the policy says?"""
+        own = (pool.shared_gpu_resource for pool in self.node_pools)
+        return frozenset({self.shared_gpu_resource, *(name for name in own if name is not None)})
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the cluster can do."""
         return capabilities_of(self.version)

@@ -22,6 +22,7 @@ from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes import commands
 from gpu_core.decisions.kubernetes.capabilities import why_too_old
 from gpu_core.decisions.kubernetes.container import main_container
+from gpu_core.decisions.kubernetes.further_gpus import plannable, unplanned
 from gpu_core.decisions.kubernetes.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.launch import Launch
 from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
@@ -45,7 +46,7 @@ from gpu_core.decisions.kubernetes.variables import (
 from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.validation import known_names
+from gpu_core.decisions.validation import known_names, refuse
 from gpu_core.decisions.workload import Workload
 from gpu_core.worker.infrastructure import (
     Exit,
@@ -146,7 +147,6 @@ class KubernetesInfrastructure:
         self._prefect_secrets = prefect_secrets
         self._view = ClusterView(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
-        self._tombstones = Tombstones(api, pool, namespace, template, may_act)
         self._policy = KubernetesPolicy()
         self._server_version: str | None = None
         self._offers = Offers(self._view, pool, template)
@@ -154,6 +154,7 @@ class KubernetesInfrastructure:
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
         self._references = RunReferences(client, template, namespace)
+        self._tombstones = Tombstones(api, pool, namespace, template, may_act)
         self._events = PodEvents(api, self._view, self._rights)
         self._recorder = EventRecorder(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)
@@ -236,7 +237,23 @@ class KubernetesInfrastructure:
         )
         workload = replace(workload, gpu_share_milli=share_milli)
         size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
+        self._require_planned_gpus(variables, request, size.gpus, policy.kubernetes)
         return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
+
+    def _require_planned_gpus(
+        self,
+        variables: Mapping[str, object],
+        request: PodRequest,
+        gpus: Mapping[str, int],
+        policy: KubernetesPolicy,
+    ) -> None:
+        """Refuse GPUs of further containers: the start, which knows the node, looks once more.
+
+        Ray and Spark have a pod without GPUs whose containers are the same.
+        """
+        planned = {} if request.framework in ("ray", "spark") else plannable(gpus, policy)
+        further = self._references.further_requests(variables)
+        refuse([*unplanned(further, planned, policy)])
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""

@@ -10,12 +10,21 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.orchestration import PrefectClient
 from prefect.utilities.collections import set_in_dict
-from prefect.utilities.templating import apply_values, find_placeholders
+from prefect.utilities.templating import (
+    apply_values,
+    find_placeholders,
+    resolve_block_document_references,
+    resolve_variables,
+)
 
+from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.kubernetes.container import main_container
+from gpu_core.decisions.kubernetes.further_gpus import FurtherRequest, further_requests
 from gpu_core.decisions.kubernetes.references import Reference, Referred, job_references, references
 from gpu_core.decisions.kubernetes.variables import PodRequest
 from gpu_core.decisions.permissions.check import not_permitted
@@ -110,6 +119,33 @@ class RunReferences:
             raise Refused(f"{hold.summary} {hold.resolution}")
         self._warn(running, unlisted(found, permission))
 
+    def further_requests(self, variables: Json) -> tuple[FurtherRequest, ...]:
+        """Which extended resources do the containers of its pod ask for that are not the run's?
+
+        Args:
+            variables: Its job variables over the deployment's over the pool's defaults.
+        """
+        return self._current().rendered(variables).further
+
+    async def namespace_of(self, variables: Json) -> str:
+        """In which namespace is the Job with these job variables made?
+
+        Args:
+            variables: Of the run over the deployment's over the pool's defaults.
+        """
+        found = self._current().rendered(variables).namespace
+        if isinstance(found, dict) or (isinstance(found, str) and "{{" in found):
+            found = await self._looked_up(found)
+        return str(found or self._namespace)
+
+    async def _looked_up(self, value: object) -> object:
+        """The value with Prefect's blocks and variables in it."""
+        found = await resolve_block_document_references(
+            template={"value": value}, client=self._client
+        )
+        resolved = await resolve_variables(template=found, client=self._client)
+        return resolved.get("value")
+
     async def _resolved(self) -> frozenset[Reference]:
         template = copy.deepcopy(dict(self._template()))
         configuration = await GpuKubernetesJobConfiguration.from_template_and_values(
@@ -146,6 +182,16 @@ class RunReferences:
         return self._rendering
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rendered:
+    """What the worker asks of the template as it is with the variables of a run."""
+
+    references: frozenset[Reference]
+    further: tuple[FurtherRequest, ...]
+    namespace: object
+    """Of the Job: text, a reference to a block, or nothing, which is the pool's."""
+
+
 class _Rendering:
     """One version of the pool's template, and what it refers to with the variables of runs."""
 
@@ -161,17 +207,21 @@ class _Rendering:
         text = json.dumps([self._configuration, defaults], default=str)
         self.has_unresolved = "$ref" in text or "prefect." in text
         self._names = {_first(place.name) for place in find_placeholders(self._configuration)}
-        self._found: dict[str, frozenset[Reference]] = {}
+        self._found: dict[str, _Rendered] = {}
         self._by_template = self.with_variables(defaults) | _claimed(defaults.get("volumes"))
 
     def with_variables(self, variables: Json) -> frozenset[Reference]:
         """What does the Job refer to with these variables?"""
+        return self.rendered(variables).references
+
+    def rendered(self, variables: Json) -> _Rendered:
+        """What is in the Job with these variables?"""
         used = {name: value for name, value in variables.items() if _first(name) in self._names}
         key = json.dumps(used, sort_keys=True, default=str)
         if key not in self._found:
             if len(self._found) >= _REMEMBERED:
                 self._found.clear()
-            self._found[key] = self._references(used)
+            self._found[key] = self._render(used)
         return self._found[key]
 
     def compared(
@@ -187,12 +237,39 @@ class _Rendering:
             moved=frozenset() if place is None or place in trusted else brought & trusted,
         )
 
-    def _references(self, variables: Json) -> frozenset[Reference]:
+    def _render(self, variables: Json) -> _Rendered:
         rendered = apply_values(self._configuration, _nested(variables))
         place = rendered.get("namespace") or self._namespace
         manifest = rendered.get("job_manifest")
-        found = job_references(manifest if isinstance(manifest, dict) else {}, str(place))
-        return found | references({"env": rendered.get("env")})
+        manifest = manifest if isinstance(manifest, dict) else {}
+        found = job_references(manifest, str(place))
+        return _Rendered(
+            references=found | references({"env": rendered.get("env")}),
+            further=_further(manifest),
+            namespace=_place(rendered, manifest),
+        )
+
+
+def _place(rendered: Json, manifest: Json) -> object:
+    """The namespace of the Job as prefect-kubernetes fills it in; empty: the template is none."""
+    metadata = manifest.get("metadata")
+    if isinstance(metadata, Mapping) and "namespace" in metadata:
+        return metadata["namespace"]
+    return rendered.get("namespace", _PREFECTS_NAMESPACE if manifest else "")
+
+
+_PREFECTS_NAMESPACE = GpuKubernetesJobConfiguration.model_fields["namespace"].default
+
+
+def _further(manifest: Json) -> tuple[FurtherRequest, ...]:
+    """What other containers ask for; a manifest that is none of a Job is refused at the start."""
+    pod: Any = manifest
+    for name in ("spec", "template", "spec"):
+        pod = pod.get(name) if isinstance(pod, Mapping) else None
+    try:
+        return further_requests(pod, main_container(pod)) if isinstance(pod, Mapping) else ()
+    except (InvalidInput, AttributeError, TypeError):
+        return ()
 
 
 def _nested(variables: Json) -> dict[str, Any]:

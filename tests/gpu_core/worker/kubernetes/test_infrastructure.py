@@ -23,6 +23,7 @@ from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.request import GpuRequest, RunLimits
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
+from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from gpu_core.worker.kubernetes import containers
 from gpu_core.worker.kubernetes.attempt_objects import path_in
@@ -685,6 +686,58 @@ def test_a_command_that_may_be_the_flows_or_a_containers_is_held():
     assert fitted({"command": "train.py"}).hold.reason == Reason.AMBIGUOUS_COMMAND
     assert fitted({"command": "uv run prefect flow-run execute"}).hold is None
     assert fitted({"container_command": "train.py"}).hold is None
+
+
+def opened(kind, **resources):
+    """A template whose further containers of this kind are a variable of the run's."""
+    template = GpuKubernetesWorker.get_default_base_job_template()
+    spec = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+    further = "{{ further }}"
+    spec[kind] = further if kind == "initContainers" else [spec["containers"][0], further]
+    template["variables"]["properties"]["further"] = {}
+    container = {"name": "further", "image": "i", "resources": {"limits": resources}}
+    return template, {"further": [container] if kind == "initContainers" else container}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus", "variables", "want"),
+    [
+        pytest.param("containers", 1, {}, r"containers\[1\]", id="another container"),
+        pytest.param("initContainers", 2, {}, None, id="an init container with as many"),
+        pytest.param("initContainers", 3, {}, r"initContainers\[0\]", id="one with more"),
+        pytest.param(
+            "initContainers",
+            1,
+            {"framework": "ray", "container_command": "train.py"},
+            r"initContainers\[0\]",
+            id="Ray's head, which has none",
+        ),
+        pytest.param(
+            "containers", "{{ prefect.variables.gpus }}", {}, None, id="what Prefect resolves later"
+        ),
+    ],
+)
+def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
+    kind, gpus, variables, want, monkeypatch
+):
+    monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
+    template, further = opened(kind, **{"nvidia.com/gpu": gpus})
+    infrastructure = of_cluster(SimpleNamespace(), template=lambda: template)
+
+    def fit():
+        return infrastructure.fitted(
+            replace(running().workload, gpu_count=2),
+            {**variables, **further},
+            make_policy(),
+            "train",
+            has_deployment=True,
+        )
+
+    if want is None:
+        assert fit().gpu_count == 2
+    else:
+        with pytest.raises(InvalidInput, match=rf"{want}.resources takes GPUs that the scheduler"):
+            fit()
 
 
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
