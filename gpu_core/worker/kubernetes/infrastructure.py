@@ -154,7 +154,7 @@ class KubernetesInfrastructure:
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
         self._references = RunReferences(client, template, namespace)
-        self._tombstones = Tombstones(api, pool, namespace, template, may_act)
+        self._tombstones = Tombstones(api, pool, self._references.namespace_of, may_act)
         self._events = PodEvents(api, self._view, self._rights)
         self._recorder = EventRecorder(api, self._view, self._rights)
         self._last_words = LastWords(api, self._rights)

@@ -1,8 +1,7 @@
 """Keeps attempts that were given up from being created by a request that is still on its way."""
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
@@ -28,8 +27,7 @@ class Tombstones:
     Args:
         api: The cluster.
         pool: Ours.
-        namespace: Where Jobs are created whose template and run say nothing else.
-        template: The pool's base job template, as it is now.
+        namespace_of: In which namespace the Job with these job variables is created.
         may_act: Asked before everything that changes the cluster.
     """
 
@@ -37,14 +35,12 @@ class Tombstones:
         self,
         api: KubernetesApi,
         pool: str,
-        namespace: str,
-        template: Callable[[], Mapping[str, Any]],
+        namespace_of: Callable[[Mapping[str, object]], Awaitable[str]],
         may_act: Callable[[], bool],
     ) -> None:
         self._api = api
         self._pool = pool
-        self._namespace = namespace
-        self._template = template
+        self._namespace_of = namespace_of
         self._may_act = may_act
 
     async def put(self, running: RunningAttempt, framework: str, policy: KubernetesPolicy) -> bool:
@@ -62,7 +58,7 @@ class Tombstones:
             NotStarted: Another worker acts by now.
             KubernetesError: The cluster does not answer.
         """
-        namespace = self._namespace_of(running)
+        namespace = await self._namespace_of(running.variables)
         attempt = running.attempt
         jobs = _JOBS.format(namespace=namespace)
         try:
@@ -116,16 +112,6 @@ class Tombstones:
         if (item.get("spec") or {}).get("suspend") is not True:
             await self._api.delete(f"{path}/{item['metadata']['name']}")
             _log.warning("%s of this cluster cannot be suspended", item["kind"])
-
-    def _namespace_of(self, running: RunningAttempt) -> str:
-        manifest = (self._template().get("job_configuration") or {}).get("job_manifest") or {}
-        for namespace in (
-            (manifest.get("metadata") or {}).get("namespace"),
-            running.variables.get("namespace"),
-        ):
-            if isinstance(namespace, str) and namespace and "{{" not in namespace:
-                return namespace
-        return self._namespace
 
     def _check_lease(self) -> None:
         if not self._may_act():

@@ -26,6 +26,7 @@ from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
 from gpu_core.decisions.request import GpuRequest
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.workload import Workload
+from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.custom_jobs import KINDS, kept_custom_job
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
@@ -167,16 +168,17 @@ class Acting:
         return deepcopy(self.cluster.objects.get(path))
 
 
-def infrastructure_of(api, may_act=lambda: True):
+def infrastructure_of(api, may_act=lambda: True, template=dict, client=None):
     return KubernetesInfrastructure(
         api,
         output_api=api,
         pool="gpu",
         namespace="ml",
-        client=SimpleNamespace(),
+        client=client or SimpleNamespace(),
         wake=lambda: None,
         may_act=may_act,
         prefect_secrets={},
+        template=template,
     )
 
 
@@ -328,14 +330,86 @@ def test_an_operator_that_cannot_suspend_does_not_run_the_tombstone(caplog):
     assert "cannot be suspended" in caplog.text
 
 
-def test_a_tombstone_is_in_the_namespace_of_its_run():
+def template_in(metadata, namespace="{{ namespace }}"):
+    """A pool's template whose Job has this metadata."""
+    template = deepcopy(GpuKubernetesWorker.get_default_base_job_template())
+    configuration = template["job_configuration"]
+    configuration["job_manifest"]["metadata"] = metadata
+    configuration["namespace"] = namespace
+    template["variables"]["properties"]["team_space"] = {"type": "string"}
+    return template
+
+
+VARIABLE = "{{ prefect.variables.space }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "variables", "want"),
+    [
+        pytest.param(
+            template_in({"namespace": "{{ namespace }}"}),
+            {"namespace": "research"},
+            "research",
+            id="the job variable of prefect-kubernetes",
+        ),
+        pytest.param(
+            template_in({"namespace": "{{ team_space }}"}),
+            {"team_space": "research", "namespace": "elsewhere"},
+            "research",
+            id="a variable of the template's own",
+        ),
+        pytest.param(
+            template_in({"namespace": "team-{{ team_space }}"}),
+            {"team_space": "a"},
+            "team-a",
+            id="a part of a name",
+        ),
+        pytest.param(
+            template_in({}, "{{ team_space }}"),
+            {"team_space": "research"},
+            "research",
+            id="outside of the Job",
+        ),
+        pytest.param(
+            template_in({"namespace": "fixed"}),
+            {"namespace": "research"},
+            "fixed",
+            id="the template's",
+        ),
+        pytest.param(
+            template_in({"namespace": "{{ team_space }}"}),
+            {"team_space": None},
+            "ml",
+            id="none, which is the pool's",
+        ),
+        pytest.param(
+            template_in({"namespace": VARIABLE}), {}, "research", id="a variable of Prefect"
+        ),
+        pytest.param(
+            template_in({"namespace": "{{ team_space }}"}),
+            {"team_space": VARIABLE},
+            "research",
+            id="a variable of Prefect in the run's variable",
+        ),
+    ],
+)
+def test_a_tombstone_is_in_the_namespace_of_its_run(template, variables, want):
+    """A late creation is refused only where the name is taken in its own namespace."""
+
+    async def read_variable_by_name(name):
+        return SimpleNamespace(value={"space": "research"}[name])
+
+    client = SimpleNamespace(read_variable_by_name=read_variable_by_name)
+
     async def scenario():
         cluster = Cluster()
-        api = Acting(cluster)
         attempt = attempt_of({})
-        attempt.variables = {"namespace": "research"}
-        assert await infrastructure_of(api).kill(attempt)
-        assert list(cluster.objects) == ["/apis/batch/v1/namespaces/research/jobs/gpu-a"]
+        attempt.variables = variables
+        infrastructure = infrastructure_of(
+            Acting(cluster), template=lambda: template, client=client
+        )
+        assert await infrastructure.kill(attempt)
+        assert list(cluster.objects) == [f"/apis/batch/v1/namespaces/{want}/jobs/gpu-a"]
 
     anyio.run(scenario)
 
