@@ -32,6 +32,7 @@ from gpu_core.decisions.request import (
     run_limits,
     workload_from_request,
 )
+from gpu_core.decisions.run_variables import env_of_run
 from gpu_core.decisions.validation import without_controls
 from gpu_core.decisions.workload import Hold, Workload
 from gpu_core.worker.infrastructure import Infrastructure
@@ -364,11 +365,16 @@ async def still_waiting(
 def _merged_variables(
     template: Mapping[str, Any], deployment: DeploymentResponse | None, flow_run: FlowRun
 ) -> dict[str, object]:
-    """The run's variables over the deployment's over the pool's defaults, as Prefect does it."""
-    merged = variable_defaults(template)
-    merged.update((deployment.job_variables if deployment is not None else None) or {})
-    merged.update(flow_run.job_variables or {})
-    return merged
+    """The run's variables over the deployment's over the pool's defaults, as Prefect does it.
+
+    Raises:
+        InvalidInput: `env` is no environment.
+    """
+    of_deployment = (deployment.job_variables if deployment is not None else None) or {}
+    of_run = flow_run.job_variables or {}
+    merged = {**variable_defaults(template), **of_deployment, **of_run}
+    env = env_of_run(template, of_deployment, of_run)
+    return merged if env is None else {**merged, "env": env}
 
 
 def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:

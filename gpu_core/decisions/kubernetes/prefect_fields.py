@@ -51,7 +51,9 @@ PREFECT_FIELDS = (
         name="env",
         treatment=_MAPPED,
         default={},
-        effect="Variables of the run's container. `NVIDIA_VISIBLE_DEVICES` and "
+        effect="Variables of the run's container: a mapping, or a list of items as in a container. "
+        "Mappings, and a mapping with a list, are merged by name: the run's over the deployment's "
+        "over the pool's; `null` takes back. `NVIDIA_VISIBLE_DEVICES` and "
         "`CUDA_VISIBLE_DEVICES` are the device plugin's; a container job gets no variables that "
         "begin with `PREFECT_`.",
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import ClassVar
 
 from prefect_kubernetes.utilities import _slugify_label_key, _slugify_label_value
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, KubernetesWorkerVariables
@@ -17,6 +18,8 @@ _label_value = lru_cache(maxsize=1024)(_slugify_label_value)
 
 class GpuKubernetesJobConfiguration(KnownEnvironment, KubernetesWorkerJobConfiguration):
     """The Job of one attempt before GPUs, nodes and security are in it: the platform team's."""
+
+    has_env_list: ClassVar[bool] = True
 
     def _slugify_labels(self) -> None:
         # What prefect-kubernetes does with each label of each Job anew, and again for its pod.

@@ -27,6 +27,7 @@ from gpu_core.decisions.plan import Reason
 from gpu_core.decisions.policy import Policy
 from gpu_core.decisions.run_context import RunContext
 from gpu_core.decisions.run_environment import inherited_environment
+from gpu_core.decisions.run_variables import env_of_process
 from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.worker.infrastructure import Exit, Started, Trouble, Unavailable
 from gpu_core.worker.process.devices import local_nodes, visible_devices
@@ -93,8 +94,11 @@ class ProcessInfrastructure:
         """The same: CPU and memory of this machine are not counted.
 
         Raises:
-            InvalidInput: It wants a part of a GPU: processes get whole ones.
+            InvalidInput: It wants a part of a GPU: processes get whole ones. Or its environment
+                comes from objects of Kubernetes.
         """
+        if isinstance(variables.get("env"), list):
+            env_of_process(variables["env"])
         if not workload.shape.is_whole:
             raise InvalidInput(
                 "gpu_fraction" if workload.mig_profile is None else "mig_profile",

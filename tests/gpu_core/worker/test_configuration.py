@@ -82,6 +82,91 @@ def test_it_is_what_prefect_would_make(worker, of_deployment, of_run):
     ]
 
 
+def item(name, value):
+    return {"name": name, "value": value}
+
+
+SECRET = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
+MIXED = [
+    pytest.param({}, {"A": "1", "B": "1"}, [item("B", "2")], {"A": "1", "B": "2"}, id="run's list"),
+    pytest.param(
+        {}, [item("A", "1"), item("B", "1")], {"B": "2"}, {"A": "1", "B": "2"}, id="mapping"
+    ),
+    pytest.param({}, [item("A", "1")], [item("B", "2")], {"B": "2"}, id="of two lists the run's"),
+    pytest.param(
+        {"A": "1"}, [item("B", "2")], ..., {"A": "1", "B": "2"}, id="over the pool's mapping"
+    ),
+    pytest.param(
+        [item("A", "1")], ..., {"B": "2"}, {"A": "1", "B": "2"}, id="over the pool's list"
+    ),
+    pytest.param(
+        [item("A", "1")], ..., [item("A", "2")], {"A": "2"}, id="the run's before the pool's"
+    ),
+    pytest.param({"A": "1"}, {"B": "1"}, None, {}, id="null takes all back"),
+    pytest.param(
+        {}, [item("A", "1"), item("B", "1")], {"A": None}, {"B": "1"}, id="null takes one"
+    ),
+    pytest.param(
+        {}, [item("A", "1")], {"A": "2", "B": "3"}, {"A": "2", "B": "3"}, id="overwritten"
+    ),
+]
+
+
+def made(worker, of_pool, of_deployment, of_run, **more):
+    """The configuration of a run with these levels of `env`; ...: it has none."""
+    template = worker.get_default_base_job_template()
+    template["variables"]["properties"]["env"]["default"] = of_pool
+    pool = WorkPool(
+        id=ID, name="gpus", type=worker.type, base_job_template=template, default_queue_id=ID
+    )
+    image = {"image": "busybox"} if worker is GpuKubernetesWorker else {}
+    levels = [{} if level is ... else {"env": level} for level in (of_deployment, of_run)]
+    source = deployment({**image, **levels[0]})
+    run = FlowRun(id=ID, flow_id=FLOW.id, name="run", job_variables={**levels[1], **more})
+    running = SimpleNamespace(deployment=source, record=SimpleNamespace(flow_name=FLOW.name))
+    before = copy.deepcopy((pool, run, source))
+
+    async def make():
+        return await configured(
+            worker.job_configuration, run, running, client=Server(), work_pool=pool, worker=WORKER
+        )
+
+    found = anyio.run(make)
+    assert (pool, run, source) == before
+    return found
+
+
+def own_variables(configuration):
+    """The variables of the run itself, as its container or process has them."""
+    manifest = getattr(configuration, "job_manifest", None)
+    if manifest is None:
+        found = configuration.env
+    else:
+        items = manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert len({each["name"] for each in items}) == len(items)
+        found = {each["name"]: each.get("value", each.get("valueFrom")) for each in items}
+    return {name: value for name, value in found.items() if not name.startswith("PREFECT")}
+
+
+@pytest.mark.parametrize("worker", [GpuKubernetesWorker, GpuProcessWorker])
+@pytest.mark.parametrize(("of_pool", "of_deployment", "of_run", "want"), MIXED)
+def test_a_mapping_and_a_list_are_merged_by_name(worker, of_pool, of_deployment, of_run, want):
+    """Prefect's own merge fails, loses one of both or makes variables of the items' keys."""
+    assert own_variables(made(worker, of_pool, of_deployment, of_run)) == want
+
+
+def test_a_variable_from_a_secret_stays_one():
+    found = made(GpuKubernetesWorker, {"A": "1"}, {"K": "plain"}, [SECRET], **{"env.B": "2"})
+    assert own_variables(found) == {"A": "1", "B": "2", "K": SECRET["valueFrom"]}
+
+
+def test_null_takes_a_variable_out_of_what_a_process_inherits():
+    found = made(GpuProcessWorker, {}, [item("A", "1")], {"HOME": None})
+    assert own_variables(found) == {"A": "1"}
+    assert found.unset == {"HOME"}
+
+
 def test_the_environment_is_that_of_the_settings_in_force():
     kind = GpuProcessWorker.job_configuration
     kind._base_environment()

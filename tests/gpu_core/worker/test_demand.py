@@ -71,6 +71,28 @@ def test_a_variable_that_the_template_of_an_older_pool_lacks_is_known_all_the_sa
     assert len(line.demands) == len(IDS)
 
 
+@pytest.mark.parametrize(
+    ("env", "want"),
+    [
+        pytest.param([{"name": "A", "value": "1"}], None, id="a list"),
+        pytest.param([{"value": "1"}], "env[0] has no name", id="an item without a name"),
+        pytest.param(3, "env is no environment", id="a number"),
+    ],
+)
+def test_what_is_no_environment_is_refused_when_the_run_is_read(env, want):
+    class Odd(Server):
+        def _response(self, flow_run_id):
+            response = super()._response(flow_run_id)
+            response["flow_run"]["job_variables"] = {"env": env}
+            return response
+
+    line = anyio.run(reader_of(Odd()).line, Policy(version=1), {}, NOON, ())
+    if want is None:
+        assert [demand.variables["env"] for demand in line.demands] == [env] * 3
+    else:
+        assert [want in str(refusal.error) for refusal in line.refusals] == [True] * 3
+
+
 def test_the_line_is_not_read_while_a_run_in_it_is_written_to():
     """PostgreSQL would leave that run out, and a later one would overtake it."""
 

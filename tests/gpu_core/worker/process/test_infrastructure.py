@@ -127,6 +127,20 @@ def test_parts_of_gpus_are_refused(parts, want):
         )
 
 
+def test_a_variable_from_a_secret_of_kubernetes_is_refused_when_the_run_is_read():
+    secret = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    plain = {"name": "A", "value": "1"}
+
+    def fit(env):
+        workload = make_workload()
+        variables = {"env": env}
+        return machine().fitted(workload, variables, VIRTUAL, "train", has_deployment=True)
+
+    assert fit([plain]) == fit({"A": "1"}) == make_workload()
+    with pytest.raises(InvalidInput, match=r"env\.K has valueFrom"):
+        fit([plain, secret])
+
+
 def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch):
     monkeypatch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", "postgresql://prefect:secret@db/x")
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
