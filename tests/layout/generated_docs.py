@@ -1,12 +1,12 @@
 """The parts of docs/ that are made of the code: `make docs` writes them, a test compares them."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gpu_core.decisions.kubernetes.pod_fields import TABLE
 from gpu_core.decisions.kubernetes.prefect_fields import PREFECT_FIELDS
 
-KUBERNETES = Path(__file__).parents[2] / "docs" / "kubernetes.md"
-_BEGIN = "<!-- prefect-fields: `make docs` writes this table -->\n"
-_END = "<!-- prefect-fields: end -->\n"
+_DOCS = Path(__file__).parents[2] / "docs"
 
 
 def fields_table() -> str:
@@ -16,14 +16,37 @@ def fields_table() -> str:
     return "\n".join([*head, *rows]) + "\n"
 
 
-def with_tables(text: str) -> str:
-    """The document with the table as the code has it."""
-    before, _, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not end:
-        raise ValueError(f"{KUBERNETES.name} lacks the marks of its table")
-    return f"{before}{_BEGIN}{fields_table()}{_END}{after}"
+def pod_fields_table() -> str:
+    """Who may set each field of a pod, as a table in Markdown."""
+    rows = [
+        f"| `{row.of}` | {', '.join(f'`{name}`' for name in row.names)} | {row.judgement} "
+        f"| {row.why} |"
+        for row in TABLE
+    ]
+    head = ["| Of | Fields | Who may set them | Why |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
+    _DOCS / "kubernetes.md": {"prefect-fields": fields_table},
+    _DOCS / "security.md": {"pod-fields": pod_fields_table},
+}
+"""By document, what stands between the marks of each name."""
+
+
+def with_tables(path: Path) -> str:
+    """The document with its tables as the code has them."""
+    text = path.read_text("utf-8")
+    for name, table in TABLES[path].items():
+        begin = f"<!-- {name}: `make docs` writes this table -->\n"
+        before, _, rest = text.partition(begin)
+        _, end, after = rest.partition(f"<!-- {name}: end -->\n")
+        if not end:
+            raise ValueError(f"{path.name} lacks the marks of the table {name}")
+        text = f"{before}{begin}{table()}{end}{after}"
+    return text
 
 
 if __name__ == "__main__":
-    KUBERNETES.write_text(with_tables(KUBERNETES.read_text("utf-8")), "utf-8")
+    for document in TABLES:
+        document.write_text(with_tables(document), "utf-8")

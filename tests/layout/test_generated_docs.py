@@ -1,9 +1,11 @@
 """What the documentation says of the code is what the code has."""
 
-from tests.layout.generated_docs import KUBERNETES, with_tables
+import pytest
+
+from tests.layout.generated_docs import TABLES, with_tables
 
 
-def test_the_table_of_prefects_fields_is_current():
-    """Otherwise `make docs` writes it anew."""
-    text = KUBERNETES.read_text("utf-8")
-    assert with_tables(text) == text
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in TABLES])
+def test_the_tables_are_current(path):
+    """Otherwise `make docs` writes them anew."""
+    assert with_tables(path) == path.read_text("utf-8")

@@ -63,7 +63,7 @@ def run_container(
         InvalidInput: Of a gang of a flow nobody said what the other nodes run.
     """
     container = {
-        **container,
+        **{key: value for key, value in container.items() if key not in _RESTARTS},
         "env": without_unwanted(container.get("env", ()), launch),
         "resources": _resources(container.get("resources", {}), size, policy),
     }
@@ -79,6 +79,10 @@ def run_container(
     if not launch.is_flow:
         return _container_job(container, launch)
     return gang_command(container, launch) if launch.is_gang else container
+
+
+# What would have the kubelet start the run again, in the same pod (1.34).
+_RESTARTS = frozenset({"restartPolicy", "restartPolicyRules"})
 
 
 def _container_job(container: Manifest, launch: Launch) -> Manifest:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from gpu_core.decisions.kubernetes.pod_fields import REACHING
+
 Json = Mapping[str, Any]
 
 
@@ -71,27 +73,19 @@ _NAMED: Mapping[str, tuple[Referred, tuple[str, ...]]] = {
 
 _ACCOUNTS = ("serviceAccountName", "serviceAccount")
 
-_REACHING = frozenset(
-    {
-        "automountServiceAccountToken",
-        "capabilities",
-        "hostIPC",
-        "hostNetwork",
-        "hostPID",
-        "hostPort",
-        "hostProcess",
-        "nodeName",
-        "priorityClassName",
-        "privileged",
-        "procMount",
-        "resourceClaims",
-        "runtimeClassName",
-        "schedulerName",
-        "schedulingGroup",
-        "sysctls",
-    }
-)
-"""Fields by which a pod reaches the node, other pods or devices that it was not given."""
+_LOOSENED_BY_FALSE = frozenset({"runAsNonRoot"})
+"""Fields that keep a pod from something unless they are false."""
+
+_TIGHT_BY_TYPE = frozenset({"appArmorProfile", "seccompProfile"})
+_RUNTIME_DEFAULT = "RuntimeDefault"
+
+_PROFILE_ANNOTATIONS: Mapping[str, str] = {
+    "container.apparmor.security.beta.kubernetes.io/": "appArmorProfile",
+    "container.seccomp.security.alpha.kubernetes.io/": "seccompProfile",
+    "seccomp.security.alpha.kubernetes.io/": "seccompProfile",
+}
+"""How annotations begin that said it before there were fields: AppArmor's until 1.30 and, where a
+kubelet or a node is older, after it."""
 
 # What a volume and a projected volume may be made of without a field of its own below.
 _SOURCES = frozenset(
@@ -106,43 +100,8 @@ _SOURCES = frozenset(
     }
 )
 
-_OTHER_SOURCES = frozenset(
-    {
-        "awsElasticBlockStore",
-        "azureDisk",
-        "azureFile",
-        "cephfs",
-        "cinder",
-        "clusterTrustBundle",
-        "csi",
-        "ephemeral",
-        "fc",
-        "flexVolume",
-        "flocker",
-        "gcePersistentDisk",
-        "gitRepo",
-        "glusterfs",
-        "image",
-        "iscsi",
-        "nfs",
-        "photonPersistentDisk",
-        "podCertificate",
-        "portworxVolume",
-        "quobyte",
-        "rbd",
-        "scaleIO",
-        "serviceAccountToken",
-        "storageos",
-        "vsphereVolume",
-    }
-)
-"""Sources of volumes that bring something from outside of the cluster, or a token (1.34)."""
-
 _FREE_KEYS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
 """Fields whose keys are anybody's, and no fields."""
-
-POD_FIELDS = _REACHING | _OTHER_SOURCES
-"""The fields of pods that only the pool's template may set, unless a permission lists them."""
 
 
 def references(manifest: object) -> frozenset[Reference]:
@@ -165,11 +124,16 @@ def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
     metadata = manifest.get("metadata")
     place = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     own = Reference(Referred.NAMESPACE, str(place or namespace))
-    return references(manifest.get("spec")) | {own}
+    # Prefect gives the Job's annotations to its pods.
+    shared = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return references(manifest.get("spec")) | {own, *_of_annotations(shared)}
 
 
 def _references(value: object) -> Iterator[Reference]:
     if isinstance(value, Mapping):
+        yield from _of_annotations(value.get("annotations"))
+        if "containers" in value and value.get("resources"):
+            yield Reference(Referred.POD_FIELD, "resources", repr(value["resources"]))
         for field, inner in value.items():
             if field not in _FREE_KEYS and not (field == "env" and isinstance(inner, Mapping)):
                 yield from _of_field(str(field), inner)
@@ -180,6 +144,8 @@ def _references(value: object) -> Iterator[Reference]:
 
 
 def _of_field(field: str, value: object) -> Iterator[Reference]:
+    if field in REACHING and _reaches(field, value):
+        yield Reference(Referred.POD_FIELD, field, repr(value))
     if value is None or value is False:
         return
     if field in _ACCOUNTS and isinstance(value, str) and value:
@@ -190,13 +156,32 @@ def _of_field(field: str, value: object) -> Iterator[Reference]:
     if what is not None:
         for item in value if isinstance(value, list) else [value]:
             yield from _named(what, item, keys)
-    if field == "capabilities" and isinstance(value, Mapping):
-        value = value.get("add")  # to drop some reaches nothing
-    if field in _REACHING and value:
-        yield Reference(Referred.POD_FIELD, field, repr(value))
     if field in ("volumes", "sources") and isinstance(value, list):
         for item in value:
             yield from _of_volume(item)
+
+
+def _reaches(field: str, value: object) -> bool:
+    """Does this value reach further than a pod without the field?"""
+    if field == "resources":
+        return False  # a container's; the pod's stands next to its containers
+    if field in _LOOSENED_BY_FALSE:
+        return value is not True and value is not None
+    if field in _TIGHT_BY_TYPE and isinstance(value, Mapping):
+        return value.get("type") not in (None, _RUNTIME_DEFAULT)
+    if field == "capabilities" and isinstance(value, Mapping):
+        return bool(value.get("add"))  # to drop some reaches nothing
+    if isinstance(value, int) and not isinstance(value, bool):
+        return True  # 0 is root
+    return bool(value)
+
+
+def _of_annotations(annotations: object) -> Iterator[Reference]:
+    """What annotations say that has fields by now."""
+    for key, value in annotations.items() if isinstance(annotations, Mapping) else ():
+        for prefix, field in _PROFILE_ANNOTATIONS.items():
+            if str(key).startswith(prefix) and value not in ("runtime/default", "docker/default"):
+                yield Reference(Referred.POD_FIELD, field, f"{key}={value}")
 
 
 def _named(what: Referred, item: object, keys: Sequence[str]) -> Iterator[Reference]:

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.kubernetes.pod_fields import POD_FIELDS
 from gpu_core.decisions.kubernetes.policy import ObjectName
-from gpu_core.decisions.kubernetes.references import POD_FIELDS, Referred
+from gpu_core.decisions.kubernetes.references import Referred
 from gpu_core.decisions.policy_base import Name, Section, parse_budget
 from gpu_core.decisions.validation import parsed_by
 
@@ -68,7 +69,7 @@ class Permission(Section):
     host_paths: Sequence[Annotated[str, parsed_by(_host_path)]] | None = None
     """Folders of the nodes, with all that is in them."""
     pod_fields: Sequence[Name] | None = None
-    """Of `references.POD_FIELDS`, such as `hostNetwork` or a volume's `nfs`."""
+    """Of `pod_fields.POD_FIELDS`, such as `hostNetwork` or a volume's `nfs`."""
 
     def names(self, what: Referred) -> Sequence[str] | None:
         """Which names of this kind may a run bring? None: any."""

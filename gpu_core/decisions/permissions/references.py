@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.errors import alternatives, listed, nearest_name
+from gpu_core.decisions.kubernetes.pod_fields import ONLY_LISTED
 from gpu_core.decisions.kubernetes.references import Reference, Referred
 from gpu_core.decisions.permissions.check import not_permitted
 from gpu_core.decisions.permissions.policy import Permission
@@ -86,6 +87,8 @@ def _excess(found: JobReferences, permission: Permission, own: WorkersOwn | None
             yield f"{verb} {described(reference)}, which is the worker's own"
         elif reference in found.moved:
             continue
+        elif names is None and _is_only_listed(reference):
+            yield f"{verb} {described(reference)}, whose devices the plan does not count"
         elif names is not None and not _is_listed(reference, names):
             known = {*names, *_names(found.by_template, reference.what)}
             yield f"{verb} {described(reference)} ({_allowed(reference.name, known)})"
@@ -104,6 +107,10 @@ def _is_workers_own(
         return reference.name == own.service_account
     is_read = reference.what is Referred.SECRET and reference.name in own.secrets
     return is_read and reference.name not in (names or ())
+
+
+def _is_only_listed(reference: Reference) -> bool:
+    return reference.what is Referred.POD_FIELD and reference.name in ONLY_LISTED
 
 
 def _is_listed(reference: Reference, names: Collection[str]) -> bool:

@@ -74,6 +74,14 @@ def test_golden_manifest(name, launch, policy):
     assert [schema_errors(manifest) for manifest in found] == [[]] * len(found)
 
 
+def test_the_kubelet_does_not_start_the_run_again():
+    """Kubernetes 1.34 lets a container have a restart policy of its own."""
+    rules = [{"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}}]
+    pool = template_container(restartPolicy="OnFailure", restartPolicyRules=rules)
+    (job,) = build(None, pool).jobs
+    assert not {"restartPolicy", "restartPolicyRules"} & container_of(job).keys()
+
+
 def test_the_template_is_not_changed():
     before = deepcopy(TEMPLATE)
     build_job(TEMPLATE, make_launch(), make_policy())

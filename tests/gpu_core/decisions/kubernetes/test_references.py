@@ -5,8 +5,14 @@ import re
 import pytest
 from kubernetes_asyncio.client import models
 
-from gpu_core.decisions.kubernetes.references import (
+from gpu_core.decisions.kubernetes.pod_fields import (
+    OTHER_SOURCES,
     POD_FIELDS,
+    REACHING,
+    TABLE,
+    Judgement,
+)
+from gpu_core.decisions.kubernetes.references import (
     Reference,
     Referred,
     job_references,
@@ -79,25 +85,103 @@ def test_there_are_places():
     assert ("imagePullSecrets", "name") in PLACES
 
 
-HARMLESS = frozenset(
-    {
-        *("activeDeadlineSeconds", "affinity", "containers", "dnsConfig", "dnsPolicy"),
-        *("enableServiceLinks", "ephemeralContainers", "hostAliases", "hostname"),
-        *("hostnameOverride", "imagePullSecrets", "initContainers", "nodeSelector", "os"),
-        *("overhead", "preemptionPolicy", "priority", "readinessGates", "resources"),
-        *("restartPolicy", "schedulingGates", "securityContext", "serviceAccount"),
-        *("serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain"),
-        *("terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes"),
-        # Only to keep a pod further from the node than it is by default.
-        "hostUsers",
-    }
-)
-"""What any run may say of its pods, or what is judged by what stands in it."""
+def type_name(kind):
+    """A type's name in Kubernetes' reference."""
+    return re.sub(r"^(Core)?V1", "", kind)
+
+
+def rows_of(kind, name):
+    return [row for row in TABLE if (row.of, name) == (type_name(kind), name) and name in row.names]
+
+
+def unjudged(kind, done):
+    """The fields of this type, and of those within it, that no row of the table has."""
+    done.add(kind)
+    for name, inner in attributes(kind):
+        if kind in ("V1EphemeralContainer",) or rows_of(kind, name):
+            continue
+        if not hasattr(models, inner):
+            yield f"{type_name(kind)}.{name}"
+        elif inner not in done:
+            yield from unjudged(inner, done)
 
 
 def test_every_field_of_a_pod_is_judged():
     """A new version of Kubernetes' models brings new ones here, to be thought about."""
-    assert {name for name, _ in attributes("V1PodSpec")} <= HARMLESS | POD_FIELDS
+    done = set()
+    assert [*unjudged("V1PodSpec", done)] == []
+    assert {"V1HTTPGetAction", "V1PodAntiAffinity", "V1SecurityContext", "V1Volume"} - done == {
+        "V1PodAntiAffinity"
+    }
+
+
+def test_no_row_is_of_a_field_that_there_is_not():
+    known = {
+        (type_name(kind), name)
+        for kind in dir(models)
+        if kind.startswith(("V1", "CoreV1")) and hasattr(getattr(models, kind), "openapi_types")
+        for name, _ in attributes(kind)
+    }
+    rows = [(row.of, name) for row in TABLE for name in row.names]
+    assert set(rows) <= known
+    assert len(set(rows)) == len(rows)
+
+
+ASKING = {
+    "appArmorProfile": {"type": "Unconfined"},
+    "capabilities": {"add": ["SYS_ADMIN"]},
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]},
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+    "runAsNonRoot": False,
+    "seccompProfile": {"type": "Localhost", "localhostProfile": "open.json"},
+    "tolerations": [{"operator": "Exists"}],
+}
+"""Values that reach further than the pod; of other fields true, and 0 for a user."""
+
+PLACES_OF = {
+    "Affinity": ("affinity",),
+    "ContainerPort": ("containers", "ports"),
+    "HTTPGetAction": ("containers", "livenessProbe", "httpGet"),
+    "PodSecurityContext": ("securityContext",),
+    "PodSpec": (),
+    "SecurityContext": ("initContainers", "securityContext"),
+    "TCPSocketAction": ("containers", "lifecycle", "postStart", "tcpSocket"),
+    "VolumeMount": ("containers", "volumeMounts"),
+}
+
+
+def asked(row, name):
+    """A pod's spec in which this field of the row asks for something."""
+    value = ASKING.get(name, 0 if name.startswith("runAs") else True)
+    found = at("V1PodSpec", (*PLACES_OF[row.of], name), value)
+    return {"containers": [], **found}
+
+
+LISTED_ROWS = [
+    pytest.param(row, name, id=f"{row.of}.{name}")
+    for row in TABLE
+    for name in row.names
+    if row.judgement is Judgement.LISTED and row.of in PLACES_OF
+]
+
+
+@pytest.mark.parametrize(("row", "name"), LISTED_ROWS)
+def test_a_field_that_needs_a_permission_is_found(row, name):
+    assert name in {each.name for each in references(asked(row, name))}
+    assert name in POD_FIELDS
+
+
+def test_the_rows_that_need_a_permission_are_all_tried():
+    of = {row.of for row in TABLE if row.judgement is Judgement.LISTED}
+    assert of == {*PLACES_OF, "Volume", "VolumeProjection"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(r, id=f"{r.of}.{r.names[0]}") for r in TABLE if r.judgement is Judgement.FREE],
+)
+def test_a_field_that_is_free_is_no_reference(row):
+    assert not {*row.names} & (OTHER_SOURCES if row.of.startswith("Volume") else REACHING)
 
 
 @pytest.mark.parametrize("kind", ["V1Volume", "V1VolumeProjection"])
@@ -108,6 +192,13 @@ def test_every_source_of_a_volume_is_judged(kind):
         if source in ("configMap", "hostPath", "persistentVolumeClaim", "secret"):
             continue  # by what they name
         assert source in POD_FIELDS, source
+
+
+PROFILES = {
+    "container.apparmor.security.beta.kubernetes.io/a": "unconfined",
+    "container.seccomp.security.alpha.kubernetes.io/a": "docker/default",
+    "example.com/seccomp": "unconfined",
+}
 
 
 def pod(**spec):
@@ -195,6 +286,30 @@ def container(**fields):
             {(Referred.POD_FIELD, "hostPort")},
             id="a port of the node",
         ),
+        pytest.param(
+            container(livenessProbe={"httpGet": {"port": 80, "path": "/"}}), set(), id="a probe"
+        ),
+        pytest.param(
+            container(resources={"limits": {"cpu": 1}}), set(), id="resources of a container"
+        ),
+        pytest.param(
+            pod(containers=[], resources={"requests": {"cpu": 64}}),
+            {(Referred.POD_FIELD, "resources")},
+            id="resources of the pod",
+        ),
+        pytest.param(
+            pod(
+                securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+            ),
+            set(),
+            id="a confined pod",
+        ),
+        pytest.param(
+            {"template": {"metadata": {"annotations": PROFILES}}},
+            {(Referred.POD_FIELD, "appArmorProfile")},
+            id="a profile by an annotation",
+        ),
+        pytest.param(pod(tolerations=[], hostNetwork=None), set(), id="no tolerations"),
         pytest.param(pod(volumes="text", imagePullSecrets=3, containers={}), set(), id="nonsense"),
     ],
 )
@@ -221,6 +336,12 @@ def test_a_name_that_is_not_resolved_yet_is_open(name, want):
 def test_a_job_is_in_a_namespace(metadata, want):
     found = job_references({"metadata": metadata}, "ml")
     assert found == {Reference(Referred.NAMESPACE, want)}
+
+
+def test_annotations_of_a_job_are_its_pods():
+    key = "container.apparmor.security.beta.kubernetes.io/prefect-job"
+    found = job_references({"metadata": {"annotations": {key: "unconfined"}}}, "ml")
+    assert {each.name for each in found} == {"ml", "appArmorProfile"}
 
 
 def test_another_value_of_a_field_is_another_reference():

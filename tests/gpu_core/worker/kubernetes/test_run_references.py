@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import re
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from uuid import UUID
@@ -214,6 +215,44 @@ def test_a_run_brings_no_name_that_is_not_permitted(template, variables, want, a
     else:
         with pytest.raises(Refused, match=f"^Held: a run without a team may not {want}"):
             started(template, variables, policy)
+
+
+CLAIM = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+
+
+@pytest.mark.parametrize(
+    ("lists", "want"),
+    [
+        pytest.param({}, "whose devices the plan does not count", id="a policy without the list"),
+        pytest.param(
+            {"pod_fields": None}, "whose devices the plan does not count", id="any other field"
+        ),
+        pytest.param({"pod_fields": []}, r"set resourceClaims \(allowed: none", id="no field"),
+        pytest.param({"pod_fields": ["resourceClaims"]}, None, id="a list that has it"),
+    ],
+)
+def test_devices_that_the_plan_does_not_count_need_a_list_that_has_them(lists, want):
+    template, variables = opened(resourceClaims="{{ init }}"), {"init": CLAIM}
+    summary = held(template, variables, policy_with(**lists))
+    assert summary is None if want is None else re.search(want, summary)
+    assert held(opened(resourceClaims=CLAIM), {}, policy_with(**lists)) is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"tolerations": [{"operator": "Exists"}]}, id="tolerations"),
+        pytest.param({"shareProcessNamespace": True}, id="shareProcessNamespace"),
+        pytest.param(
+            {"initContainers": [{"livenessProbe": {"tcpSocket": {"host": "10.0.0.1"}}}]}, id="host"
+        ),
+    ],
+)
+def test_a_field_of_the_templates_own_needs_no_permission(spec):
+    (field,) = spec
+    policy = policy_with(**STRICT)
+    assert "may not set" in held(opened(**{field: "{{ init }}"}), {"init": spec[field]}, policy)
+    assert held(opened(**spec), {}, policy) is None
 
 
 def test_a_policy_without_lists_warns_of_each_name_once(monkeypatch, caplog):
