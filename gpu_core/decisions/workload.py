@@ -146,6 +146,8 @@ class Workload:
     """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
     avoided_nodes: frozenset[str] = frozenset()
     """Nodes that failed it lately: left alone while there are others that it could use."""
+    avoided_until: datetime | None = None
+    """When it may use the first of them again. None: it avoids none, or nobody says."""
     preferred_nodes: frozenset[str] = frozenset()
     """Nodes that are tried before others that it wants as much."""
 

@@ -7,7 +7,7 @@ failure in a row, as `zones` does it. So is all spot, once it has failed the run
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.accounting import Attempt
@@ -39,14 +39,29 @@ def avoided_nodes(
     Returns:
         Their names. They may be all: who places it then avoids none.
     """
+    return frozenset(avoided_until(attempts, nodes, policy, now, changeover_s))
+
+
+def avoided_until(
+    attempts: Sequence[Attempt],
+    nodes: Iterable[Node],
+    policy: CapacityPolicy,
+    now: datetime,
+    changeover_s: float,
+) -> Mapping[str, datetime]:
+    """Until when does the run's next attempt leave each of these nodes alone?
+
+    Returns:
+        By name, as `avoided_nodes` takes and returns them.
+    """
     blocked = _blocked(attempts, policy, now, changeover_s)
     if not blocked:
-        return frozenset()
-    return frozenset(
-        node.name
+        return {}
+    places = (
+        (node.name, _place(node.name, zone_of(node), node.gpu_type, node.capacity_type))
         for node in nodes
-        if _place(node.name, zone_of(node), node.gpu_type, node.capacity_type) in blocked
     )
+    return {name: blocked[place] for name, place in places if place in blocked}
 
 
 def spot_failures(attempts: Iterable[Attempt], changeover_s: float) -> tuple[datetime, ...]:
@@ -106,7 +121,8 @@ def zone_of(node: Node) -> str | None:
 
 def _blocked(
     attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
-) -> set[_Place]:
+) -> dict[_Place, datetime]:
+    """Until when is each place that failed lately left alone?"""
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
         if not attempt.lost_capacity or attempt.released_at is None:
@@ -119,11 +135,11 @@ def _blocked(
                     ended_at=attempt.released_at,
                 )
             )
-    return {
-        place
+    until = {
+        place: blocked_until(failures, policy.elsewhere, changeover_s, now)
         for place, failures in stays.items()
-        if blocked_until(failures, policy.elsewhere, changeover_s, now) is not None
     }
+    return {place: moment for place, moment in until.items() if moment is not None}
 
 
 def _places(attempt: Attempt) -> set[_Place]:

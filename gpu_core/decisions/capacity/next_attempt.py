@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpu_core.decisions.accounting import Attempt
 from gpu_core.decisions.capacity.decide import decide
 from gpu_core.decisions.capacity.elsewhere import (
-    avoided_nodes,
+    avoided_until,
     spot_failures,
     spot_left_alone_until,
 )
@@ -91,11 +91,15 @@ class NextAttempts:
         """With the nodes that it leaves alone, and held if its budget is spent."""
         view = self._view
         if attempts:
-            avoided = avoided_nodes(
+            avoided = avoided_until(
                 attempts, view.nodes, self._policy, view.now, view.changeover(workload).loss_s
             )
             if avoided:
-                workload = replace(workload, avoided_nodes=avoided)
+                workload = replace(
+                    workload,
+                    avoided_nodes=frozenset(avoided),
+                    avoided_until=min(avoided.values()),
+                )
             hold = spent_hold(workload, attempts, self._policy, view.now)
             workload = _held_back(workload, hold)
         return workload

@@ -264,7 +264,7 @@ def waiting_for_gpus(
         verb = "is" if room.unhealthy_gpus == 1 else "are"
         facts.append(f"{room.unhealthy_gpus} {verb} unhealthy or used by others")
     if room.avoided_free_gpus:
-        facts.append(f"{room.avoided_free_gpus} free on nodes that failed this run lately")
+        facts.append(_avoided(room.avoided_free_gpus, workload))
     if holders:
         facts.append(_holding(holders))
     return Explanation(
@@ -281,8 +281,21 @@ def waiting_for_gpus(
             "most_free_on_one_node": room.most_free_on_one_node,
             "unhealthy_gpus": room.unhealthy_gpus,
             "avoided_free_gpus": room.avoided_free_gpus,
+            **_avoided_until(workload),
         },
     )
+
+
+def _avoided(gpus: int, workload: Workload) -> str:
+    """The GPUs of nodes that it leaves alone for some time, for `Reason.WAITING_FOR_GPUS`."""
+    until = workload.avoided_until
+    text = f"{gpus} free on nodes that failed this run lately"
+    return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
+
+
+def _avoided_until(workload: Workload) -> dict[str, str]:
+    until = workload.avoided_until
+    return {} if until is None else {"avoided_until": until.isoformat()}
 
 
 def behind_others(

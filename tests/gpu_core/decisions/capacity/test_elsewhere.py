@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.accounting import EndReason
 from gpu_core.decisions.capacity.elsewhere import (
     avoided_nodes,
+    avoided_until,
     spot_failures,
     spot_left_alone_until,
 )
@@ -89,6 +90,14 @@ def spot(number, ended_min_ago, **fields):
 )
 def test_what_failed_lately_is_left_alone(attempts, want_avoided):
     assert avoided_nodes(attempts, NODES, POLICY, NOW, CHANGEOVER_S) == want_avoided
+
+
+def test_each_node_has_its_own_time():
+    attempts = [ended(1, 60), ended(2, 19), ended(3, 2, node="od-2")]
+    assert avoided_until(attempts, NODES, POLICY, NOW, CHANGEOVER_S) == {
+        "od-1": NOW + timedelta(minutes=1),
+        "od-2": NOW + timedelta(minutes=8),
+    }
 
 
 def test_each_node_of_a_gang_may_be_what_failed_it():

@@ -120,7 +120,10 @@ def test_the_deadline_decides_between_spot_and_on_demand(due_h, fields, want_cap
 def test_what_failed_is_avoided_as_well():
     (attempt,) = attempts("o")
     asking = NextAttempts(CapacityView((*BOTH, make_node("x")), POLICY, attempt.released_at))
-    assert asking.of(make_workload(), [attempt]).avoided_nodes == {"x"}
+    found = asking.of(make_workload(), [attempt])
+    assert found.avoided_nodes == {"x"}
+    assert found.avoided_until == attempt.released_at + timedelta(minutes=10)
+    assert asking.of(make_workload(), []).avoided_until is None
     assert asking.of(make_workload(), []).avoided_nodes == frozenset()
 
 

@@ -1,5 +1,7 @@
 """Nodes that failed a workload lately: left alone while there are others."""
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,12 +62,22 @@ def test_avoiding_never_makes_a_shape_impossible(avoided, gpus, nodes, strategy)
 
 def test_who_waits_because_of_it_is_told_so():
     holder = make_allocation(make_workload("holder", is_preemptible=False), {"a": "0 1"})
-    wants = make_workload(gpus=2, gpu_types=("a100-80gb",), avoided_nodes=frozenset({"b"}))
+    wants = make_workload(
+        gpus=2,
+        gpu_types=("a100-80gb",),
+        avoided_nodes=frozenset({"b"}),
+        avoided_until=NOW + timedelta(minutes=10),
+    )
     plan = plan_cycle(make_snapshot(NODES, (holder,), (wants,)), make_policy(), NOW)
     (explanation,) = plan.explanations
     assert explanation.reason is Reason.WAITING_FOR_GPUS
     assert explanation.numbers["avoided_free_gpus"] == 8
-    assert "8 free on nodes that failed this run lately" in explanation.summary
+    until = NOW + timedelta(minutes=10)
+    assert explanation.numbers["avoided_until"] == until.isoformat()
+    assert (
+        f"8 free on nodes that failed this run lately, which it leaves alone until "
+        f"{until:%H:%M:%S} UTC" in explanation.summary
+    )
 
 
 def test_what_is_expected_of_others_does_not_depend_on_it():
