@@ -426,7 +426,7 @@ class GpuWorker(_Mixin):
 
     def _note_standby(self) -> None:
         state = WorkerState.STANDBY if self._leadership.is_standby else WorkerState.WAITING
-        self._health.note_cycle(state, self._leadership.why_not)
+        self._health.note_cycle(state, self._secrets.hidden(self._leadership.why_not))
 
     def _say_failed(self, error: Exception) -> None:
         if self._scheduler is not None or not is_outage(error):

@@ -140,10 +140,10 @@ class RunReferences:
 
     async def _looked_up(self, value: object) -> object:
         """The value with Prefect's blocks and variables in it."""
-        found = await resolve_block_document_references(
+        found: Any = await resolve_block_document_references(
             template={"value": value}, client=self._client
         )
-        resolved = await resolve_variables(template=found, client=self._client)
+        resolved: dict[str, object] = await resolve_variables(template=found, client=self._client)
         return resolved.get("value")
 
     async def _resolved(self) -> frozenset[Reference]:

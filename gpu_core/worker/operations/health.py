@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpu_core.decisions.errors import one_line
+from gpu_core.decisions.redaction import redact
 
 STUCK_AFTER_INTERVALS = 30
 """A worker is stuck without the end of a cycle for this many polling intervals: Prefect's own bound
@@ -140,7 +141,8 @@ class HealthMonitor:
             before,
             state=state,
             since_s=before.since_s if state is before.state else at_s,
-            reason=None if reason is None else one_line(reason, _LONGEST_REASON),
+            # Anybody who reaches the port reads it, and a cut could hide the end of an address.
+            reason=None if reason is None else one_line(redact(reason), _LONGEST_REASON),
             cycle_ended_at_s=at_s,
         )
 

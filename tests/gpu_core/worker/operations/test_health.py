@@ -191,3 +191,21 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
 
 def test_without_prefects_server_nothing_is_served():
     assert not serve_health(HealthMonitor(5.0))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param("https://admin:hunter2-hunter2@10.0.0.1:6443", id="a password"),
+        pytest.param("https://hunter2-hunter2@api.example.com", id="a token"),
+        pytest.param("https://api.example.com?token=hunter2-hunter2", id="a query"),
+        pytest.param(f"https://admin:hunter2-hunter2{'x' * 400}@api.example.com", id="a long one"),
+    ],
+)
+def test_an_answer_shows_no_password_of_an_address(address):
+    """The port has no authentication. A standby says why the cluster refuses its lease."""
+    monitor = HealthMonitor(5)
+    monitor.note_cycle(WorkerState.STANDBY, f"the lease cannot be had: {address} does not answer")
+    document = monitor.document(monitor.health(), datetime.now(UTC))
+    assert "the lease cannot be had" in document["reason"]
+    assert "hunter2" not in str(document)
