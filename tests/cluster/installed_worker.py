@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -41,6 +41,11 @@ class Release:
     def account(self) -> str:
         """The worker's ServiceAccount, as the API server calls its user."""
         return f"system:serviceaccount:{self.namespace}:{_RELEASE}-prefect-gpu-worker"
+
+    def beside(self, namespace: str) -> "Release":
+        """The same release, not installed, in another namespace, for runs in one of its own."""
+        runs = {"namespaces": [{"name": f"{namespace}-runs"}]}
+        return replace(self, namespace=namespace, values=self.values | {"runs": runs})
 
     def install(self) -> None:
         """Returns when the workers are ready."""

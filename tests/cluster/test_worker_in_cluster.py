@@ -2,12 +2,15 @@
 
 import json
 import socket
+from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.installed_worker import installed_worker
+from tests.cluster.installed_worker import Release, installed_worker
 from tests.cluster.pools import FLOWS, POLICY
-from tests.support.prefect_stack import wait_for
+from tests.support.cluster import Namespace
+from tests.support.helm import HelmFailed
+from tests.support.prefect_stack import Pool, wait_for
 
 PREPARED = (
     POLICY
@@ -55,10 +58,27 @@ def free_port():
         return server.getsockname()[1]
 
 
+@dataclass(frozen=True)
+class Story:
+    """A release of the chart, the pool that it serves, and two deployments of it."""
+
+    release: Release
+    pool: Pool
+    runs: Namespace
+    low: str
+    urgent: str
+
+    def completes(self, name):
+        """An urgent run starts and ends: a worker acts."""
+        run = self.pool.submit(self.urgent, name, container_command="true")
+        self.pool.wait_until(run, "Completed", timeout_s=120)
+
+
 @pytest.mark.timeout(600)
-def test_what_the_chart_installs_is_enough_and_is_upgraded_while_runs_run(new_pool, namespace):
+def test_what_the_chart_installs_is_enough_acts_alone_and_is_upgraded_while_runs_run(
+    new_pool, namespace
+):
     pool, cluster = new_pool(PREPARED), namespace.cluster
-    (node,) = cluster.nodes()
     low, urgent = (pool.deploy(f"{FLOWS}:do_nothing", queue=name) for name in ("low", "critical"))
     kept = f"{namespace.name}-kept"
     places = [{"name": namespace.name}, {"name": kept, "create": True}]
@@ -67,58 +87,92 @@ def test_what_the_chart_installs_is_enough_and_is_upgraded_while_runs_run(new_po
         runs={"namespaces": places}, nodeAnnotations={"enabled": True},
         frameworks={"ray": True, "kubeflow": True, "spark": True},
     ) as release:  # fmt: skip
-        # The node is tested and the image pulled before any run gets there.
-        victim = pool.submit(low, "victim", container_command=UNTIL_SIGTERM, gpu_count=8)
-        pool.wait_until(victim, "Running", timeout_s=240)
-        assert json.loads(annotations(cluster, node)[PREFLIGHT])["passed"]
-        wait_for(lambda: "prefect-gpu.dev/prepull" in annotations(cluster, node), "it is pulled")
-        wait_for(lambda: "stands by" in release.log(), "one acts, the other stands by")
+        story = Story(release, pool, namespace, low, urgent)
+        nodes_are_prepared_and_runs_preempted(story)
+        rights_are_enough_and_no_more(story)
+        another_installation_does_not_act(story)
 
-        # Preemption: the pod gets its notice, and the Job is deleted.
-        hello = pool.submit(urgent, "hello", container_command="echo hello")
-        pool.wait_until(hello, "Completed", timeout_s=120)
-        pool.wait_until(victim, "Completed", timeout_s=120)
-        wait_for(lambda: "hello" in pool.logs(hello), "its output is in its log")
-        assert pool.attempts(victim)[0].end_reason == "Preempted"
-
-        # Where it has no rights it does not try again and again.
-        elsewhere = pool.submit(urgent, "elsewhere", namespace="default", container_command="true")
-        pool.wait_until(elsewhere, "Crashed", timeout_s=60)
-        told = "does not let the worker create jobs.batch in namespace 'default'"
-        assert told in pool.message(elsewhere)
-        wait_for(lambda: pool.attempts(elsewhere)[-1].released_at, "its attempt is settled")
-        assert [end.end_reason for end in pool.attempts(elsewhere)] == ["Refused"]
-
-        assert [right for right in UNTRIED if not may(release, namespace.name, *right)] == []
-        assert not may(release, namespace.name, "delete", "", "nodes")
-        # Its own namespace is none of those where it makes things.
-        assert not may(release, release.namespace, "create", "batch", "jobs")
-        assert not may(release, release.namespace, "create", "coordination.k8s.io", "leases")
-        assert not may(release, namespace.name, "get", "", "secrets")
-
-        assert [line for line in release.log().splitlines() if "orbidden" in line] == []
-        assert "Traceback" not in release.log()
-        assert release.restarts() == 0
-
-        # New workers take over what runs, with probes that ask their health server.
         lasting = pool.submit(low, "lasting", container_command=LASTING, gpu_count=4)
         pool.wait_until(lasting, "Running", timeout_s=60)
         (pod,) = running_pods(namespace)
-        release.upgrade(
-            replicas=1,
-            probes={"enabled": True, "port": free_port()},
-            frameworks={"kubeflow": True, "spark": True},
-        )
-        assert release.restarts() == 0
-        after = pool.submit(urgent, "after the upgrade", container_command="true")
-        pool.wait_until(after, "Completed", timeout_s=120)
-        assert not may(release, namespace.name, "create", "ray.io", "rayjobs")
+        values_change(story)
 
         # The run did not notice any of it.
         assert running_pods(namespace) == [pod]
         assert len(pool.attempts(lasting)) == 1
         assert pool.state(lasting) == "Running"
         cluster.kubectl("delete", "namespace", kept, "--wait=false")
+
+
+def nodes_are_prepared_and_runs_preempted(story):
+    """With the rights of the chart the worker tests a node, pulls images and ends a run's pod."""
+    pool, release = story.pool, story.release
+    (node,) = release.cluster.nodes()
+    # The node is tested and the image pulled before any run gets there.
+    victim = pool.submit(story.low, "victim", container_command=UNTIL_SIGTERM, gpu_count=8)
+    pool.wait_until(victim, "Running", timeout_s=240)
+    assert json.loads(annotations(release.cluster, node)[PREFLIGHT])["passed"]
+    wait_for(
+        lambda: "prefect-gpu.dev/prepull" in annotations(release.cluster, node), "it is pulled"
+    )
+    wait_for(lambda: "stands by" in release.log(), "one acts, the other stands by")
+
+    # Preemption: the pod gets its notice, and the Job is deleted.
+    hello = pool.submit(story.urgent, "hello", container_command="echo hello")
+    pool.wait_until(hello, "Completed", timeout_s=120)
+    pool.wait_until(victim, "Completed", timeout_s=120)
+    wait_for(lambda: "hello" in pool.logs(hello), "its output is in its log")
+    assert pool.attempts(victim)[0].end_reason == "Preempted"
+
+
+def rights_are_enough_and_no_more(story):
+    """Where the worker has no rights it does not try again and again; nothing else is refused."""
+    pool, release, runs = story.pool, story.release, story.runs.name
+    elsewhere = pool.submit(
+        story.urgent, "elsewhere", namespace="default", container_command="true"
+    )
+    pool.wait_until(elsewhere, "Crashed", timeout_s=60)
+    told = "does not let the worker create jobs.batch in namespace 'default'"
+    assert told in pool.message(elsewhere)
+    wait_for(lambda: pool.attempts(elsewhere)[-1].released_at, "its attempt is settled")
+    assert [end.end_reason for end in pool.attempts(elsewhere)] == ["Refused"]
+
+    assert [right for right in UNTRIED if not may(release, runs, *right)] == []
+    assert not may(release, runs, "delete", "", "nodes")
+    # Its own namespace is none of those where it makes things.
+    assert not may(release, release.namespace, "create", "batch", "jobs")
+    assert not may(release, release.namespace, "create", "coordination.k8s.io", "leases")
+    assert not may(release, runs, "get", "", "secrets")
+
+    assert [line for line in release.log().splitlines() if "orbidden" in line] == []
+    assert "Traceback" not in release.log()
+    assert release.restarts() == 0
+
+
+def another_installation_does_not_act(story):
+    """helm refuses a second release of the pool; a worker with a lease elsewhere stands by."""
+    own = story.release.namespace
+    with pytest.raises(HelmFailed, match=f"has the release gpu in namespace {own} already"):
+        story.release.beside(story.runs.name).install()
+
+    second = story.pool.start_worker()
+    told = f"the installation in namespace {own} of this cluster acts for pool "
+    wait_for(lambda: told in second.log.read_text(), "it says who acts", timeout_s=240)
+    story.pool.stop_worker()
+    assert "Scheduling" not in second.log.read_text()
+
+
+def values_change(story):
+    """New workers take over what runs, with probes that ask their health server."""
+    release, runs = story.release, story.runs.name
+    release.upgrade(
+        replicas=1,
+        probes={"enabled": True, "port": free_port()},
+        frameworks={"kubeflow": True, "spark": True},
+    )
+    assert release.restarts() == 0
+    assert not may(release, runs, "create", "ray.io", "rayjobs")
+    story.completes("after the upgrade")
 
 
 def running_pods(namespace):
