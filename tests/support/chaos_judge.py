@@ -85,7 +85,7 @@ def violations(
         is_preemptible = run.fate is not Fate.CANCELLED
         wrong = [
             *_of_bodies(of_run),
-            *_of_repetitions(of_run, spans),
+            *_of_repetitions(of_run, of_prefect, spans),
             *(_of_checkpoints(of_run) if run.saves else ()),
             *(_of_min_runtime(of_run, of_prefect, min_runtime_s) if is_preemptible else ()),
             *_of_end(run, of_run, of_prefect, spans),
@@ -110,11 +110,23 @@ def _of_bodies(events: Sequence[Event]) -> Iterator[str]:
     yield from (f"attempt {n} was started under {len(i)} ids" for n, i in ids.items() if len(i) > 1)
 
 
-def _of_repetitions(events: Sequence[Event], spans: Sequence[Span]) -> Iterator[str]:
-    """Work that is done is not done again, unless a fault kept its end from being told."""
+def _of_repetitions(
+    events: Sequence[Event], states: Sequence[Mapping[str, Any]], spans: Sequence[Span]
+) -> Iterator[str]:
+    """Work that is done is not done again, unless a fault kept its end from being told.
+
+    A body that reaches its end after Prefect has rescheduled its run, in the moment before SIGTERM
+    reaches the process, is one that was stopped: Prefect never hears of that end.
+    """
+    rescheduled_s = [_epoch_s(s["timestamp"]) for s in states if s["name"] == "AwaitingRetry"]
     turns = [event for event in events if event["what"] in ("begin", "end")]
+    began_s = 0.0
     for earlier, later in pairwise(turns):
-        if earlier["what"] == "end" and not _touches(spans, earlier["at"] - 1, later["at"]):
+        if earlier["what"] == "begin":
+            began_s = earlier["at"]
+            continue
+        was_stopped = any(began_s < at < earlier["at"] for at in rescheduled_s)
+        if not was_stopped and not _touches(spans, earlier["at"] - 1, later["at"]):
             yield f"attempt {later['attempt']} began after attempt {earlier['attempt']} was done"
 
 

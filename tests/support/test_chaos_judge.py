@@ -51,6 +51,11 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
             [*body(end="stopped"), *body(2, 5)], {}, id="a run that was preempted and goes on"
         ),
         pytest.param(
+            [*body(at=1.5), *body(2, 5)],
+            {"states": ("Pending", "Running", "AwaitingRetry", "Pending", "Running", "Completed")},
+            id="a run that Prefect rescheduled in the moment before its body came to its end",
+        ),
+        pytest.param(
             [*body(end="raised"), *body(2, 5)],
             {"failures": 1, "max_failures": 2},
             id="a run that fails once and may",
@@ -91,6 +96,12 @@ def test_all_is_well_with(events, facts):
             [*body(), *body(1, 5)], {"spans": [OUTAGE]}, "executed the body more", id="two bodies"
         ),
         pytest.param([*body(), *body(2, 5)], {}, "began after attempt 1 was done", id="a repeat"),
+        pytest.param(
+            [*body(at=0.5), *body(2, 5)],
+            {"states": ("Pending", "Running", "AwaitingRetry", "Pending", "Running", "Completed")},
+            "began after attempt 1 was done",
+            id="a run that was rescheduled after its body had come to its end",
+        ),
         pytest.param(
             [*body(2, end="stopped"), *body(1, 5)], {}, "began after attempt 2", id="an old attempt"
         ),
