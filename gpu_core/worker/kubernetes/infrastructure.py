@@ -525,8 +525,9 @@ class KubernetesInfrastructure:
                 await self._api.patch(path_in(pod), body)
 
     def sees_its_cancellation(self, running: RunningAttempt) -> bool:
-        """A flow does; a container of somebody else knows nothing of Prefect."""
-        return not is_container_job(running)
+        """A flow does once its pod has begun; a container of somebody else knows no Prefect."""
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        return not is_container_job(running) and bool(begun_pods(pods))
 
     async def terminate(self, running: RunningAttempt) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""

@@ -569,6 +569,22 @@ def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_a
 
 
 @pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([of_rank(0, "Running")], True, id="its flow runs, and sees it"),
+        pytest.param([of_rank(0, "Pending")], False, id="its image cannot be pulled"),
+        pytest.param([], False, id="its pod is still to be made"),
+    ],
+)
+def test_a_cancelled_flow_is_waited_for_only_where_its_pod_has_begun(pods, want):
+    """Otherwise its GPUs are free as soon as Kubernetes has deleted what waits."""
+    infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+    for pod in pods:
+        infrastructure._view._pod_changed(None, pod)
+    assert infrastructure.sees_its_cancellation(attempt) is want
+
+
+@pytest.mark.parametrize(
     ("exit_code", "is_deleted_before", "want"),
     [
         pytest.param(0, False, (0, False, None), id="it completed"),
