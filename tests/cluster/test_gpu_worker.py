@@ -246,7 +246,7 @@ def test_a_replaced_pod_begins_when_its_forerunner_has_ended(pool, namespace):
     journal = folder / "journal"
     command = f"/bin/sh {JOURNALED_RUN} {folder} 60 keeps 3"
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "replaced", container_command=command)
-    wait_for(journal.exists, "it works", 90)
+    wait_for(lambda: journal.exists() and " step " in journal.read_text(), "it works")
     pool.kill_worker()
     (pod,) = pods(namespace, run)
     namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
