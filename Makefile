@@ -76,38 +76,38 @@ month: bench-month
 
 bench-month: dev ## A month of real arrivals (DATA=folder) on spot and on-demand, against a fixed cluster
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
-	$(BIN)/python -m tests.bench.month --data $(DATA) --out bench-results/month.json $(ARGS)
+	$(BIN)/python -m benchmarks.month --data $(DATA) --out bench-results/month.json $(ARGS)
 
 bench-input: dev ## Read 100,000 job variables of all kinds: none may fail, none may take a second
-	$(BIN)/python -m tests.bench.job_variables --out bench-results/job_variables.json $(ARGS)
+	$(BIN)/python -m benchmarks.job_variables --out bench-results/job_variables.json $(ARGS)
 
 bench-servers: dev ## Measure how long runs wait for their start, starts a second, and many at once; ARGS="--runs 10" is quicker
-	$(BIN)/python -m tests.bench.start_latency $(ARGS)
-	$(BIN)/python -m tests.bench.start_rate $(ARGS)
-	$(BIN)/python -m tests.bench.load $(ARGS)
+	$(BIN)/python -m benchmarks.start_latency $(ARGS)
+	$(BIN)/python -m benchmarks.start_rate $(ARGS)
+	$(BIN)/python -m benchmarks.load $(ARGS)
 
 bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, in turns on simulated nodes; ARGS="--rounds 2" is quicker
-	$(BIN)/python -m tests.bench.kubernetes $(ARGS)
+	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	@mkdir -p bench-results
-	$(BIN)/python -m tests.bench.decision_speed --data $(DATA) --out bench-results/decision_speed.json
-	$(BIN)/python -m tests.bench.placement --data $(DATA) --json > bench-results/placement.json
-	$(BIN)/python -m tests.bench.forecast --data $(DATA) --json > bench-results/forecast.json
+	$(BIN)/python -m benchmarks.decision_speed --data $(DATA) --out bench-results/decision_speed.json
+	$(BIN)/python -m benchmarks.placement --data $(DATA) --json > bench-results/placement.json
+	$(BIN)/python -m benchmarks.forecast --data $(DATA) --json > bench-results/forecast.json
 	PREFECT_GPU_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/gpu_core/decisions/scheduling/test_invariants.py
-	$(BIN)/python -m tests.bench.scheduling --data $(DATA) --out bench-results/scheduling.json
-	$(BIN)/python -m tests.bench.check_ranges bench-results/scheduling.json
+	$(BIN)/python -m benchmarks.scheduling --data $(DATA) --out bench-results/scheduling.json
+	$(BIN)/python -m benchmarks.check_ranges bench-results/scheduling.json
 
 bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
 	@mkdir -p bench-results
-	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --json > bench-results/spot.json
-	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 60 --second-half --json > bench-results/spot_second_half.json
-	$(BIN)/python -m tests.bench.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
-	$(BIN)/python -m tests.bench.changeover --data $(DATA) --json > bench-results/changeover.json
-	$(BIN)/python -m tests.bench.checkpoint_policy --json > bench-results/checkpoint_policy.json
-	$(BIN)/python -m tests.bench.checkpoint_upload --json > bench-results/checkpoint_upload.json
+	$(BIN)/python -m benchmarks.spot --data $(DATA) --starts 60 --json > bench-results/spot.json
+	$(BIN)/python -m benchmarks.spot --data $(DATA) --starts 60 --second-half --json > bench-results/spot_second_half.json
+	$(BIN)/python -m benchmarks.spot --data $(DATA) --starts 12 --generated --json > bench-results/spot_generated.json
+	$(BIN)/python -m benchmarks.changeover --data $(DATA) --json > bench-results/changeover.json
+	$(BIN)/python -m benchmarks.checkpoint_policy --json > bench-results/checkpoint_policy.json
+	$(BIN)/python -m benchmarks.checkpoint_upload --json > bench-results/checkpoint_upload.json
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
@@ -115,11 +115,11 @@ image-check: dev ## Build the images without a daemon and run them where Kuberne
 	$(SUDO) $(BIN)/python tests/infra/check_image.py $(ARGS)
 
 local-cluster: ## Start a Kubernetes with a GPU node (Debian 12); it is built the first time. ARGS="--gpus 8"
-	binaries=$$(infra/local-cluster/build.sh) && \
-		$(SUDO) $(PYTHON) infra/local-cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
+	binaries=$$(tests/local_cluster/build.sh) && \
+		$(SUDO) $(PYTHON) tests/local_cluster/up.py $(LOCAL_CLUSTER) --binaries "$$binaries" $(ARGS)
 
 local-cluster-down: ## Stop it and remove its folder
-	$(SUDO) $(PYTHON) infra/local-cluster/down.py $(LOCAL_CLUSTER)
+	$(SUDO) $(PYTHON) tests/local_cluster/down.py $(LOCAL_CLUSTER)
 
 # dev.txt first: the other two take their versions from it, so that it holds all of them.
 lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versions)

@@ -3,7 +3,7 @@
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl
 
-from gpu_core.adapters import checkpoint_store
+from gpu_core.adapters.checkpoints import store as checkpoint_store
 
 
 class CheckpointStore(Block):

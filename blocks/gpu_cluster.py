@@ -5,7 +5,7 @@ from prefect_kubernetes.credentials import KubernetesClusterConfig
 from pydantic import Field, HttpUrl
 
 from gpu_core.adapters.kubernetes import KubernetesApi
-from gpu_core.decisions.kubernetes.clouds import Provisioner
+from gpu_core.decisions.policy.kubernetes import Provisioner
 
 
 class GpuCluster(Block):

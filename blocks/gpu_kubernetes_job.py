@@ -23,7 +23,7 @@ from prefect.utilities.asyncutils import sync_compatible
 from prefect.utilities.hashing import hash_objects
 from pydantic import Field, HttpUrl, field_validator
 
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 
 # How many lines Prefect's API returns at most in one answer.
 _PAGE = 200

@@ -7,8 +7,8 @@ from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from gpu_core.adapters.aws_catalog import PROVIDER, Look, look_at_aws
-from gpu_core.adapters.catalog_file import load_catalog, save_catalog
+from gpu_core.adapters.aws.catalog import PROVIDER, Look, look_at_aws
+from gpu_core.adapters.files.catalog_file import load_catalog, save_catalog
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 from gpu_core.decisions.catalog.refresh import Refreshed, change_rows, refreshed
 

@@ -11,15 +11,10 @@ from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.mlflow_client import mlflow_client
-from gpu_core.adapters.mlflow_cost import cost_status, log_run_cost
-from gpu_core.adapters.pool_blocks import read_ledger_url, read_mlflow_access
-from gpu_core.decisions.accounting import Provenance
-from gpu_core.decisions.cost import RunCost, Window, daily_costs, price_book, run_cost
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.mlflow_access import MlflowAccess
-from gpu_core.decisions.pool_blocks import LEDGER_BLOCK, MLFLOW_BLOCK, pool_block_names
-from gpu_core.decisions.report import (
+from gpu_core.adapters.mlflow.client import mlflow_client
+from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
+from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
+from gpu_core.decisions.costs.daily_report import (
     DayReport,
     artifact_keys,
     day_before,
@@ -28,6 +23,11 @@ from gpu_core.decisions.report import (
     to_markdown,
     window_to_read,
 )
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.usage_cost import RunCost, Window, daily_costs, price_book, run_cost
+from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.prefect.pool_blocks import LEDGER_BLOCK, MLFLOW_BLOCK, pool_block_names
 
 Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
 

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 @flow(name="run-container")

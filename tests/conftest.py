@@ -94,7 +94,16 @@ def prefect_on_postgresql(
 
 # Fast ones first; and properties before anything that starts a Prefect client in this process,
 # whose threads draw random numbers that Hypothesis would take for the test's.
-_ORDER = ("gpu_core/decisions", "gpu_core", "support", "layout", "bench", "blocks", "flows")
+_ORDER = (
+    "gpu_core/decisions",
+    "gpu_core",
+    "support",
+    "layout",
+    "benchmarks",
+    "local_cluster",
+    "blocks",
+    "flows",
+)
 
 # What shares a server or a cluster runs in one process, where tests run in several.
 _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}

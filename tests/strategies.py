@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Allocation, Node, NodeShare, Placement, Snapshot
-from gpu_core.decisions.plan import Admit, Plan, Preempt
-from gpu_core.decisions.policy import Policy, parse_policy
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement, Snapshot
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy, parse_policy
+from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 

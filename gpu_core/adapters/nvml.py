@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from gpu_core.decisions.errors import GpuSchedulingError
+from gpu_core.decisions.model.errors import GpuSchedulingError
 
 _logger = logging.getLogger(__name__)
 

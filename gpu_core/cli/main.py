@@ -8,8 +8,9 @@ from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
 
-from gpu_core.cli.catalog_arguments import add_catalog
-from gpu_core.cli.parser import (
+from gpu_core.cli.catalog.arguments import add_catalog
+from gpu_core.cli.plan.arguments import add_plan
+from gpu_core.cli.shared.parser import (
     DONE,
     INTERRUPTED,
     NO,
@@ -17,10 +18,9 @@ from gpu_core.cli.parser import (
     CommandParser,
     parse_options,
 )
-from gpu_core.cli.plan_arguments import add_plan
-from gpu_core.cli.prefect_settings import load_prefect
-from gpu_core.cli.secret_options import add_secret_file, add_secret_option, secret_option
-from gpu_core.decisions.errors import GpuSchedulingError, InvalidInput
+from gpu_core.cli.shared.prefect_settings import load_prefect
+from gpu_core.cli.shared.secret_options import add_secret_file, add_secret_option, secret_option
+from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -342,7 +342,7 @@ def _add_spot_replay(commands: "argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def _quickstart(options: argparse.Namespace) -> int:
-    from gpu_core.cli.quickstart import quickstart
+    from gpu_core.cli.quickstart.command import quickstart
 
     exit_code: int = quickstart(options.folder, keep=options.keep)
     return exit_code
@@ -395,15 +395,15 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _queue(options: argparse.Namespace) -> int:
     load_prefect()
-    from gpu_core.cli.queue import queue
+    from gpu_core.cli.queue.command import queue
 
     return queue(options.pool, as_json=options.json)
 
 
 def _tag(options: argparse.Namespace) -> int:
     load_prefect()
-    from gpu_core.cli.run_tags import set_tag
-    from gpu_core.decisions.tags import FIRST_TAG, HOLD_TAG
+    from gpu_core.cli.queue.run_tags import set_tag
+    from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
 
     match options.command:
         case "hold":
@@ -415,8 +415,8 @@ def _tag(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from gpu_core.cli.simulate import SimulateOptions, run_simulate
-    from gpu_core.decisions.units import parse_duration_s
+    from gpu_core.cli.simulate.command import SimulateOptions, run_simulate
+    from gpu_core.decisions.model.units import parse_duration_s
 
     def duration_s(text: str | None, field: str) -> int | None:
         return None if text is None else parse_duration_s(text, field)
@@ -443,7 +443,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _spot_replay(options: argparse.Namespace) -> int:
-    from gpu_core.cli.spot_replay import SpotReplayOptions, run_spot_replay
+    from gpu_core.cli.spot.replay import SpotReplayOptions, run_spot_replay
 
     return run_spot_replay(
         SpotReplayOptions(

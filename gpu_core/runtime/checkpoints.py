@@ -10,23 +10,23 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from gpu_core.adapters.checkpoint_store import CheckpointStore, open_store
-from gpu_core.adapters.run_checkpoints import RunCheckpoints
-from gpu_core.adapters.run_files import (
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
+from gpu_core.adapters.checkpoints.store import CheckpointStore, open_store
+from gpu_core.adapters.files.run_files import (
     CheckpointReport,
     Notice,
     read_checkpoint_report,
     write_checkpoint_report,
 )
-from gpu_core.decisions.checkpoint_manifest import Manifest
-from gpu_core.decisions.checkpoint_policy import NoticeAction, SaveInterval, answer_notice
-from gpu_core.decisions.checkpoint_trust import (
+from gpu_core.decisions.checkpoints.manifest import Manifest
+from gpu_core.decisions.checkpoints.save_interval import NoticeAction, SaveInterval, answer_notice
+from gpu_core.decisions.checkpoints.trust import (
     TRUSTS_CHECKSUMS,
     CheckpointTrust,
     checkpoint_trust,
 )
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
 from gpu_core.runtime.prefect_report import PrefectReport
 from gpu_core.runtime.ranks import Ranks
@@ -85,10 +85,18 @@ def checkpointing(
         raise InvalidInput("keep", "is out of range", got=keep, allowed="1 or more")
     run = RunContext.from_environment(os.environ)
     ranks = ranks or Ranks()
-    trust = TRUSTS_CHECKSUMS if run is None else checkpoint_trust(run, os.environ)
+    trust = TRUSTS_CHECKSUMS if run is None else _trust(run)
     checkpoints = None if run is None else _checkpoints_of(run, store, keep, ranks, trust)
     return Checkpointing(
         run, checkpoints, interval_s=interval_s, background=background, ranks=ranks, clock=clock
+    )
+
+
+def _trust(run: RunContext) -> CheckpointTrust:
+    return checkpoint_trust(
+        os.environ,
+        refuses_pickles=run.refuses_pickles,
+        requires_signatures=run.requires_signatures,
     )
 
 

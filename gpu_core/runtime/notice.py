@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from gpu_core.adapters.run_files import Notice, read_notice_file
-from gpu_core.decisions.run_context import NOTICE_FILE, RunContext
+from gpu_core.adapters.files.run_files import Notice, read_notice_file
+from gpu_core.decisions.requests.run_context import NOTICE_FILE, RunContext
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def notices_of(run: RunContext, *, can_save: bool) -> Notices:
         sources.append(NoticeFile(Path(run.notice_file)))
     if run.instance_metadata_url is not None:
         # Imported here: most runs are on no spot instance of EC2.
-        from gpu_core.adapters.instance_metadata import InstanceMetadata
+        from gpu_core.adapters.aws.instance_metadata import InstanceMetadata
 
         sources.append(PolledNotice(InstanceMetadata(run.instance_metadata_url).notice))
     return Notices(sources)

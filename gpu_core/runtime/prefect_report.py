@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from gpu_core.adapters.run_files import CheckpointReport
-from gpu_core.decisions.checkpoint_labels import Label, to_labels
+from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.decisions.checkpoints.report_labels import Label, to_labels
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 Exchange = Callable[[int], Sequence[int]]
 """Gives every rank the numbers of all of them, in any order. All ranks have to call it."""

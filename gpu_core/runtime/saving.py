@@ -6,11 +6,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.adapters.checkpoint_store import AlreadyCommitted
-from gpu_core.adapters.run_checkpoints import RunCheckpoints, StaleAttempt
-from gpu_core.decisions.checkpoint_manifest import Manifest
-from gpu_core.decisions.checkpoint_payload import Payload
-from gpu_core.decisions.checkpoint_policy import SaveTime
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints, StaleAttempt
+from gpu_core.adapters.checkpoints.store import AlreadyCommitted
+from gpu_core.decisions.checkpoints.manifest import Manifest
+from gpu_core.decisions.checkpoints.payload import Payload
+from gpu_core.decisions.checkpoints.save_interval import SaveTime
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gpu_core.decisions.checkpoint_policy import (
+from gpu_core.decisions.checkpoints.save_interval import (
     IntervalSettings,
     SaveInterval,
     SaveTime,
@@ -14,7 +14,7 @@ from gpu_core.decisions.checkpoint_policy import (
     save_interval,
     unannounced_loss_s,
 )
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.requests.run_context import RunContext
 
 # After a notice there is no time for longer pauses, and without one the log would overflow.
 _NOTICE_RETRY_S = 1.0

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gpu_core.decisions.checkpoint_manifest import BYTES, PICKLE, PLAIN, SECTIONS
-from gpu_core.decisions.checkpoint_payload import Buffer, Payload, Sections, read_sections
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.checkpoints.manifest import BYTES, PICKLE, PLAIN, SECTIONS
+from gpu_core.decisions.checkpoints.payload import Buffer, Payload, Sections, read_sections
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.runtime import torch_tensors
 from gpu_core.runtime.plain import NotPlain, read_plain, write_plain
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpu_core.adapters.mlflow_tags import (
+from gpu_core.adapters.mlflow.tags import (
     ATTEMPT_TAG,
     DEPLOYMENT_TAG,
     FLOW_RUN_TAG,
     TEAM_TAG,
     TRACKED_RUN_TAG,
 )
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.requests.run_context import RunContext
 
 if TYPE_CHECKING:
     from mlflow import ActiveRun
@@ -64,7 +64,7 @@ def _ensure_experiment() -> None:
     # and fail the others.
     from mlflow import MlflowClient
 
-    from gpu_core.adapters.mlflow_experiment import experiment_id
+    from gpu_core.adapters.mlflow.experiment import experiment_id
 
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if name:

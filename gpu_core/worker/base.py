@@ -26,24 +26,23 @@ from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
-from gpu_core.decisions.api_address import check_api_address
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.pool_commands import setup_command
-from gpu_core.worker.bound_flows import enqueue, enqueue_again
-from gpu_core.worker.configuration import configured
-from gpu_core.worker.connections import Connections, read_connections
-from gpu_core.worker.demand import still_waiting
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.prefect.api_address import check_api_address
+from gpu_core.decisions.prefect.pool_commands import setup_command
+from gpu_core.worker.attempts.job_configuration import configured
+from gpu_core.worker.attempts.run_faults import is_outage
+from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
+from gpu_core.worker.attempts.whereabouts import told
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health
 from gpu_core.worker.operations.json_lines import log_json_lines
-from gpu_core.worker.outages import is_unanswered, platform_failure
-from gpu_core.worker.policy_source import PolicySource
-from gpu_core.worker.run_faults import is_outage
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.pending.demand import still_waiting
+from gpu_core.worker.prefect.batch_loader import Together
+from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.scheduler import GpuScheduler
-from gpu_core.worker.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
-from gpu_core.worker.settlement import ATTEMPT_FOLLOWS
-from gpu_core.worker.start_checks import (
+from gpu_core.worker.startup.checks import (
     EXIT_CODE,
     CannotStart,
     check_machine,
@@ -52,11 +51,12 @@ from gpu_core.worker.start_checks import (
     read_settings,
     refusal_in,
 )
-from gpu_core.worker.state_folder import open_state_folder
-from gpu_core.worker.stopping import stop_on_sigterm
-from gpu_core.worker.threads import in_thread
-from gpu_core.worker.together import Together
-from gpu_core.worker.whereabouts import told
+from gpu_core.worker.startup.connections import Connections, read_connections
+from gpu_core.worker.startup.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
+from gpu_core.worker.startup.state_folder import open_state_folder
+from gpu_core.worker.startup.stopping import stop_on_sigterm
+from gpu_core.worker.watch.outages import is_unanswered, platform_failure
+from gpu_core.worker.watch.policy import PolicySource
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are
 # not among them, or every message would wake the cycle that wrote it.

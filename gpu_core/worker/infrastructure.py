@@ -12,14 +12,14 @@ from typing import Protocol
 
 from prefect.workers.base import BaseJobConfiguration
 
-from gpu_core.adapters.run_files import Notice
-from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.cluster import Allocation, Node, Placement
-from gpu_core.decisions.plan import Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.workload import Workload
-from gpu_core.worker.running import RunningAttempt
+from gpu_core.adapters.files.run_files import Notice
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.cluster import Allocation, Node, Placement
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.worker.attempts.state import RunningAttempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

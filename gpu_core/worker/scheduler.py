@@ -16,39 +16,40 @@ from prefect.states import Failed
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.capacity.elsewhere import zone_of
-from gpu_core.decisions.capacity.run_budget import refusal
-from gpu_core.decisions.capacity.view import CapacityView
-from gpu_core.decisions.cluster import Allocation, Node, Snapshot
-from gpu_core.decisions.plan import Admit, Explanation, Plan, Preempt, Reason
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.isolation import plan_apart
-from gpu_core.worker.attempts import OpenAttempts
-from gpu_core.worker.beginnings import Beginnings
-from gpu_core.worker.budget_watch import BudgetWatch
-from gpu_core.worker.capacity_changes import CapacityChanges
-from gpu_core.worker.connections import Connections
-from gpu_core.worker.cost_log import CostLog
-from gpu_core.worker.demand import Demand, DemandReader, Line
-from gpu_core.worker.endings import Endings
-from gpu_core.worker.forecasts import Forecasts
-from gpu_core.worker.history import History
+from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.spot.capacity_view import CapacityView
+from gpu_core.decisions.spot.node_avoidance import zone_of
+from gpu_core.decisions.spot.run_budget import refusal
+from gpu_core.worker.attempts.beginnings import Beginnings
+from gpu_core.worker.attempts.cost_log import CostLog
+from gpu_core.worker.attempts.endings import Endings
+from gpu_core.worker.attempts.launch import Launching
+from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.run_faults import RunFaults, by_run
+from gpu_core.worker.attempts.run_log import run_log
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.whereabouts import told
+from gpu_core.worker.attempts.zombie_states import Strays
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.launching import Launching
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog
 from gpu_core.worker.operations.event_notes import start_note
-from gpu_core.worker.outages import OutageWatch
-from gpu_core.worker.policy_source import PolicySource
-from gpu_core.worker.pool_watch import PoolWatch
-from gpu_core.worker.publisher import Publisher
-from gpu_core.worker.run_faults import RunFaults, by_run
-from gpu_core.worker.run_log import run_log
-from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.scale_hints import ScaleHints
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.pending.demand import Demand, DemandReader, Line
+from gpu_core.worker.pending.forecasts import Forecasts
+from gpu_core.worker.pending.history import History
+from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.pending.scale_hints import ScaleHints
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
-from gpu_core.worker.strays import Strays
-from gpu_core.worker.threads import in_thread
-from gpu_core.worker.whereabouts import told
+from gpu_core.worker.startup.connections import Connections
+from gpu_core.worker.watch.budgets import BudgetWatch
+from gpu_core.worker.watch.outages import OutageWatch
+from gpu_core.worker.watch.policy import PolicySource
+from gpu_core.worker.watch.pool import PoolWatch
+from gpu_core.worker.watch.spot import CapacityChanges
 
 _log = logging.getLogger("prefect.gpu.scheduler")
 

@@ -15,10 +15,10 @@ from prefect.settings.base import (
 )
 from pydantic import AfterValidator, Field, SecretStr
 
-from gpu_core.decisions.checkpoint_trust import parse_signing_keys
-from gpu_core.decisions.policy_base import CapacityType
-from gpu_core.decisions.redaction import secrets_in
-from gpu_core.decisions.run_environment import parse_variable_names
+from gpu_core.decisions.checkpoints.trust import parse_signing_keys
+from gpu_core.decisions.model.redaction import secrets_in
+from gpu_core.decisions.model.section import CapacityType
+from gpu_core.decisions.requests.run_environment import parse_variable_names
 
 
 def _signing_key(key: SecretStr | None) -> SecretStr | None:

@@ -14,7 +14,7 @@ import blocks
 from blocks.checkpoint_store import CheckpointStore
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 def our_blocks() -> list[type[Block]]:

@@ -6,7 +6,7 @@ from prefect_kubernetes.credentials import KubernetesClusterConfig
 
 from blocks.gpu_cluster import GpuCluster
 from gpu_core.adapters.kubernetes import KubernetesError
-from gpu_core.decisions.kubernetes.clouds import Provisioner
+from gpu_core.decisions.policy.kubernetes import Provisioner
 
 
 def credentials(*contexts: str) -> KubernetesClusterConfig:

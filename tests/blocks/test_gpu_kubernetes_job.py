@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from blocks import gpu_kubernetes_job
 from blocks.gpu_kubernetes_job import GpuJobFailed, GpuKubernetesJob, GpuKubernetesJobRun
 from flows.run_container import run_container
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 # Every test has a loop of its own, and Prefect's client leaves a connection behind when its loop
 # ends: it is the garbage collector that closes it, with a warning.

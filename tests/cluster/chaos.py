@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.model.attempts import Attempt
 from tests.support.cluster import Cluster, Json, KubectlFailed, Namespace, wait_until
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.faults import Deed, Fault, Kind, Phase, phases_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_core.decisions.kubernetes.names import FLOW_RUN_LABEL, KUEUE_QUEUE_LABEL
+from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL, KUEUE_QUEUE_LABEL
 from tests.support.admission_webhook import changing
 from tests.support.cluster import GPU, Json, KubectlFailed, Namespace, job_manifest, wait_until
 from tests.support.sight import gpus_of, labels_of

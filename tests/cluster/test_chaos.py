@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.model.attempts import Attempt
 from tests.cluster.chaos import Chaos, cuttable, kubelet_over_line, uptime_s
 from tests.cluster.chaos_runs import Runs, submit
 from tests.cluster.job_queue import job_queue

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.kubernetes.names import FLOW_RUN_LABEL
-from tests.bench.load import gpus_held_twice, most_gpus_at_once, starts_per_minute
+from benchmarks.load import gpus_held_twice, most_gpus_at_once, starts_per_minute
+from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL
+from gpu_core.decisions.model.attempts import EndReason
 from tests.cluster.pools import FLOWS
 from tests.cluster.simulated_pool import FLOW, simulated_pool
 from tests.support.cluster import GPU, Namespace

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.decisions.kubernetes.manifests.tombstone import tombstone_jobs
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from tests.support.cluster import (
     GPU,
     LOCAL_CLUSTER,
@@ -41,7 +41,9 @@ def test_a_tombstone_is_over_at_once_and_keeps_its_name(namespace: Namespace):
 
 def test_python_of_this_machine_runs_in_a_pod(namespace: Namespace):
     host = python_in_pod(ROOT)
-    script = "from gpu_core.decisions.errors import InvalidInput; print(InvalidInput.__name__)"
+    script = (
+        "from gpu_core.decisions.model.errors import InvalidInput; print(InvalidInput.__name__)"
+    )
     job = job_manifest("python", [host["python"], "-c", script], **host["pod"])
     job["spec"]["template"]["spec"]["containers"][0] |= host["container"]
     namespace.create(job)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.cluster.chaos import kubelet_over_line
 from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY, kubernetes_pool
 from tests.support.cluster import Cluster, Namespace, local_cluster

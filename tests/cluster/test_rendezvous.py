@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.services import free_port
+from gpu_core.cli.quickstart.services import free_port
 from tests.cluster.pools import FLOWS, POLICY
 from tests.support.cluster import GPU, Cluster, Json, KubectlFailed, Namespace, kubernetes
 from tests.support.prefect_stack import Pool, wait_for

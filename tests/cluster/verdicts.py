@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import combinations
 
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.kubernetes.manifests.tombstone import is_tombstone
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL
+from gpu_core.decisions.model.attempts import Attempt
 from tests.support.cluster import Json, Namespace
 from tests.support.sight import Sight
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.prefect_stack import Pool, wait_for
 from tests.support.s3_server import S3Server

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, POLICY, closed, processes_of
 from tests.support.prefect_stack import wait_for
 

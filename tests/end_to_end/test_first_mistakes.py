@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.request import parse_request
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.job_variables import parse_request
 from tests.end_to_end.conftest import FLOWS
 
 # A run's job variables, and what its page must say: what was given, what is allowed, the remedy.
@@ -81,11 +81,11 @@ TOLD_ELSEWHERE = {
         "test_a_run_in_an_unknown_queue_is_held_and_says_so",
     ),
     "a policy that is missing, a worker without one": (
-        "tests/gpu_core/worker/test_start_checks.py",
+        "tests/gpu_core/worker/startup/test_checks.py",
         "test_a_missing_policy_file_is_refused",
     ),
     "a policy with eight mistakes": (
-        "tests/gpu_core/decisions/test_policy.py",
+        "tests/gpu_core/decisions/policy/test_policy.py",
         "test_eight_mistakes_are_eight_lines",
     ),
     "a policy that breaks under a worker, a paused pool": (
@@ -101,15 +101,15 @@ TOLD_ELSEWHERE = {
         "test_each_mistake_is_said_in_one_go_and_changes_nothing",
     ),
     "an API that is not there, at a wrong port or malformed, for a command": (
-        "tests/gpu_core/cli/test_prefect_api.py",
+        "tests/gpu_core/cli/shared/test_prefect_api.py",
         "test_nothing_listens_at_the_port",
     ),
     "an API's address in all its forms": (
-        "tests/gpu_core/decisions/test_api_address.py",
+        "tests/gpu_core/decisions/prefect/test_api_address.py",
         "test_what_is_no_address",
     ),
     "a server that is gone in the middle of a command": (
-        "tests/gpu_core/cli/test_prefect_api.py",
+        "tests/gpu_core/cli/shared/test_prefect_api.py",
         "test_what_is_no_prefect",
     ),
     "a server that is gone in the middle of runs": (
@@ -122,7 +122,7 @@ TOLD_ELSEWHERE = {
     ),
     "Python 3.10": ("tests/layout/test_python_version.py", "test_an_older_python_is_refused"),
     "a deployment without a pool": (
-        "tests/gpu_core/cli/test_project_file.py",
+        "tests/gpu_core/cli/project/test_file.py",
         "test_what_is_wrong_is_named",
     ),
     "a misspelt key in prefect.yaml": (

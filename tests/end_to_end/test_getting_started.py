@@ -19,7 +19,7 @@ import httpx
 import psutil
 import pytest
 
-from gpu_core.cli.services import free_port
+from gpu_core.cli.quickstart.services import free_port
 from tests.support.page import Block, blocks_of, is_printed
 from tests.support.prefect_stack import clean_environment, wait_for
 

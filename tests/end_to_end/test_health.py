@@ -7,7 +7,7 @@ from contextlib import closing
 import httpx
 import pytest
 
-from gpu_core.cli.services import free_port
+from gpu_core.cli.quickstart.services import free_port
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 

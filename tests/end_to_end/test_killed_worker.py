@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 

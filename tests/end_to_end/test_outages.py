@@ -5,7 +5,7 @@ import sys
 import psycopg
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed, processes_of
 from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.postgresql import new_database

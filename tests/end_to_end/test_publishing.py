@@ -9,15 +9,15 @@ import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.states import Pending
 
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.lifecycle import Settlement
-from gpu_core.decisions.plan import Explanation, Reason
-from gpu_core.decisions.request import GpuRequest, RunLimits
-from gpu_core.decisions.workload import Workload
-from gpu_core.worker.demand import Demand
-from gpu_core.worker.overwritten import restore_rescheduled
-from gpu_core.worker.publisher import Publisher
-from gpu_core.worker.settlement import ends_run, publish
+from gpu_core.decisions.attempts.settlement import Settlement
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.worker.attempts.overwritten_states import restore_rescheduled
+from gpu_core.worker.attempts.settlement import ends_run, publish
+from gpu_core.worker.pending.demand import Demand
+from gpu_core.worker.pending.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS
 
 NOW = datetime.now(UTC)

@@ -10,11 +10,11 @@ from prefect.client.orchestration import PrefectClient
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.cli.main import main
-from gpu_core.decisions.plan import Explanation, Reason
-from gpu_core.decisions.request import GpuRequest, RunLimits
-from gpu_core.decisions.workload import Workload
-from gpu_core.worker.demand import Demand
-from gpu_core.worker.publisher import Publisher
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.worker.pending.demand import Demand
+from gpu_core.worker.pending.publisher import Publisher
 from tests.end_to_end.conftest import FLOWS, POLICY
 from tests.support.prefect_stack import wait_for
 

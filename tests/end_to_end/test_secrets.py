@@ -13,7 +13,7 @@ import psutil
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.engine import parse_url
-from gpu_core.decisions.redaction import basic_credentials
+from gpu_core.decisions.model.redaction import basic_credentials
 from tests.end_to_end.conftest import FLOWS, processes_of
 from tests.support.mlflow_listener import mlflow_listener
 from tests.support.postgresql import new_database

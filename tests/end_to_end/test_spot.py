@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.cost import usage_until
+from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 

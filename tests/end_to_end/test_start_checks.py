@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from gpu_core.adapters.policy_file import load_policy
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.decisions.model.errors import InvalidInput
 
 PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing
 

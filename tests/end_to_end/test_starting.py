@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS
 from tests.support.prefect_stack import wait_for
 

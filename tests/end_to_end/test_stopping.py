@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpu_core.cli.services import Service
-from gpu_core.worker.stopping import LONGEST_STOP_S
+from gpu_core.cli.quickstart.services import Service
+from gpu_core.worker.startup.stopping import LONGEST_STOP_S
 from tests.end_to_end.conftest import FLOWS
 from tests.support.cuttable_line import CuttableLine
 from tests.support.prefect_stack import PrefectServer, wait_for

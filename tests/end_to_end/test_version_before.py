@@ -18,7 +18,7 @@ import pytest
 from blocks.checkpoint_store import CheckpointStore
 from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
-from gpu_core.decisions.accounting import EndReason
+from gpu_core.decisions.model.attempts import EndReason
 from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.prefect_stack import Pool, PrefectServer, wait_for
 

@@ -7,8 +7,8 @@ import pytest
 from prefect.artifacts import Artifact
 
 from flows.refresh_catalog import refresh_catalog
-from gpu_core.adapters.aws_catalog import Failure, Look
-from gpu_core.adapters.catalog_file import load_sheet
+from gpu_core.adapters.aws.catalog import Failure, Look
+from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.decisions.catalog.refresh import Observation, Scope
 from tests.gpu_core.catalog_builders import make_catalog, make_key, make_row
 

@@ -17,9 +17,9 @@ from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.generated_history import ANOMALY_NAME, generated_history
+from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
 DAY = NOON.date()

@@ -3,7 +3,7 @@
 import pytest
 
 from flows.run_container import run_container
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 def test_without_a_command_it_says_what_to_give() -> None:

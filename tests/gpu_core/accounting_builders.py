@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import Attempt, RunRecord
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Flavor
-from gpu_core.decisions.quota.policy import QuotaPolicy, quota_contradictions
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.quota.tree import QuotaTree
 
 A100 = Flavor("a100-80gb", "on-demand")

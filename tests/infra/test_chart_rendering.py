@@ -3,9 +3,12 @@
 import pytest
 import yaml
 
-from gpu_core.decisions.kubernetes.names import job_name
-from gpu_core.decisions.kubernetes.priority import priority_class_name, priority_classes
-from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.kubernetes.manifests.names import job_name
+from gpu_core.decisions.kubernetes.manifests.priority_class import (
+    priority_class_name,
+    priority_classes,
+)
+from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.worker.operations.health_routes import LIVE_PATH, READY_PATH
 from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.support.helm import CHART, NAMESPACE, POLICY, REQUIRED, helm, of_kind, render

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.kubernetes.rights import rights_for
+from gpu_core.decisions.kubernetes.rbac.rights import rights_for
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from tests.support.helm import NAMESPACE, RELEASE, of_kind, render
 from tests.support.rbac import granted
 

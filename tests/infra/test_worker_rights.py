@@ -1,7 +1,7 @@
 """The table of the rights that the worker needs."""
 
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.kubernetes.rights import RIGHTS, Option, rights_for
+from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, rights_for
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 
 def test_a_policy_that_leaves_options_out_needs_no_rights_for_them():

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gpu_core.decisions.kubernetes.pod_fields import TABLE
-from gpu_core.decisions.kubernetes.prefect_fields import PREFECT_FIELDS
+from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
+from gpu_core.decisions.policy.pod_fields import TABLE
 
 _DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,7 +11,7 @@ import pytest
 from prefect.cli._app import _app as prefect_commands
 
 from gpu_core.cli.main import _parser
-from gpu_core.cli.parser import MEANING_OF_1
+from gpu_core.cli.shared.parser import MEANING_OF_1
 
 _SOURCES = sorted(path for path in Path("gpu_core").rglob("*.py"))
 # In back-quotes, or at the place where a remedy names a command without them.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.policy.policy import parse_policy
 
 README = Path(__file__).parents[2] / "README.md"
 POLICY_KEYS = frozenset({"priorities", "ordering"})

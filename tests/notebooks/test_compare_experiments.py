@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from gpu_core.adapters.mlflow_comparison import read_comparison
-from gpu_core.adapters.mlflow_cost import cost_status, log_run_cost
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.cost import run_cost
+from gpu_core.adapters.mlflow.comparison import read_comparison
+from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
+from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.decisions.model.attempts import EndReason
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 
 _ROOT = Path(__file__).parents[2]

@@ -164,7 +164,10 @@ def _of_end(
     if not types or types[-1] not in TERMINAL:
         yield f"never came to an end; it is {states[-1]['name'] if states else 'not in Prefect'}"
         return
-    if "COMPLETED" in types and set(types[types.index("COMPLETED") :]) != {"COMPLETED"}:
+    # Prefect's `flow-run execute` may reschedule a run that has just completed when SIGTERM reaches
+    # it; the worker puts the state back. What must not come after the end is another attempt.
+    after = types[types.index("COMPLETED") :] if "COMPLETED" in types else []
+    if set(after) - {"COMPLETED", "SCHEDULED"} or (after and after[-1] != "COMPLETED"):
         yield "went on after it had completed"
     what = [event["what"] for event in events]
     raised, is_done = what.count("raised"), "end" in what

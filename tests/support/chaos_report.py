@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.model.attempts import Attempt
 from tests.support.faults import Deed, Kind
 from tests.support.run_journal import Life, resumptions
 from tests.support.sight import Sight

@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.tools import do_without
 
 KUBECONFIG_VARIABLE = "PREFECT_GPU_TEST_KUBECONFIG"
-LOCAL_CLUSTER = Path(__file__).parents[2] / "infra" / "local-cluster"
+LOCAL_CLUSTER = Path(__file__).parents[1] / "local_cluster"
 
 GPU = "nvidia.com/gpu"
 # Without a registry this is the one image there is; it has a shell and the usual commands.
@@ -300,5 +300,5 @@ def _require_binaries() -> Path:
         [LOCAL_CLUSTER / "build.sh", "--look"], capture_output=True, text=True, check=False
     )
     if look.returncode != 0:
-        do_without("Kubernetes is not built", "`infra/local-cluster/build.sh` builds it, once")
+        do_without("Kubernetes is not built", "`tests/local_cluster/build.sh` builds it, once")
     return Path(look.stdout.strip())

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.decisions.model.attempts import Attempt
 
 
 class Kind(StrEnum):

@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes import commands
-from gpu_core.decisions.kubernetes.sizes import pod_size
-from gpu_core.decisions.kubernetes.variables import PodRequest, parse_pod_request
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import (
+from gpu_core.decisions.kubernetes.manifests import commands
+from gpu_core.decisions.kubernetes.manifests.resources import pod_size
+from gpu_core.decisions.kubernetes.variables.variables import PodRequest, parse_pod_request
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.job_variables import (
     GpuRequest,
     parse_request,
     run_limits,
     workload_from_request,
 )
-from gpu_core.decisions.validation import known_names
 
 NAMES = (*known_names(GpuRequest), *known_names(PodRequest))
 

@@ -8,9 +8,9 @@ from datetime import datetime
 import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi
-from gpu_core.worker.kubernetes.log_position import Line
-from gpu_core.worker.kubernetes.output import Output, OutputFollower
-from gpu_core.worker.kubernetes.rights import MissingRights
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.kubernetes.logs.log_position import Line
+from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
 from tests.support.cluster import Json
 
 _LOOK_S = 1.0

@@ -20,14 +20,14 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Running, Scheduled
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker import GpuProcessWorker
-from gpu_core.worker.connections import Connections
 from gpu_core.worker.infrastructure import Started
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.connections import Connections
 
 TEMPLATE = GpuProcessWorker.get_default_base_job_template()
 POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 
-from gpu_core.cli.services import free_port
+from gpu_core.cli.quickstart.services import free_port
 from tests.support.tools import require
 
 _PASSWORD = "do-not-show-me"  # noqa: S105 - of a server that lives as long as the tests

@@ -14,8 +14,8 @@ import httpx
 import psutil
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.cli.services import Service, Services, free_port
-from gpu_core.decisions.accounting import Attempt
+from gpu_core.cli.quickstart.services import Service, Services, free_port
+from gpu_core.decisions.model.attempts import Attempt
 from tests.support import signals
 from tests.support.postgresql import new_database
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from gpu_core.decisions.accounting import Attempt, EndReason
+from gpu_core.decisions.model.attempts import Attempt, EndReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import combinations
 
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL, POOL_LABEL
+from gpu_core.decisions.kubernetes.manifests.names import (
+    ATTEMPT_ID_LABEL,
+    FLOW_RUN_LABEL,
+    POOL_LABEL,
+)
 from tests.support.cluster import GPU, Json, KubectlFailed, Namespace
 
 _LOOK_S = 1.0

@@ -16,7 +16,7 @@ _CREATORS = 16
 
 
 def annotations(behaviour: Mapping[str, object]) -> dict[str, str]:
-    """How pods behave, as `infra/local-cluster/simulated_pods.py` and `simulated_logs.py` read it.
+    """How pods behave, as `tests/local_cluster/simulated_pods.py` and `simulated_logs.py` read it.
 
     Args:
         behaviour: By the annotation's name with underscores, such as `run_for_s`.

@@ -48,6 +48,11 @@ OUTAGE = Span(what="server killed", began_s=0.5, ended_s=1.5)
     [
         pytest.param(body(), {}, id="a run that completes"),
         pytest.param(
+            body(),
+            {"states": (*COMPLETED, "AwaitingRetry", "Completed")},
+            id="a run that Prefect rescheduled after its end, and that the worker put back",
+        ),
+        pytest.param(
             [*body(end="stopped"), *body(2, 5)], {}, id="a run that was preempted and goes on"
         ),
         pytest.param(
@@ -144,7 +149,7 @@ def test_all_is_well_with(events, facts):
         ),
         pytest.param(
             body(),
-            {"states": (*COMPLETED, "AwaitingRetry", "Completed")},
+            {"states": (*COMPLETED, "AwaitingRetry", "Pending", "Running", "Completed")},
             "went on after it had completed",
             id="a run that goes on",
         ),

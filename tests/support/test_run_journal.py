@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.cluster import NodeShare
 from tests.gpu_core.accounting_builders import at, make_attempt
 from tests.support.run_journal import (
     faults_of_gangs,

@@ -2,7 +2,11 @@
 
 import pytest
 
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, FLOW_RUN_LABEL, POOL_LABEL
+from gpu_core.decisions.kubernetes.manifests.names import (
+    ATTEMPT_ID_LABEL,
+    FLOW_RUN_LABEL,
+    POOL_LABEL,
+)
 from tests.support.cluster import GPU
 from tests.support.sight import Sight
 

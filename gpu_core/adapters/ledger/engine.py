@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 # Without it a connection to a host that is silent waits for minutes.
 _CONNECT_S = 10

@@ -4,8 +4,8 @@ import os
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError, StatementError
 
-from gpu_core.adapters.errnos import REFUSED_PATHS
-from gpu_core.decisions.errors import GpuSchedulingError
+from gpu_core.adapters.files.errnos import REFUSED_PATHS
+from gpu_core.decisions.model.errors import GpuSchedulingError
 
 
 class LedgerError(GpuSchedulingError):

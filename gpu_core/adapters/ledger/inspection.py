@@ -19,7 +19,7 @@ from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.migrate import MIGRATIONS
 from gpu_core.adapters.ledger.pool_claims import read_claim
 from gpu_core.adapters.ledger.schema import pool_claims
-from gpu_core.decisions.pool_claim import PoolClaim
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
 
 # Another process may write; doctor does not wait as long as a worker.
 _BUSY_S = 2.0

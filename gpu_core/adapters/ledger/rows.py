@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger.schema import attempts, runs
-from gpu_core.decisions.accounting import Attempt, Provenance, RunRecord
+from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 
 _log = logging.getLogger("prefect.gpu.ledger")
 

@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from gpu_core.decisions.accounting import EndReason, Provenance
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.units import require_aware
+from gpu_core.decisions.model.attempts import EndReason, Provenance
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.units import require_aware
 
 
 class UtcTimestamp(sa.types.TypeDecorator[datetime]):

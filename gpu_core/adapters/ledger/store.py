@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -18,11 +19,10 @@ from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
-from gpu_core.adapters.run_files import CheckpointReport
-from gpu_core.decisions.accounting import Attempt, EndReason, Provenance, RunRecord
-from gpu_core.decisions.pool_claim import Installation, PoolClaim
-from gpu_core.decisions.redaction import redact, secrets_in
-from gpu_core.decisions.units import require_aware
+from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.model.redaction import redact, secrets_in
+from gpu_core.decisions.model.units import require_aware
+from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
 
 # Well under the number of parameters that any SQLite accepts in one statement.
 _IDS_PER_QUERY = 500

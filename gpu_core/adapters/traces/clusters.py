@@ -6,8 +6,8 @@
 import re
 from collections import Counter
 
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput
 
 GPU_TYPE = "gpu"
 """The GPU type of clusters whose trace names none."""

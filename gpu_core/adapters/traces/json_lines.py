@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from gpu_core.adapters.text_file import read_text_file
-from gpu_core.decisions.policy_base import CapacityType, Section
+from gpu_core.adapters.files.text_file import read_text_file
+from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.model.section import CapacityType, Section
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.simulation.trace import TraceJob
-from gpu_core.decisions.validation import input_errors
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 
 class _Line(Section):

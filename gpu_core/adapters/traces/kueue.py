@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from gpu_core.adapters.text_file import is_file
-from gpu_core.adapters.yaml_file import read_yaml
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy_base import Name, Section
-from gpu_core.decisions.quota.flavors import ANY
-from gpu_core.decisions.quota.policy import QuotaPolicy
+from gpu_core.adapters.files.text_file import is_file
+from gpu_core.adapters.files.yaml_file import read_yaml
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.model.section import Name, Section
+from gpu_core.decisions.policy.flavor_keys import ANY
+from gpu_core.decisions.policy.quotas import QuotaPolicy
 from gpu_core.decisions.simulation.trace import TraceJob
-from gpu_core.decisions.validation import input_errors
 
 _MS_PER_S = 1000
 _MOST = 1_000_000

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpu_core.adapters.files.text_file import is_file
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.text_file import is_file
-from gpu_core.decisions.accounting import Attempt, RunRecord
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.run_work import has_ended, work_s
+from gpu_core.decisions.attempts.work_done import has_ended, work_s
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
 
 _REMEDY = "name the ledger's file, or its address such as postgresql+psycopg://USER@HOST/DATABASE"

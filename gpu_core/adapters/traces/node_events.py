@@ -18,9 +18,9 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from gpu_core.adapters.traces.json_lines import read_lines
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy_base import Name, Section
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.section import Name, Section
 from gpu_core.decisions.simulation.trace import MOST_S, NodeEvent, interruption
 
 _Seconds = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]

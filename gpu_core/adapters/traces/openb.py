@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_core.adapters.text_file import read_text_file
+from gpu_core.adapters.files.text_file import read_text_file
 from gpu_core.adapters.traces.clusters import MOST_GPUS_PER_NODE
 from gpu_core.adapters.traces.table import Row, read_table
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.simulation.trace import TraceJob
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

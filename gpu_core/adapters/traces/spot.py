@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpu_core.adapters.text_file import read_json_file
-from gpu_core.decisions.capacity.trace import SpotTrace
-from gpu_core.decisions.validation import input_errors
+from gpu_core.adapters.files.text_file import read_json_file
+from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 _MOST_TICK_S = 7 * 24 * 3600
 _MOST_NODES = 1_000_000

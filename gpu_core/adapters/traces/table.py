@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_core.adapters.text_file import read_text_file
-from gpu_core.decisions.errors import InvalidInput, nearest_name
+from gpu_core.adapters.files.text_file import read_text_file
+from gpu_core.decisions.model.errors import InvalidInput, nearest_name
 
 MOST = 10**15
 """Larger numbers are not exact in a table's decimal notation, and mean nothing."""

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_core.adapters.policy_file import load_policy
-from gpu_core.adapters.yaml_file import parse_yaml
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.files.yaml_file import parse_yaml
 from gpu_core.cli.check.documents import Document, read_documents
 from gpu_core.cli.check.manifests import check_manifest, check_policy, policies_in
 from gpu_core.cli.check.output import as_json, as_text
 from gpu_core.cli.check.sources import Source, read_sources
-from gpu_core.cli.prefect_settings import load_prefect
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.file_check.findings import FileFinding, FileReport, of_error
-from gpu_core.decisions.file_check.kinds import KINDS, FileKind, kind_of
+from gpu_core.cli.shared.prefect_settings import load_prefect
+from gpu_core.decisions.checks.files.findings import FileFinding, FileReport, of_error
+from gpu_core.decisions.checks.files.kinds import KINDS, FileKind, kind_of
 from gpu_core.decisions.kubernetes.lint import Severity
-from gpu_core.decisions.policy import Policy, parse_policy
-from gpu_core.decisions.units import count
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 _Read = tuple[Source, list[Document], list[FileFinding]]
 

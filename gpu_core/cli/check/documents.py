@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_core.adapters.yaml_file import parse_yaml_documents
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.adapters.files.yaml_file import parse_yaml_documents
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

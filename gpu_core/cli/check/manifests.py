@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpu_core.adapters.yaml_file import parse_yaml
+from gpu_core.adapters.files.yaml_file import parse_yaml
 from gpu_core.cli.check.documents import Document
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.file_check.findings import INVALID, FileFinding, of_error, of_manifest
+from gpu_core.decisions.checks.files.findings import INVALID, FileFinding, of_error, of_manifest
 from gpu_core.decisions.kubernetes.lint import Severity, lint
-from gpu_core.decisions.policy import Policy, parse_policy
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 
 def check_policy(text: str, source: str, *, place: str | None = None) -> list[FileFinding]:

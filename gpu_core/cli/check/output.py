@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from gpu_core.cli.terminal import wrapped
-from gpu_core.decisions.file_check.findings import FileFinding, FileReport
+from gpu_core.cli.shared.terminal import wrapped
+from gpu_core.decisions.checks.files.findings import FileFinding, FileReport
 from gpu_core.decisions.kubernetes.lint import Severity
-from gpu_core.decisions.units import count
+from gpu_core.decisions.model.units import count
 
 
 def as_text(reports: Sequence[FileReport]) -> str:

@@ -6,15 +6,15 @@ from typing import Any
 from prefect.utilities.templating import apply_values, find_placeholders
 
 from gpu_core.cli.check.documents import Document
-from gpu_core.cli.project_checks import PoolFacts, check_deployments, template_variables
-from gpu_core.cli.project_file import Deployment, ProjectFile, parse_project_file
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.file_check.findings import INVALID, FileFinding, of_error
-from gpu_core.decisions.file_check.job_template import job_findings, template_findings
+from gpu_core.cli.project.checks import PoolFacts, check_deployments, template_variables
+from gpu_core.cli.project.file import Deployment, ProjectFile, parse_project_file
+from gpu_core.decisions.checks.files.findings import INVALID, FileFinding, of_error
+from gpu_core.decisions.checks.files.job_template import job_findings, template_findings
 from gpu_core.decisions.kubernetes.lint import Severity
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import GpuRequest
-from gpu_core.decisions.validation import known_names
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 
 # A pool whose type nobody knows without its server.

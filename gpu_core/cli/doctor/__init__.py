@@ -17,8 +17,8 @@ from platform import python_version
 
 from prefect.client.orchestration import PrefectClient
 
+from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.inspection import inspect_claim
-from gpu_core.adapters.policy_file import load_policy
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
 from gpu_core.cli.doctor.output import as_json, as_text, redacted
 from gpu_core.cli.doctor.packages import requirements
@@ -31,20 +31,20 @@ from gpu_core.cli.doctor.services import (
     read_places,
     service_calls,
 )
-from gpu_core.cli.prefect_api import ask
 from gpu_core.cli.setup import DEFAULT_POLICY
 from gpu_core.cli.setup.pool import check_pool_name
-from gpu_core.decisions.doctor.finding import Finding, failed, has_failed, ok, unknown
-from gpu_core.decisions.doctor.prefect_pool import DEFAULT_POOL
-from gpu_core.decisions.doctor.versions import package_findings
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.pool_claim import PoolClaim
+from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, has_failed, ok, unknown
+from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
+from gpu_core.decisions.checks.doctor.versions import package_findings
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
-from gpu_core.worker.bounded_call import begin
-from gpu_core.worker.secrecy import Secrets, prefect_keys, secrets_of
+from gpu_core.worker.operations.bounded_call import begin
 from gpu_core.worker.settings import GpuWorkerSettings
-from gpu_core.worker.start_checks import read_settings
+from gpu_core.worker.startup.checks import read_settings
+from gpu_core.worker.startup.secrecy import Secrets, prefect_keys, secrets_of
 
 _CLUSTER_S = 45.0
 """For a log-in program of a cloud, and for the parts, which have limits of their own."""

@@ -15,23 +15,22 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.ledger import LedgerError
 from gpu_core.cli.doctor.prefect_facts import reading_of
-from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
-from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown
-from gpu_core.decisions.doctor.helm_release import HelmRelease, release_of
-from gpu_core.decisions.doctor.lease import SeenLease, installation_finding, lease_findings
-from gpu_core.decisions.doctor.nodes import SeenNode, node_findings, node_pool_findings
-from gpu_core.decisions.doctor.rights import Answer, missing_account, rights_findings
-from gpu_core.decisions.doctor.versions import kubernetes_version_findings
-from gpu_core.decisions.doctor.worker_pods import starts_worker, worker_pod_findings
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.clouds import Provisioner
-from gpu_core.decisions.kubernetes.names import job_name
-from gpu_core.decisions.kubernetes.node_pools import NodePoolOffer, node_pool_offer
-from gpu_core.decisions.kubernetes.nodes import NodeFacts, node_facts
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.kubernetes.rights import Option, Right, rights_for
-from gpu_core.decisions.kubernetes.template_rules import admits, pod_spec_of
-from gpu_core.decisions.pool_claim import PoolClaim
+from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown
+from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, release_of
+from gpu_core.decisions.checks.doctor.lease import SeenLease, installation_finding, lease_findings
+from gpu_core.decisions.checks.doctor.nodes import SeenNode, node_findings, node_pool_findings
+from gpu_core.decisions.checks.doctor.rights import Answer, missing_account, rights_findings
+from gpu_core.decisions.checks.doctor.versions import kubernetes_version_findings
+from gpu_core.decisions.checks.doctor.worker_pods import starts_worker, worker_pod_findings
+from gpu_core.decisions.kubernetes.manifests.names import job_name
+from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer, node_pool_offer
+from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts, node_facts
+from gpu_core.decisions.kubernetes.nodes.template_constraints import admits, pod_spec_of
+from gpu_core.decisions.kubernetes.rbac.rights import Option, Right, rights_for
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
 
 _PART_S = 10.0
 """For each part: a cluster that answers at all answers a list of a thousand nodes in that time."""

@@ -4,9 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from gpu_core.cli.terminal import wrapped
-from gpu_core.decisions.doctor.finding import Finding, Status
-from gpu_core.decisions.units import count
+from gpu_core.cli.shared.terminal import wrapped
+from gpu_core.decisions.checks.doctor.finding import Finding, Status
+from gpu_core.decisions.model.units import count
 
 _WIDTH = max(len(status.value) for status in Status)
 

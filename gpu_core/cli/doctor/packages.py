@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement as Declared
 
-from gpu_core.decisions.doctor.versions import Requirement
+from gpu_core.decisions.checks.doctor.versions import Requirement
 
 
 def requirements() -> Iterator[Requirement]:

@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator
 import prefect
 
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts
-from gpu_core.decisions.doctor.clocks import clock_findings
-from gpu_core.decisions.doctor.finding import Finding, failed, ok
-from gpu_core.decisions.doctor.prefect_pool import (
+from gpu_core.decisions.checks.doctor.clocks import clock_findings
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok
+from gpu_core.decisions.checks.doctor.prefect_pool import (
     heartbeat_findings,
     missing_pool_finding,
     pool_findings,
     unnamed_pool_finding,
 )
-from gpu_core.decisions.doctor.template_drift import drift_findings
-from gpu_core.decisions.doctor.versions import prefect_version_finding
-from gpu_core.decisions.errors import GpuSchedulingError
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.checks.doctor.template_drift import drift_findings
+from gpu_core.decisions.checks.doctor.versions import prefect_version_finding
+from gpu_core.decisions.model.errors import GpuSchedulingError
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker import WORKERS
-from gpu_core.worker.bounded_call import begin
+from gpu_core.worker.operations.bounded_call import begin
 
 _LONGEST_S = 20.0
 """For a dozen questions. Prefect's client tries again where the server is busy."""

@@ -15,12 +15,17 @@ from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.adapters.prefect_pool import read_pool_status
-from gpu_core.decisions.doctor.clocks import ClockReading
-from gpu_core.decisions.doctor.prefect_pool import DEFAULT_POOL, OUR_TYPES, Heartbeat, chosen_pool
-from gpu_core.decisions.pool_status import PoolStatus
-from gpu_core.worker.connections import Connections, read_connections
+from gpu_core.adapters.prefect.work_pool import read_pool_status
+from gpu_core.decisions.checks.doctor.clocks import ClockReading
+from gpu_core.decisions.checks.doctor.prefect_pool import (
+    DEFAULT_POOL,
+    OUR_TYPES,
+    Heartbeat,
+    chosen_pool,
+)
+from gpu_core.decisions.prefect.pool_status import PoolStatus
 from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.connections import Connections, read_connections
 
 # The header `Date` has whole seconds, which are cut off.
 _DATE_STEP_S = 1.0

@@ -7,16 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gpu_core.adapters.checkpoint_probe import probe_store
-from gpu_core.adapters.checkpoint_store import StoreMisconfigured, StoreUnreachable
+from gpu_core.adapters.checkpoints.probe import probe_store
+from gpu_core.adapters.checkpoints.store import StoreMisconfigured, StoreUnreachable
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.inspection import LedgerInspection, inspect_ledger
-from gpu_core.adapters.mlflow_probe import MlflowUnreachable, is_server, probe_mlflow
+from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuUsers, discover_gpus
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts
-from gpu_core.decisions.doctor.clocks import ClockReading, clock_findings
-from gpu_core.decisions.doctor.finding import Finding, failed, ok, unknown, warning
-from gpu_core.decisions.doctor.services import (
+from gpu_core.decisions.checkpoints.store_errors import is_of_address
+from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.checks.doctor.services import (
     LedgerProbe,
     MlflowProbe,
     SeenGpu,
@@ -26,11 +27,10 @@ from gpu_core.decisions.doctor.services import (
     mlflow_finding,
     store_finding,
 )
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.mlflow_access import MlflowAccess
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.redaction import secrets_in
-from gpu_core.decisions.store_errors import is_of_address
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.redaction import secrets_in
+from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.settings import GpuWorkerSettings
 
 

@@ -8,15 +8,14 @@ from prefect.client.base import ServerType
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import WorkPool
 
-from gpu_core.adapters.policy_file import load_policy
-from gpu_core.cli.prefect_api import ask
-from gpu_core.cli.project_checks import (
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.cli.project.checks import (
     PoolFacts,
     check_deployments,
     left_behind,
     template_variables,
 )
-from gpu_core.cli.project_file import ProjectFile, is_template, read_project_file
+from gpu_core.cli.project.file import ProjectFile, is_template, read_project_file
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import have_blocks
 from gpu_core.cli.setup.packaged import have_packaged_deployments
@@ -30,11 +29,12 @@ from gpu_core.cli.setup.pool import (
 )
 from gpu_core.cli.setup.project import have_project_deployments
 from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
-from gpu_core.decisions.kubernetes.template_rules import variable_defaults
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.validation import refuse
+from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.decisions.model.pydantic_errors import refuse
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker import GpuProcessWorker
-from gpu_core.worker.start_checks import read_settings
+from gpu_core.worker.startup.checks import read_settings
 
 __all__ = ["SetupError", "SetupOptions", "setup"]
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gpu_core.adapters.checkpoint_store import open_store
+from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.ledger.engine import parse_url
-from gpu_core.cli.project_file import moved
+from gpu_core.cli.project.file import moved
 from gpu_core.cli.setup.session import SetupOptions
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.redaction import secrets_in
-from gpu_core.decisions.validation import refuse
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import refuse
+from gpu_core.decisions.model.redaction import secrets_in
 
 
 def with_checked_addresses(options: SetupOptions) -> SetupOptions:

@@ -9,10 +9,10 @@ from prefect.client.schemas.actions import BlockDocumentCreate, BlockDocumentUpd
 from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 
-from gpu_core.adapters.pool_blocks import read_block
+from gpu_core.adapters.prefect.pool_blocks import read_block
 from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
-from gpu_core.decisions.mlflow_access import MlflowAccess, split_credentials
-from gpu_core.decisions.pool_blocks import (
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess, split_credentials
+from gpu_core.decisions.prefect.pool_blocks import (
     CHECKPOINT_BLOCK,
     LEDGER_BLOCK,
     MLFLOW_BLOCK,

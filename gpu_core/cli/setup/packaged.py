@@ -12,9 +12,9 @@ from prefect.exceptions import ObjectNotFound
 from prefect.flows import Flow
 from prefect.utilities.callables import parameter_schema
 
-from gpu_core.cli.project_file import Deployment
+from gpu_core.cli.project.file import Deployment
 from gpu_core.cli.setup.session import Session, say
-from gpu_core.decisions.pool_blocks import pool_block_name
+from gpu_core.decisions.prefect.pool_blocks import pool_block_name
 from gpu_core.worker import GpuKubernetesWorker
 
 

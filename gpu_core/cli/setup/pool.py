@@ -9,13 +9,13 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 from prefect.types.names import BANNED_CHARACTERS
 
-from gpu_core.cli.project_file import is_template, moved
+from gpu_core.cli.project.file import is_template, moved
 from gpu_core.cli.setup.session import Session, SetupOptions, say
-from gpu_core.decisions.errors import InvalidInput, listed
-from gpu_core.decisions.kubernetes.prefect_fields import without_fields_not_offered
-from gpu_core.decisions.kubernetes.template_rules import variable_defaults
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
-from gpu_core.decisions.validation import mistakes_in, refuse
+from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
+from gpu_core.decisions.model.errors import InvalidInput, listed
+from gpu_core.decisions.model.pydantic_errors import mistakes_in, refuse
+from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker import WORKERS, GpuKubernetesWorker, GpuProcessWorker
 
 # Job variables of a cluster's pool whose defaults are options too.

@@ -12,7 +12,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.responses import DeploymentResponse
 
-from gpu_core.cli.project_file import Deployment, ProjectFile, is_template
+from gpu_core.cli.project.file import Deployment, ProjectFile, is_template
 from gpu_core.cli.setup.session import Session, SetupError, say
 
 # Deployments in one answer of the server.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prefect.client.orchestration import PrefectClient
 
-from gpu_core.decisions.errors import GpuSchedulingError
+from gpu_core.decisions.model.errors import GpuSchedulingError
 
 
 class SetupError(GpuSchedulingError):

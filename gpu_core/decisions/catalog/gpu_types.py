@@ -6,7 +6,7 @@ from datetime import date
 from enum import StrEnum
 from types import MappingProxyType
 
-from gpu_core.decisions.placement.mig import MIG_PROFILES
+from gpu_core.decisions.catalog.mig import MIG_PROFILES
 
 
 class Precision(StrEnum):

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
 

@@ -17,8 +17,8 @@ from gpu_core.decisions.catalog.offerings import (
     OfferingKey,
     TypeKey,
 )
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.units import MICRO_USD_PER_USD, format_usd
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_usd
 
 # Of the on-demand price of the same instance type. Spot: AWS advertises savings of up to 90 %
 # (aws.amazon.com/ec2/spot, read 2026-11), and half of the rest is left as a margin; the cheapest of

@@ -15,9 +15,9 @@ from gpu_core.decisions.catalog.offerings import (
     is_zone_name,
 )
 from gpu_core.decisions.catalog.plausible import current_prices, implausible
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.units import format_usd
-from gpu_core.decisions.validation import refuse
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import refuse
+from gpu_core.decisions.model.units import format_usd
 
 DOUBTFUL_FACTOR = 10
 """A price that moves this much is more often a wrong unit or a lost digit than a market."""

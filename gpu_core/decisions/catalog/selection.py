@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.gpu_types import gpu_types_meant
-from gpu_core.decisions.validation import refuse
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.pydantic_errors import refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,11 @@ from gpu_core.decisions.catalog.offerings import (
     TypeKey,
     is_zone_name,
 )
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy_base import CapacityType, Name, Section, Version
-from gpu_core.decisions.units import MICRO_USD_PER_USD, micro_usd, require_aware
-from gpu_core.decisions.validation import parsed_by, validated
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import parsed_by, validated
+from gpu_core.decisions.model.section import CapacityType, Name, Section, Version
+from gpu_core.decisions.model.units import MICRO_USD_PER_USD, micro_usd, require_aware
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 _MOMENT_HELP = "a date such as 2026-11-21, or a time with its zone such as 2026-11-21T08:00:00Z"
 

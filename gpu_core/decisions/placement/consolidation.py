@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.cluster import Placement
+from gpu_core.decisions.model.cluster import Placement
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.room import Allows, Room
-from gpu_core.decisions.workload import Shape
 
 MayHost = Callable[[Shape, str], bool]
 """May somebody of this shape move to this node?"""

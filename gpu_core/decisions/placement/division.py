@@ -8,16 +8,16 @@ fits beside them. Of MIG the number counts, slice by slice, who has it.
 from functools import cache
 from typing import Protocol
 
-from gpu_core.decisions.cluster import Node, NodeShare
-from gpu_core.decisions.placement.bits import numbers_in
-from gpu_core.decisions.placement.mig import (
+from gpu_core.decisions.catalog.mig import (
     best_start,
     mig_profile,
     mig_share_milli,
     profiles_left,
     slices_of,
 )
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.model.cluster import Node, NodeShare
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 
 class Division(Protocol):

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import alternatives, listed
-from gpu_core.decisions.gpu_types import gpu_types_meant
+from gpu_core.decisions.catalog.mig import MIG_PROFILES
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import alternatives, listed
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement import suitability
 from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.groups import grouped
-from gpu_core.decisions.placement.mig import MIG_PROFILES
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.placement.bits import numbers_in
+from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.node_states import NodeStates
 from gpu_core.decisions.placement.order import NodeOrder
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.suitability import suits
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.policy.placement import Strategy
 
 _UNCOUNTED = 2**50
 """More CPU or memory than all workloads together take."""

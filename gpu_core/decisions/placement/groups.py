@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpu_core.decisions.cluster import Flavor, Node
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.model.cluster import Flavor, Node
+from gpu_core.decisions.model.workload import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.placement.bits import bits_of
+from gpu_core.decisions.model.bit_set import bits_of
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.workload import Shape
 
 
 @dataclass(frozen=True, slots=True)

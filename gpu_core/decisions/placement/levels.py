@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from gpu_core.decisions.placement.bits import numbers_in
+from gpu_core.decisions.model.bit_set import numbers_in
 
 
 class Levels:

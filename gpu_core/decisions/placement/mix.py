@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.model.workload import Shape
 
 _SHAPES = 512
 """Rarer ones are left out. Few, as those that are rare one by one may be many together."""

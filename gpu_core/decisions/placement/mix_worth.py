@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 Milli = tuple[int, ...]
 """What is free of each GPU of a node, in thousandths, ascending; as many for all nodes, so that a

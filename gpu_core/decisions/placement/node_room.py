@@ -4,12 +4,12 @@ from collections.abc import Iterator, Set
 from itertools import islice, repeat
 from math import inf
 
-from gpu_core.decisions.cluster import Node, NodeShare
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.model.bit_set import bits_of, numbers_in
+from gpu_core.decisions.model.cluster import Node, NodeShare
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.division import division_of
 from gpu_core.decisions.placement.suitability import suits
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 
 class NodeRoom:

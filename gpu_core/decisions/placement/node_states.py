@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.placement.mix_worth import Milli, MixWorth
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 _NO_ROOM = -np.inf
 

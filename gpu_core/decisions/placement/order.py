@@ -5,12 +5,12 @@ from itertools import chain
 from math import inf
 from typing import Protocol
 
-from gpu_core.decisions.cluster import NodeShare
+from gpu_core.decisions.catalog.mig import MIG_PROFILES, plain_profile
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.levels import Levels
-from gpu_core.decisions.placement.mig import MIG_PROFILES, plain_profile
 from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.policy import Strategy
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.policy.placement import Strategy
 
 _CPU_STEP_MILLI = 4_000
 """Nodes are told apart by their CPU in steps, so that few of them are tried in vain."""

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from gpu_core.decisions.cluster import Flavor, Node, Placement
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.bits import bits_of, numbers_in
+from gpu_core.decisions.model.bit_set import bits_of, numbers_in
+from gpu_core.decisions.model.cluster import Flavor, Node, Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.division import replica_milli
 from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
@@ -15,7 +16,6 @@ from gpu_core.decisions.placement.groups import Group, group_key, preference
 from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.order import NodeOrder, Order
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.shortage import NotPlaced, shortage
 from gpu_core.decisions.placement.suitability import (
     is_avoided,
@@ -23,7 +23,7 @@ from gpu_core.decisions.placement.suitability import (
     needs_no_node,
     suits,
 )
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.policy.placement import Strategy
 
 Allows = Callable[[str], bool]
 """May the node of this name be used?"""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.suitability import is_avoided, suits
-from gpu_core.decisions.workload import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

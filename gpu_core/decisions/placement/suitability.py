@@ -1,9 +1,9 @@
 """What a node must be, whatever is free on it, to hold one node's part of a shape."""
 
-from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.catalog.mig import mig_profile
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.division import replica_milli
-from gpu_core.decisions.placement.mig import mig_profile
-from gpu_core.decisions.workload import Shape
 
 
 def suits(shape: Shape, node: Node) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from gpu_core.decisions.quota.policy import QuotaPolicy
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.policy.quotas import QuotaPolicy
 
 _RESERVES_ALL, _RESERVES_NOTHING = Fraction(1), Fraction(0)
 

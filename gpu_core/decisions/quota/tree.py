@@ -7,10 +7,10 @@ lent; what a node uses beyond that part counts at its parent too, and so on to t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_core.decisions.cluster import Flavor
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.policy.flavor_keys import bucket_of
+from gpu_core.decisions.policy.quotas import Quota, QuotaPolicy
 from gpu_core.decisions.quota.entitlement import nominal_quota_of_teams
-from gpu_core.decisions.quota.flavors import bucket_of
-from gpu_core.decisions.quota.policy import Quota, QuotaPolicy
 
 _ROOT = "root"
 

@@ -2,7 +2,7 @@
 
 import re
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 NUMBER = r"(\d[\d,]*(?:\.\d+)?)\s*(k|thousand|million|m|billion|bn|b|trillion|t)?\b"
 """Two groups: the digits, and the word or letter for their size."""

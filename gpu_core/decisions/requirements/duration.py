@@ -14,7 +14,8 @@ from enum import StrEnum
 from statistics import quantiles
 
 from gpu_core.decisions.catalog.gpu_types import GpuType
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.requirements.job import Job, Method, Recompute
 from gpu_core.decisions.requirements.memory import (
     Division,
@@ -23,7 +24,6 @@ from gpu_core.decisions.requirements.memory import (
     weight_bytes,
 )
 from gpu_core.decisions.requirements.models import AUDIO
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
 
 PCIE_GB_PER_S = 32.0
 """Between GPUs without NVLink: what PCIe 4.0 x16 can do in one direction at most."""

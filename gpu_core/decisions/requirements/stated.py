@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.requirements.job import (
     Job,
     Method,

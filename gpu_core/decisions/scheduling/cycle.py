@@ -6,15 +6,15 @@ from functools import partial
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from gpu_core.decisions.plan import Command
-from gpu_core.decisions.scheduling import explain
-from gpu_core.decisions.scheduling.draft import Draft, or_forever
-from gpu_core.decisions.scheduling.entitlements import owner_of
-from gpu_core.decisions.scheduling.line import Entry, Kind, Queue
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.scheduling import messages as explain
+from gpu_core.decisions.scheduling.blocked import Waiting
 from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.verdict import Tell, Verdict, aside, of_all
-from gpu_core.decisions.scheduling.waiting import Waiting
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.scheduling.outcome import Tell, Verdict, aside, of_all
+from gpu_core.decisions.scheduling.plan import Command
+from gpu_core.decisions.scheduling.plan_builder import Draft, or_forever
+from gpu_core.decisions.scheduling.queue import Entry, Kind, Queue
+from gpu_core.decisions.scheduling.quota_usage import owner_of
 
 Share = tuple[float, float]
 

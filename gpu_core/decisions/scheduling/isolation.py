@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from gpu_core.decisions.cluster import Allocation, Snapshot
-from gpu_core.decisions.plan import Plan
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.model.cluster import Allocation, Snapshot
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.workload import Workload
 
 T = TypeVar("T")
 

@@ -5,28 +5,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from gpu_core.decisions.budget import Budgets
-from gpu_core.decisions.cluster import Allocation, Flavor, Node, Snapshot, Usage
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.fair_share import Shares
+from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Snapshot, Usage
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.plan import Plan
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.policy.placement import Strategy
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budgets import Budgets
+from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.quota.tree import QuotaTree
-from gpu_core.decisions.scheduling.account import Explanations
-from gpu_core.decisions.scheduling.closing import node_closures
+from gpu_core.decisions.scheduling.allocations import Holdings
+from gpu_core.decisions.scheduling.cluster_state import Facts, View
 from gpu_core.decisions.scheduling.cycle import Cycle
-from gpu_core.decisions.scheduling.draft import Draft
-from gpu_core.decisions.scheduling.entitlements import Entitlements
-from gpu_core.decisions.scheduling.facts import Facts, View
-from gpu_core.decisions.scheduling.holdings import Holdings
-from gpu_core.decisions.scheduling.line import Line
-from gpu_core.decisions.scheduling.ordering import Order, epoch_s
+from gpu_core.decisions.scheduling.explanations import Explanations
+from gpu_core.decisions.scheduling.node_closures import node_closures
+from gpu_core.decisions.scheduling.ordering import Order
+from gpu_core.decisions.scheduling.plan import Plan
+from gpu_core.decisions.scheduling.plan_builder import Draft
+from gpu_core.decisions.scheduling.queue import Line
+from gpu_core.decisions.scheduling.quota_usage import Entitlements
 from gpu_core.decisions.scheduling.scaling import plan_scale
-from gpu_core.decisions.units import SECONDS_PER_HOUR, require_aware
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
 
 
 def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:

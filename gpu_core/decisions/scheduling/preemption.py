@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.scheduling.entitlements import Allowance
-from gpu_core.decisions.scheduling.facts import Facts
-from gpu_core.decisions.scheduling.holdings import Holding
-from gpu_core.decisions.scheduling.line import Entry, Kind
-from gpu_core.decisions.scheduling.losses import Candidate, Candidates
-from gpu_core.decisions.scheduling.offers import Market, Permit
+from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
+from gpu_core.decisions.scheduling.allocations import Holding
+from gpu_core.decisions.scheduling.cluster_state import Facts
 from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.preemption_policy import PreemptionPolicy, TakesFrom
+from gpu_core.decisions.scheduling.preemption_candidates import Market, Permit
+from gpu_core.decisions.scheduling.preemption_cost import Candidate, Candidates
+from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.quota_usage import Allowance
 from gpu_core.decisions.scheduling.victims import Victims, give_back
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
 
 Allows = Callable[[str], bool]
 """May this node be used?"""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 from typing import NamedTuple
 
-from gpu_core.decisions.scheduling.holdings import Release
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.scheduling.allocations import Release
 
 
 class Amount(NamedTuple):

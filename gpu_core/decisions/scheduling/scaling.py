@@ -2,11 +2,12 @@
 
 from datetime import datetime
 
-from gpu_core.decisions.calendar import scheduled_nodes
-from gpu_core.decisions.cluster import Snapshot
-from gpu_core.decisions.plan import Admit, Plan, Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.scale import ScaleHint, ScaleState, scale_hints
+from gpu_core.decisions.model.cluster import Snapshot
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.calendar import scheduled_nodes
+from gpu_core.decisions.scheduling.plan import Admit, Plan, ScaleHint
+from gpu_core.decisions.scheduling.scale_hints import ScaleState, scale_hints
 
 _NOT_FOR_GPUS = frozenset(
     {

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Sequence, Set
 from functools import reduce
 from heapq import heappop, heappush
 
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
 from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.scheduling.holdings import Holding
-from gpu_core.decisions.scheduling.losses import Candidate, Loss
-from gpu_core.decisions.scheduling.offers import Market, Offers, Permit
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.scheduling.allocations import Holding
+from gpu_core.decisions.scheduling.preemption_candidates import Market, Offers, Permit
+from gpu_core.decisions.scheduling.preemption_cost import Candidate, Loss
 
 
 class Victims:

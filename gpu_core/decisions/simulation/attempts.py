@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.cluster import Allocation
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.cluster import Allocation
 
 _POOL = "replay"
 

@@ -7,22 +7,22 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.capacity.change import capacity_change
-from gpu_core.decisions.capacity.next_attempt import NextAttempts
-from gpu_core.decisions.capacity.sights import SpotSights
-from gpu_core.decisions.capacity.view import LOOK_S, ON_DEMAND, CapacityView
-from gpu_core.decisions.cluster import Allocation, Flavor, Node, Placement, Usage
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.fair_share import UsageMeter
-from gpu_core.decisions.plan import Admit, Plan, Preempt
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement, Usage
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import RunTime, Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.fair_share import UsageMeter
+from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.attempts import recorded
 from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
 from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
-from gpu_core.decisions.workload import RunTime, Workload
+from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.migration import capacity_change
+from gpu_core.decisions.spot.next_attempt import NextAttempts
 
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 """Which moment second 0 of a trace is; only differences matter."""

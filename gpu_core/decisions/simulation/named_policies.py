@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.policy import Policy, parse_policy
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 
 def _runs_to_the_end(*keys: str, backfill: str = "none") -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpu_core.decisions.capacity.elsewhere import zone_of
-from gpu_core.decisions.cluster import Node, Placement
-from gpu_core.decisions.planned_names import planned_kind
+from gpu_core.decisions.model.cluster import Node, Placement
+from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.simulation.trace import NodeEvent
+from gpu_core.decisions.spot.node_avoidance import zone_of
 
 _AT_ONCE = 10
 """So many nodes of a kind are planned with beside those that are there or on their way; when some

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu_core.decisions.cluster import Node
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.policy.placement import Strategy
 
 _LOOKS = frozenset(2**power for power in range(6, 20))
 """After how many requests the mix is looked at: the worker does so in each cycle, but what follows

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.errors import InvalidInput, one_line
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.errors import InvalidInput, one_line
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 MOST_S = 10**9
 """Seconds of one moment or one job: 31 years. More are typing errors, or other units."""

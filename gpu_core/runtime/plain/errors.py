@@ -1,6 +1,6 @@
 """What ends the writing and the reading of the pickle-free form."""
 
-from gpu_core.decisions.errors import GpuSchedulingError
+from gpu_core.decisions.model.errors import GpuSchedulingError
 
 
 class NotPlain(GpuSchedulingError):

@@ -11,43 +11,45 @@ from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.adapters.files.run_files import Notice, notice_text
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.adapters.kubernetes.reflector import SILENCE_S
-from gpu_core.adapters.run_files import Notice, notice_text
-from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
-from gpu_core.decisions.cluster import Allocation, Node
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes import commands
-from gpu_core.decisions.kubernetes.capabilities import why_too_old
-from gpu_core.decisions.kubernetes.container import main_container
-from gpu_core.decisions.kubernetes.further_gpus import plannable, unplanned
-from gpu_core.decisions.kubernetes.gang import is_first, node_rank
-from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.names import NOTICE_ANNOTATION, label_value
+from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
+from gpu_core.decisions.kubernetes.manifests import commands
+from gpu_core.decisions.kubernetes.manifests.container import main_container
+from gpu_core.decisions.kubernetes.manifests.further_gpus import plannable, unplanned
+from gpu_core.decisions.kubernetes.manifests.gang import is_first, node_rank
+from gpu_core.decisions.kubernetes.manifests.launch import Launch
+from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
+from gpu_core.decisions.kubernetes.manifests.resources import planned_share_milli, pod_size
+from gpu_core.decisions.kubernetes.nodes.overlap import without_overlap
+from gpu_core.decisions.kubernetes.nodes.virtual_nodes import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
-from gpu_core.decisions.kubernetes.outcome import Cause
-from gpu_core.decisions.kubernetes.overlap import without_overlap
-from gpu_core.decisions.kubernetes.planned import landed, taken_milli, wanted_for
-from gpu_core.decisions.kubernetes.pod_endings import ending_of
-from gpu_core.decisions.kubernetes.pod_waiting import refused
-from gpu_core.decisions.kubernetes.pods import telling_pod
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy, SecretReference
-from gpu_core.decisions.kubernetes.prefect_fields import PREFECT_FIELDS
-from gpu_core.decisions.kubernetes.refusals import why_refused
-from gpu_core.decisions.kubernetes.sizes import planned_share_milli, pod_size
-from gpu_core.decisions.kubernetes.template_rules import variable_defaults
-from gpu_core.decisions.kubernetes.variables import (
+from gpu_core.decisions.kubernetes.status.api_errors import why_refused
+from gpu_core.decisions.kubernetes.status.attempt_status import telling_pod
+from gpu_core.decisions.kubernetes.status.outcome import Cause
+from gpu_core.decisions.kubernetes.status.pod_pending import refused
+from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
+from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
+from gpu_core.decisions.kubernetes.variables.variables import (
     PodRequest,
     parse_pod_request,
     parse_running_request,
 )
-from gpu_core.decisions.plan import Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.validation import known_names, refuse
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.cluster import Allocation, Node
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names, refuse
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, SecretReference
+from gpu_core.decisions.policy.kubernetes_version import why_too_old
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.worker.attempts.run_log import run_fields
+from gpu_core.worker.attempts.state import RunningAttempt
 from gpu_core.worker.infrastructure import (
     Exit,
     Landed,
@@ -58,16 +60,18 @@ from gpu_core.worker.infrastructure import (
     Trouble,
     Unavailable,
 )
-from gpu_core.worker.kubernetes.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
-from gpu_core.worker.kubernetes.containers import ContainerRuns, begun_pods
-from gpu_core.worker.kubernetes.custom_ending import (
-    custom_exit_of,
-    custom_trouble_of,
-    is_custom_alive,
-    is_custom_pending,
-    is_custom_running,
-)
-from gpu_core.worker.kubernetes.ending import (
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView, has_ended, wants_gpus
+from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
+from gpu_core.worker.kubernetes.cluster.events import PodEvents
+from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
+from gpu_core.worker.kubernetes.cluster.node_inventory import Offers
+from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
+from gpu_core.worker.kubernetes.cluster.node_preparation import NodeTasks
+from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
+from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.kubernetes.jobs.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
+from gpu_core.worker.kubernetes.jobs.job_status import (
     bound_at,
     exit_of,
     is_alive,
@@ -78,26 +82,22 @@ from gpu_core.worker.kubernetes.ending import (
     trouble_of,
     wants_pods,
 )
-from gpu_core.worker.kubernetes.event_recorder import EventRecorder
-from gpu_core.worker.kubernetes.events import PodEvents
-from gpu_core.worker.kubernetes.fence import SilentNodes, fenced_nodes
-from gpu_core.worker.kubernetes.finished import FinishedObjects
-from gpu_core.worker.kubernetes.last_words import LastWords
-from gpu_core.worker.kubernetes.node_pools import NodePools
-from gpu_core.worker.kubernetes.node_tasks import NodeTasks
-from gpu_core.worker.kubernetes.offers import Offers
-from gpu_core.worker.kubernetes.orphans import Orphans
-from gpu_core.worker.kubernetes.output import OutputFollower
-from gpu_core.worker.kubernetes.own_account import read_workers_own
-from gpu_core.worker.kubernetes.priority_classes import PriorityClasses
-from gpu_core.worker.kubernetes.reports import CheckpointReports
-from gpu_core.worker.kubernetes.rights import MissingRights
-from gpu_core.worker.kubernetes.run_references import RunReferences
-from gpu_core.worker.kubernetes.tombstones import Tombstones
+from gpu_core.worker.kubernetes.jobs.operator_job_status import (
+    custom_exit_of,
+    custom_trouble_of,
+    is_custom_alive,
+    is_custom_pending,
+    is_custom_running,
+)
+from gpu_core.worker.kubernetes.jobs.orphan_cleanup import Orphans
+from gpu_core.worker.kubernetes.jobs.reports import CheckpointReports
+from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
+from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
+from gpu_core.worker.kubernetes.jobs.ttl_cleanup import FinishedObjects
+from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_pods
+from gpu_core.worker.kubernetes.logs.final_logs import LastWords
+from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
-from gpu_core.worker.kubernetes.view import ClusterView, has_ended, wants_gpus
-from gpu_core.worker.run_log import run_fields
-from gpu_core.worker.running import RunningAttempt
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 from prefect_kubernetes.utilities import _slugify_label_key, _slugify_label_value
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, KubernetesWorkerVariables
 
-from gpu_core.decisions.kubernetes.variables import PodRequest
-from gpu_core.decisions.request import GpuRequest
-from gpu_core.worker.configuration import KnownEnvironment
+from gpu_core.decisions.kubernetes.variables.variables import PodRequest
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
 # Keys are few; of the values only the run's id and name are new each time.
 _label_key = lru_cache(maxsize=1024)(_slugify_label_key)

@@ -11,22 +11,25 @@ from prefect_kubernetes.settings import KubernetesSettings
 from prefect_kubernetes.worker import KubernetesWorker
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
-from gpu_core.decisions.kubernetes.names import job_name
-from gpu_core.decisions.kubernetes.policy import SecretReference
-from gpu_core.decisions.kubernetes.prefect_fields import without_fields_not_offered
-from gpu_core.decisions.kubernetes.prefect_keys import plain_key_warnings, prefect_secrets
-from gpu_core.decisions.kubernetes.template_rules import variable_defaults
-from gpu_core.decisions.mlflow_access import missing_secrets
+from gpu_core.decisions.costs.mlflow_access import missing_secrets
+from gpu_core.decisions.kubernetes.manifests.names import job_name
+from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
+    plain_key_warnings,
+    prefect_secrets,
+)
+from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
+from gpu_core.decisions.policy.kubernetes import SecretReference
+from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.kubernetes.acting.leadership import ClusterLeadership, LedPool
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
-from gpu_core.worker.kubernetes.leadership import ClusterLeadership, LedPool
 from gpu_core.worker.kubernetes.variables import (
     GpuKubernetesJobConfiguration,
     GpuKubernetesVariables,
 )
-from gpu_core.worker.policy_source import PolicySource
-from gpu_core.worker.start_checks import CannotStart
+from gpu_core.worker.startup.checks import CannotStart
+from gpu_core.worker.watch.policy import PolicySource
 
 _DEFAULT_NAMESPACE = "default"
 

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import asdict, dataclass
 
-from gpu_core.decisions.units import count
+from gpu_core.decisions.model.units import count
 
 _log = logging.getLogger("prefect.gpu.cycle")
 

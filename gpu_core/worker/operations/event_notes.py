@@ -1,8 +1,8 @@
 """What Kubernetes Events say about attempts."""
 
-from gpu_core.decisions.units import format_usd
-from gpu_core.worker.running import RunningAttempt
-from gpu_core.worker.whereabouts import told
+from gpu_core.decisions.model.units import format_usd
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.whereabouts import told
 
 
 def start_note(running: RunningAttempt) -> str:

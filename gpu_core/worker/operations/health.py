@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gpu_core.decisions.errors import one_line
-from gpu_core.decisions.redaction import redact
+from gpu_core.decisions.model.errors import one_line
+from gpu_core.decisions.model.redaction import redact
 
 STUCK_AFTER_INTERVALS = 30
 """A worker is stuck without the end of a cycle for this many polling intervals: Prefect's own bound

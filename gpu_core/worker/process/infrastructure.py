@@ -13,30 +13,30 @@ from pathlib import Path
 import psutil
 from prefect.workers.base import BaseJobConfiguration
 
-from gpu_core.adapters.run_files import (
+from gpu_core.adapters.files.run_files import (
     Notice,
     read_checkpoint_report,
     read_exit_report,
     write_notice,
 )
-from gpu_core.decisions.accounting import Attempt, EndReason
-from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
-from gpu_core.decisions.cluster import Allocation, Node
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.plan import Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.run_environment import inherited_environment
-from gpu_core.decisions.run_variables import env_of_process
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_VARIABLE
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.cluster import Allocation, Node
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.requests.run_environment import inherited_environment
+from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.worker.attempts.state import RunningAttempt
 from gpu_core.worker.infrastructure import Exit, Started, Trouble, Unavailable
-from gpu_core.worker.process.devices import local_nodes, visible_devices
-from gpu_core.worker.process.occupied import OccupiedGpus
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
+from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
-from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
-from gpu_core.worker.threads import in_thread
 
 
 class ProcessInfrastructure:

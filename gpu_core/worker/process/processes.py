@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from gpu_core.adapters.private_folder import make_private_folder
-from gpu_core.decisions.accounting import Attempt
-from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.adapters.files.private_folder import make_private_folder
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _OUTPUT = "output.log"

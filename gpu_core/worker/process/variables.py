@@ -6,8 +6,8 @@ from typing import Any
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import Field, PrivateAttr
 
-from gpu_core.decisions.request import GpuRequest
-from gpu_core.worker.configuration import KnownEnvironment
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
 
 class GpuProcessJobConfiguration(KnownEnvironment, BaseJobConfiguration):

@@ -6,14 +6,14 @@ from prefect.workers.base import BaseWorker
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.worker.base import GpuWorker, Leadership, Submitted
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.policy_source import PolicySource
-from gpu_core.worker.process.devices import machine_gpus
-from gpu_core.worker.process.devices_lock import DevicesLock
-from gpu_core.worker.process.file_lock import FileLock
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.process.gpus.devices import machine_gpus
+from gpu_core.worker.process.gpus.devices_lock import DevicesLock
+from gpu_core.worker.process.gpus.file_lock import FileLock
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration, GpuProcessVariables
 from gpu_core.worker.settings import file_name
-from gpu_core.worker.threads import in_thread
+from gpu_core.worker.watch.policy import PolicySource
 
 
 class GpuProcessWorker(

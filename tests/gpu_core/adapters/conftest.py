@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import CheckpointStore, open_store
+from gpu_core.adapters.checkpoints.store import CheckpointStore, open_store
 from tests.support.s3_server import S3Server
 
 BUCKET = "checkpoints"

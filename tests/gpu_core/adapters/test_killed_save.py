@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import LocalStore
-from gpu_core.adapters.run_checkpoints import RunCheckpoints
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
+from gpu_core.adapters.checkpoints.store import LocalStore
 
 # The writer stops inside the n-th fsync of its second save, which is a point of the write that
 # the test knows: what was written before is there, half of it where the file itself is synced.
@@ -18,8 +18,8 @@ WRITER = """
 import os, signal, stat, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from gpu_core.adapters.checkpoint_store import LocalStore
-from gpu_core.adapters.run_checkpoints import RunCheckpoints
+from gpu_core.adapters.checkpoints.store import LocalStore
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
 
 root, stop_at = Path(sys.argv[1]), int(sys.argv[2])
 checkpoints = RunCheckpoints(LocalStore(root), flow_run_id="run", attempt=1, keep=2)

@@ -174,8 +174,8 @@ def test_the_real_driver_names_its_gpus():
 
 OCCUPIED = """
 import json, os, sys
-from gpu_core.decisions.cluster import Node
-from gpu_core.worker.process.occupied import OccupiedGpus
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 nodes = [Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa", "GPU-bbbb", "GPU-cccc"))]
 gpus, machine = OccupiedGpus(), os.environ["NVML_MOCK_FILE"]
 def look():
@@ -245,9 +245,9 @@ SILENT = {
 LOOK = """
 import json, logging, os, sys
 from gpu_core.adapters import nvml
-from gpu_core.decisions.cluster import Node
-from gpu_core.worker.process.gpu_usage import UsageReader
-from gpu_core.worker.process.occupied import OccupiedGpus
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.worker.process.gpus.gpu_usage import UsageReader
+from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 machine, now, logged = os.environ["NVML_MOCK_FILE"], [0.0], []
 gpus_of_machine = open(machine).read()
 node = Node(name="n", gpu_type="a100-80gb", gpu_ids=("GPU-aaaa", "GPU-bbbb", "GPU-cccc"))

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from gpu_core.adapters.checkpoint_probe import probe_store
-from gpu_core.adapters.checkpoint_store import LocalStore, StoreMisconfigured, StoreUnreachable
+from gpu_core.adapters.checkpoints.probe import probe_store
+from gpu_core.adapters.checkpoints.store import LocalStore, StoreMisconfigured, StoreUnreachable
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.inspection import inspect_ledger
-from gpu_core.adapters.mlflow_probe import MlflowUnreachable, is_server, probe_mlflow
-from gpu_core.decisions.mlflow_access import MlflowAccess
-from gpu_core.decisions.redaction import basic_credentials
+from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.model.redaction import basic_credentials
 from tests.support.postgresql import new_database
 
 HIDDEN = "hidden-word"

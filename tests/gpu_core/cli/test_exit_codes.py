@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.cli.main import _parser, main
-from gpu_core.cli.parser import MEANING_OF_1
+from gpu_core.cli.shared.parser import MEANING_OF_1
 
 _TASK = "fine-tune a 7B model with LoRA on 10M tokens"
 _SIMULATE = ("simulate", "--nodes", "1x8", "--policy", "fifo", "--format")
@@ -122,7 +122,7 @@ def test_an_interrupt_is_130(
     def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpu_core.cli.catalog.show", interrupted)
+    monkeypatch.setattr("gpu_core.cli.catalog.command.show", interrupted)
     assert main(["catalog", "show"]) == 130
     assert capsys.readouterr().err == "prefect-gpu catalog show: interrupted\n"
 

@@ -7,7 +7,7 @@ import pytest
 from gpu_core.cli.setup import SetupOptions, setup
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import mlflow_fields
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 
 IN_CLEAR = {"tracking_uri": "http://ada:secret@mlflow"}
 HIDDEN = {"tracking_uri": "http://mlflow", "username": "ada", "password": "secret", "token": None}

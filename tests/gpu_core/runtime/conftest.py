@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.capacity_life import CapacityLife
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
+from gpu_core.decisions.requests.run_context import RunContext
 
 StartAttempt = Callable[..., RunContext]
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import CheckpointStore, LocalStore
-from gpu_core.adapters.run_checkpoints import StaleAttempt
-from gpu_core.adapters.run_files import (
+from gpu_core.adapters.checkpoints.run_checkpoints import StaleAttempt
+from gpu_core.adapters.checkpoints.store import CheckpointStore, LocalStore
+from gpu_core.adapters.files.run_files import (
     CheckpointReport,
     Notice,
     read_checkpoint_report,
     write_notice,
 )
-from gpu_core.decisions.capacity_life import CapacityLife
-from gpu_core.decisions.checkpoint_payload import Payload
-from gpu_core.decisions.checkpoint_policy import IntervalRule
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
+from gpu_core.decisions.checkpoints.payload import Payload
+from gpu_core.decisions.checkpoints.save_interval import IntervalRule
+from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime import checkpointing
 
 StartAttempt = Callable[..., RunContext]
@@ -364,7 +364,7 @@ def test_a_fixed_interval_stays(
 
 def test_old_capacity_is_known_to_be_old(start_attempt: StartAttempt) -> None:
     """A run that starts on spot capacity of yesterday saves less often than on a new one."""
-    from gpu_core.decisions.capacity_life import SPOT_PRIOR
+    from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 
     adaptive = {"checkpoint_interval_adapts": True, "capacity_life": SPOT_PRIOR}
     intervals = []

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import open_store
-from gpu_core.adapters.run_checkpoints import RunCheckpoints, StaleAttempt
-from gpu_core.adapters.run_files import (
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints, StaleAttempt
+from gpu_core.adapters.checkpoints.store import open_store
+from gpu_core.adapters.files.run_files import (
     CheckpointReport,
     Notice,
     read_checkpoint_report,
     write_notice,
 )
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.run_context import CHECKPOINT_FILE, NOTICE_FILE, RunContext
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, NOTICE_FILE, RunContext
 from gpu_core.runtime import checkpointing
 
 StartAttempt = Callable[..., RunContext]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.checkpoint_manifest import PLAIN
-from gpu_core.decisions.checkpoint_payload import Sections
+from gpu_core.decisions.checkpoints.manifest import PLAIN
+from gpu_core.decisions.checkpoints.payload import Sections
 from gpu_core.runtime.plain import MalformedPlainState, NotPlain, read_plain, tags, write_plain
 from gpu_core.runtime.snapshot import Snapshots, restored
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from gpu_core.adapters.run_files import CheckpointReport, checkpoint_report_of
-from gpu_core.decisions.checkpoint_labels import from_labels
+from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
+from gpu_core.decisions.checkpoints.report_labels import from_labels
 from gpu_core.runtime.prefect_report import PrefectReport
 from tests.gpu_core.accounting_builders import NOON
 

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from gpu_core.decisions.checkpoint_manifest import BYTES, PICKLE, PLAIN, SECTIONS
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.checkpoints.manifest import BYTES, PICKLE, PLAIN, SECTIONS
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.runtime import snapshot
 from gpu_core.runtime.snapshot import Snapshots, restored
 

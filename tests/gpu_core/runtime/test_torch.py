@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.checkpoint_manifest import PICKLE, PLAIN
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.checkpoints.manifest import PICKLE, PLAIN
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.runtime import torch_ranks
 from gpu_core.runtime.plain import MalformedPlainState, read_plain, write_plain
 from gpu_core.runtime.snapshot import Snapshots, restored

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import LocalStore, NotEnoughSpace, open_store
-from gpu_core.adapters.run_checkpoints import RunCheckpoints
-from gpu_core.decisions.checkpoint_manifest import describe, encode
-from gpu_core.decisions.checkpoint_names import CheckpointId
-from gpu_core.decisions.checkpoint_payload import Payload
-from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE, signed
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.adapters.checkpoints.run_checkpoints import RunCheckpoints
+from gpu_core.adapters.checkpoints.store import LocalStore, NotEnoughSpace, open_store
+from gpu_core.decisions.checkpoints.manifest import describe, encode
+from gpu_core.decisions.checkpoints.object_names import CheckpointId
+from gpu_core.decisions.checkpoints.payload import Payload
+from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE, signed
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime import Ranks, checkpointing
 from gpu_core.runtime.snapshot import Snapshots
 

@@ -7,7 +7,7 @@ import pytest
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.worker.infrastructure import Landed
 from tests.strategies import make_node
 from tests.support.pool import FakePrefect, OnePool, run_id

@@ -16,7 +16,7 @@ from prefect.client.schemas.responses import (
 from prefect.utilities.services import critical_service_loop
 from prefect.workers.base import BaseWorker
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from tests.support.pool import refused_request

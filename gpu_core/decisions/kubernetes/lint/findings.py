@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gpu_core.decisions.kubernetes.clouds import SPOT
-from gpu_core.decisions.kubernetes.node_labels import capacity_type_of
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.nodes.clouds import SPOT
+from gpu_core.decisions.kubernetes.nodes.labels import capacity_type_of
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.clouds import GPU_TAINT, INSTANCE_TYPE_LABEL, LAUNCHES_BY_LABEL
 from gpu_core.decisions.kubernetes.lint.findings import (
     Finding,
     PodPlace,
@@ -14,7 +12,13 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     mapping,
     objects,
 )
-from gpu_core.decisions.kubernetes.quantities import format_memory, parse_quantity
+from gpu_core.decisions.kubernetes.nodes.clouds import (
+    GPU_TAINT,
+    INSTANCE_TYPE_LABEL,
+    LAUNCHES_BY_LABEL,
+)
+from gpu_core.decisions.kubernetes.variables.quantities import format_memory, parse_quantity
+from gpu_core.decisions.model.errors import InvalidInput
 
 _GPU_PREFIX = "nvidia.com/"
 # Machine types that have a part of a GPU and offer no `nvidia.com/gpu`.

@@ -17,8 +17,8 @@ from gpu_core.decisions.kubernetes.lint.node_rules import NODE_RULES
 from gpu_core.decisions.kubernetes.lint.object_rules import OBJECT_RULES
 from gpu_core.decisions.kubernetes.lint.secret_rules import SECRET_RULES
 from gpu_core.decisions.kubernetes.lint.security_rules import SECURITY_RULES
-from gpu_core.decisions.kubernetes.names import PREFIX
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.manifests.names import PREFIX
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 _NODE_POD_RULES: tuple[Callable[[PodPlace], Iterator[Finding]], ...] = (
     *GPU_RULES,

@@ -2,11 +2,6 @@
 
 from collections.abc import Iterator
 
-from gpu_core.decisions.kubernetes.clouds import (
-    LAUNCHES_BY_LABEL,
-    SPOT,
-    termination_warning_s,
-)
 from gpu_core.decisions.kubernetes.lint.findings import (
     Finding,
     PodPlace,
@@ -15,7 +10,12 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     mapping,
     objects,
 )
-from gpu_core.decisions.kubernetes.policy import LEAST_TERMINATION_GRACE_S
+from gpu_core.decisions.kubernetes.nodes.clouds import (
+    LAUNCHES_BY_LABEL,
+    SPOT,
+    termination_warning_s,
+)
+from gpu_core.decisions.policy.kubernetes import LEAST_TERMINATION_GRACE_S
 
 # Kubernetes' own default.
 _DEFAULT_GRACE_S = 30

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.lint.findings import (
     Finding,
     ObjectPlace,
@@ -13,8 +12,9 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     mapping,
     objects,
 )
-from gpu_core.decisions.kubernetes.names import PREFIX
-from gpu_core.decisions.units import parse_duration_s
+from gpu_core.decisions.kubernetes.manifests.names import PREFIX
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import parse_duration_s
 
 _NEW_KINDS = {"Provisioner": "NodePool", "AWSNodeTemplate": "EC2NodeClass"}
 

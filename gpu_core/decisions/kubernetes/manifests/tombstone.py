@@ -9,10 +9,9 @@ AlreadyExists, however late it is.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpu_core.decisions.cluster import Placement
-from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import (
+from gpu_core.decisions.kubernetes.manifests.launch import Launch
+from gpu_core.decisions.kubernetes.manifests.merge import Manifest
+from gpu_core.decisions.kubernetes.manifests.names import (
     ATTEMPT_ID_LABEL,
     FLOW_RUN_LABEL,
     POOL_LABEL,
@@ -21,10 +20,11 @@ from gpu_core.decisions.kubernetes.names import (
     label_value,
 )
 from gpu_core.decisions.kubernetes.operators import build_custom_job
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
+from gpu_core.decisions.model.cluster import Placement
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
+from gpu_core.decisions.requests.run_context import RunContext
 
 TOMBSTONE = "tombstone"
 """The role of these objects. They carry no attempt's label: nothing takes them for its Job."""

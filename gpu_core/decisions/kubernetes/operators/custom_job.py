@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.container import main_container
-from gpu_core.decisions.kubernetes.launch import Launch
-from gpu_core.decisions.kubernetes.merge import Manifest, cleaned_job, overlaid
-from gpu_core.decisions.kubernetes.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LABEL
-from gpu_core.decisions.kubernetes.pod import (
+from gpu_core.decisions.kubernetes.manifests.container import main_container
+from gpu_core.decisions.kubernetes.manifests.launch import Launch
+from gpu_core.decisions.kubernetes.manifests.merge import Manifest, cleaned_job, overlaid
+from gpu_core.decisions.kubernetes.manifests.names import HEAD, KUEUE_QUEUE_LABEL, ROLE_LABEL
+from gpu_core.decisions.kubernetes.manifests.pod import (
     attempt_annotations,
     attempt_labels,
     named_by_label,
     pod_template,
 )
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.launch import Launch
+from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.operators.custom_job import CustomJob, Request, request_of
 from gpu_core.decisions.kubernetes.operators.kubeflow import build_train_job
 from gpu_core.decisions.kubernetes.operators.ray import build_ray_job
 from gpu_core.decisions.kubernetes.operators.spark import build_spark_application
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 _BUILDERS: Mapping[str, Callable[[Request], CustomJob]] = {
     "ray": build_ray_job,

@@ -1,7 +1,7 @@
 """Kubeflow: a TrainJob of Kubeflow Trainer (`trainer.kubeflow.org/v1alpha1`, Trainer 2.3)."""
 
-from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import PREFIX
+from gpu_core.decisions.kubernetes.manifests.merge import Manifest
+from gpu_core.decisions.kubernetes.manifests.names import PREFIX
 from gpu_core.decisions.kubernetes.operators.custom_job import (
     CustomJob,
     PodSet,

@@ -2,8 +2,8 @@
 
 import shlex
 
-from gpu_core.decisions.kubernetes.merge import Manifest
-from gpu_core.decisions.kubernetes.names import SUBMITTER
+from gpu_core.decisions.kubernetes.manifests.merge import Manifest
+from gpu_core.decisions.kubernetes.manifests.names import SUBMITTER
 from gpu_core.decisions.kubernetes.operators.custom_job import (
     CustomJob,
     PodSet,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.merge import Manifest
+from gpu_core.decisions.kubernetes.manifests.merge import Manifest
 from gpu_core.decisions.kubernetes.operators.custom_job import (
     CustomJob,
     PodSet,
@@ -13,8 +12,9 @@ from gpu_core.decisions.kubernetes.operators.custom_job import (
     member_pod,
     metadata_of,
 )
-from gpu_core.decisions.kubernetes.quantities import cpu_milli, format_cpu, memory_mib
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.kubernetes.variables.quantities import cpu_milli, format_cpu, memory_mib
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 
 _TYPES = {".py": "Python", ".R": "R", ".jar": "Scala"}
 

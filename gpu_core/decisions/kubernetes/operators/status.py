@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.outcome import Cause, Outcome, Phase, outcome
-from gpu_core.decisions.kubernetes.pod_endings import ending_of
-from gpu_core.decisions.kubernetes.pods import not_over_before_its_pods
-from gpu_core.decisions.kubernetes.refusals import is_of_quota
+from gpu_core.decisions.kubernetes.status.api_errors import is_of_quota
+from gpu_core.decisions.kubernetes.status.attempt_status import not_over_before_its_pods
+from gpu_core.decisions.kubernetes.status.outcome import Cause, Outcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
+from gpu_core.decisions.model.errors import InvalidInput
 
 
 def custom_job_outcome(

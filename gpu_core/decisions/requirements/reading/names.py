@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gpu_core.decisions.errors import listed, nearest_name
+from gpu_core.decisions.model.errors import listed, nearest_name
 from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
 from gpu_core.decisions.requirements.reading.found import Line, NoEstimate

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.errors import InvalidInput, listed
+from gpu_core.decisions.model.errors import InvalidInput, listed
+from gpu_core.decisions.model.units import count
 from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
 from gpu_core.decisions.requirements.models import AUDIO, KNOWN_MODELS, Model, transformer_of
@@ -33,7 +34,6 @@ from gpu_core.decisions.requirements.reading.tasks import (
     UNKNOWN_PRECISION,
 )
 from gpu_core.decisions.requirements.reading.work import ANSWER_TOKENS, amount_of
-from gpu_core.decisions.units import count
 
 NO_LIMITS = Limits()
 

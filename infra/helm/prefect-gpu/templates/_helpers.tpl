@@ -50,7 +50,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- /*
-The name of an object, as gpu_core/decisions/kubernetes/names.py makes it.
+The name of an object, as gpu_core/decisions/kubernetes/manifests/names.py makes it.
 Takes a list: the prefix and the text.
 */ -}}
 {{- define "prefect-gpu.objectName" -}}
@@ -78,7 +78,7 @@ Takes a list: the prefix and the text.
 {{- end -}}
 {{- end -}}
 
-{{- /* Points by queue: the policy's, else those of gpu_core/decisions/policy.py. */ -}}
+{{- /* Points by queue: the policy's, else those of gpu_core/decisions/policy/policy.py. */ -}}
 {{- define "prefect-gpu.priorities" -}}
 {{- $policy := include "prefect-gpu.policy" . | fromYaml -}}
 {{- $policy.priorities | default (dict "critical" 1000000 "high" 10000 "medium" 1000 "low" 100) | toYaml -}}

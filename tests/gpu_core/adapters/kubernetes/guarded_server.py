@@ -44,7 +44,7 @@ class GuardedServer:
     """Has nothing but what was created here, and does what its rights allow.
 
     Args:
-        rights: Those of `gpu_core.decisions.kubernetes.rights` that the client has.
+        rights: Those of `gpu_core.decisions.kubernetes.rbac.rights` that the client has.
     """
 
     def __init__(self, rights):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
-from gpu_core.adapters.run_files import CheckpointReport
-from gpu_core.decisions.accounting import Attempt, EndReason, Provenance
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
 

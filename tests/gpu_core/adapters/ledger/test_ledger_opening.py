@@ -14,7 +14,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused, LedgerT
 from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.errors import is_refusal
 from gpu_core.adapters.ledger.schema import metadata
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpu_core.adapters.traces.kueue import read_generator
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.quota.policy import quota_contradictions
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.policy.quotas import quota_contradictions
 
 FILE = """
 cohorts:

@@ -7,9 +7,9 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.traces.ledger import read_ledger
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.run_work import work_s
+from gpu_core.decisions.attempts.work_done import work_s
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
 from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu_core.adapters.traces.node_events import read_node_events
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import NodeEvent
 from tests.strategies import make_node
 

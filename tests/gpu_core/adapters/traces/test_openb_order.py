@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.adapters.traces.openb import read_openb_order
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
 
 PODS = tuple(

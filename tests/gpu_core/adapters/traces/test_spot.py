@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpu_core.adapters.traces.spot import read_spot_trace
-from gpu_core.decisions.capacity.trace import SpotTrace
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 
 def test_one_means_up(tmp_path: Path) -> None:

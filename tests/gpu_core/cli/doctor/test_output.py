@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.cli.doctor.output import redacted
-from gpu_core.decisions.doctor.finding import failed
-from gpu_core.worker.secrecy import Secrets
+from gpu_core.decisions.checks.doctor.finding import failed
+from gpu_core.worker.startup.secrecy import Secrets
 
 
 @pytest.mark.parametrize("password", ["two  blanks", "a tab\there", "two\nlines"])

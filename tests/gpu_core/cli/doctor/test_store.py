@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_core.adapters.checkpoint_store import StoreMisconfigured, StoreUnreachable
+from gpu_core.adapters.checkpoints.store import StoreMisconfigured, StoreUnreachable
 from gpu_core.cli.doctor import services
 from gpu_core.cli.doctor.services import store_findings
-from gpu_core.decisions.store_errors import permanent_remedy
+from gpu_core.decisions.checkpoints.store_errors import permanent_remedy
 
 URI = "s3://bucket/checkpoints"
 

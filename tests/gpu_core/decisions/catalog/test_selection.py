@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.selection import Selection, selected
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.catalog_builders import make_catalog, make_row
 
 CATALOG = make_catalog(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.catalog_builders import SEEN, make_key, make_row, make_sheet
 
 

@@ -9,13 +9,13 @@ from jsonschema import Draft202012Validator
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
-from gpu_core.decisions.cluster import NodeShare, Placement
-from gpu_core.decisions.kubernetes.job import Manifests, build_job
-from gpu_core.decisions.kubernetes.launch import Launch, Wanted
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.kubernetes.manifests.job import Manifests, build_job
+from gpu_core.decisions.kubernetes.manifests.launch import Launch, Wanted
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
+from gpu_core.decisions.requests.run_context import RunContext
 
 ATTEMPT_ID = "3f2a6f0e-1c5d-4e8a-9b7f-0123456789ab"
 JOB_NAME = f"gpu-{ATTEMPT_ID}"

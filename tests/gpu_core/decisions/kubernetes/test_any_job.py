@@ -3,13 +3,12 @@
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Placement
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.clouds import Provisioner
-from gpu_core.decisions.kubernetes.job import build_job
-from gpu_core.decisions.kubernetes.launch import Launch, Wanted
 from gpu_core.decisions.kubernetes.lint import Severity, lint
-from gpu_core.decisions.kubernetes.policy import KubernetesPolicy
+from gpu_core.decisions.kubernetes.manifests.job import build_job
+from gpu_core.decisions.kubernetes.manifests.launch import Launch, Wanted
+from gpu_core.decisions.model.cluster import Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from tests.gpu_core.decisions.kubernetes.builders import (
     FIRST_AND_LAST,
     TEMPLATE,

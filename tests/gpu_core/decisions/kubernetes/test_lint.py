@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.kubernetes.launch import Wanted
 from gpu_core.decisions.kubernetes.lint import Severity, lint
 from gpu_core.decisions.kubernetes.lint.secret_rules import names_a_secret
+from gpu_core.decisions.kubernetes.manifests.launch import Wanted
 from tests.gpu_core.decisions.kubernetes.builders import (
     build,
     container_of,

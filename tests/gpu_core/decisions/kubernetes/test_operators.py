@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpu_core.decisions.errors import InvalidInput
 from gpu_core.decisions.kubernetes.lint import lint
 from gpu_core.decisions.kubernetes.operators import (
     PodSet,
@@ -12,7 +11,8 @@ from gpu_core.decisions.kubernetes.operators import (
     custom_job_outcome,
     has_been_kept,
 )
-from gpu_core.decisions.kubernetes.outcome import Cause, Charge, Phase
+from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.decisions.kubernetes.builders import (
     ATTEMPT_ID,
     FIRST_AND_LAST,

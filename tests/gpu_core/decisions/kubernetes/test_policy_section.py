@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.capabilities import Capabilities, capabilities_of
-from gpu_core.decisions.kubernetes.priority import priority_classes
-from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.kubernetes.manifests.priority_class import priority_classes
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.kubernetes_version import Capabilities, capabilities_of
+from gpu_core.decisions.policy.policy import parse_policy
 from tests.gpu_core.decisions.kubernetes.builders import (
     FIRST_AND_LAST,
     build,

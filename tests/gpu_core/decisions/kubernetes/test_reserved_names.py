@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes import names, preflight
-from gpu_core.decisions.kubernetes.names import is_reserved
+from gpu_core.decisions.kubernetes.manifests import names
+from gpu_core.decisions.kubernetes.manifests import node_preparation as preflight
+from gpu_core.decisions.kubernetes.manifests.names import is_reserved
 from gpu_core.decisions.kubernetes.operators import build_custom_job
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
+from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.decisions.kubernetes.builders import (
     build,
     make_launch,

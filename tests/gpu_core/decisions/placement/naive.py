@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.policy.placement import Strategy
 
 
 class NaiveRoom:

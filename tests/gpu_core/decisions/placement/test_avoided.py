@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.plan import Reason
+from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.workload import Shape
 from tests.strategies import (
     NOW,
     make_allocation,

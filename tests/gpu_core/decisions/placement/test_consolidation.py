@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import Shape
 from tests.strategies import make_node
 
 

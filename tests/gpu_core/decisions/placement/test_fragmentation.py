@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Node, NodeShare, Placement
+from benchmarks.placement import run
+from gpu_core.decisions.model.cluster import Node, NodeShare, Placement
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
-from gpu_core.decisions.placement.policy import Strategy
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import Shape
-from tests.bench.placement import run
+from gpu_core.decisions.policy.placement import Strategy
 from tests.strategies import make_node
 
 CPU_PER_GPU_MILLI = 12_000
@@ -411,7 +411,7 @@ class _Left:
 
 
 def test_allocates_more_of_openb_than_fgd():
-    """One order in full; `python -m tests.bench.placement` has the others."""
+    """One order in full; `python -m benchmarks.placement` has the others."""
     default = Path(__file__).parents[4].parent / "shared" / "data"
     data = Path(os.environ.get("PREFECT_GPU_DATA", default))
     if not (data / "openb").is_dir():

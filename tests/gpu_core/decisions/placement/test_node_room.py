@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import Shape
 from tests.strategies import make_node
 
 REPLICAS = {"is_shareable": True, "has_whole_gpus": False}

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_room import NodeRoom
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.plan import Admit, Preempt
+from gpu_core.decisions.policy.preemption import TakesFrom
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.scheduling.preemption_policy import TakesFrom
-from gpu_core.decisions.workload import Shape
 from tests.strategies import (
     LOW,
     NOW,

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 
-from gpu_core.decisions.cluster import NodeShare, Placement
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import Room
 from gpu_core.decisions.placement.shortage import NotPlaced
-from gpu_core.decisions.workload import Shape
 from tests import strategies
 from tests.strategies import make_node, make_workload
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.policy.placement import Strategy
 from tests.gpu_core.decisions.placement.naive import NaiveRoom
 from tests.strategies import make_node
 

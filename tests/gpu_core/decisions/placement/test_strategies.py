@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpu_core.decisions.cluster import NodeShare, Placement
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.workload import Shape
+from gpu_core.decisions.policy.placement import Strategy
 from tests.strategies import make_node, make_policy
 
 NODES = [make_node("a", 4), make_node("b", 8), make_node("c", 2)]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.quota.entitlement import divide, nominal_quota_of_teams, shares_by_weight
-from gpu_core.decisions.quota.policy import QuotaPolicy, quota_contradictions
-from gpu_core.decisions.validation import input_errors
 from tests.gpu_core.quota_builders import make_quotas
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Flavor
+from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
 from tests.gpu_core.quota_builders import (
     A100,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, Precision
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.duration import (
     Basis,
     Hardware,

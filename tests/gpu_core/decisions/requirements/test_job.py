@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import check_job
 from tests.gpu_core.job_builders import make_job

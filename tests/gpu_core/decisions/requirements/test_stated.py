@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.job import Method
 from gpu_core.decisions.requirements.stated import Stated, job_of
 

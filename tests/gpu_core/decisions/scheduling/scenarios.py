@@ -4,12 +4,13 @@ import random
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.cluster import Allocation, Node, Snapshot, Usage
-from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot, Usage
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.plan import Admit, Plan, Preempt, Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.workload import Hold, RunTime, RunTimeSource, Workload
+from gpu_core.decisions.policy.placement import Strategy
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from tests.strategies import HIGH, LOW, MEDIUM, ago, make_node, make_policy, make_workload
 
 TEAMS = ("a", "b", "c")

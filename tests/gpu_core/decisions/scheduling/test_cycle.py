@@ -5,11 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Hold
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.workload import Hold
 from tests.strategies import (
     CRITICAL,
     HIGH,

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Snapshot
-from gpu_core.decisions.plan import Explanation, Plan, Preempt, Reason
-from gpu_core.decisions.policy import Policy
+from gpu_core.decisions.model.cluster import Snapshot
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.plan import Plan, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.workload import Hold, RunTime, RunTimeSource, Workload
 from tests.gpu_core.decisions.scheduling.scenarios import Scenario, scenario
 from tests.strategies import (
     HIGH,

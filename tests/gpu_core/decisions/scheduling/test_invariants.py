@@ -9,11 +9,12 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.placement.policy import Strategy
-from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, RunTime, RunTimeSource
+from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.decisions.workload import WHOLE_GPU_MILLI, RunTime, RunTimeSource
 from tests.gpu_core.decisions.scheduling.scenarios import (
     Scenario,
     a_workload,

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gpu_core.decisions.cluster import Allocation
-from gpu_core.decisions.plan import Admit, Preempt
+from gpu_core.decisions.model.cluster import Allocation
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
 from tests.gpu_core.decisions.scheduling.test_properties import check_plan

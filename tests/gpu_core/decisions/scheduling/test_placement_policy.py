@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.plan import Admit
+from gpu_core.decisions.scheduling.plan import Admit
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests.strategies import (
     NOW,

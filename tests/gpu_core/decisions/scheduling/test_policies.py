@@ -6,11 +6,12 @@ from typing import ClassVar
 
 import pytest
 
-from gpu_core.decisions.cluster import Snapshot, Usage
-from gpu_core.decisions.plan import Admit, Preempt, Reason
-from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.model.cluster import Snapshot, Usage
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.workload import RunTime, RunTimeSource
 from tests.strategies import (
     HIGH,
     LOW,

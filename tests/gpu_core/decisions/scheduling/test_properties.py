@@ -8,9 +8,10 @@ from datetime import timedelta
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
 from tests.strategies import (

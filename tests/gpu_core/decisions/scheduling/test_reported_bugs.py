@@ -7,7 +7,8 @@ retold from what their reporters describe.
 from dataclasses import replace
 from datetime import timedelta
 
-from gpu_core.decisions.plan import Admit, Preempt, Reason
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests.gpu_core.decisions.scheduling.scenarios import Scenario, applied, drained
 from tests.strategies import (

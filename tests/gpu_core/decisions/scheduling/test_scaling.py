@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gpu_core.decisions.cluster import Flavor
-from gpu_core.decisions.scale import ScaleDown, ScaleUp
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
 from tests.strategies import (
     HIGH,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.cluster import Flavor
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.policy import Policy, parse_policy
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import (
     Held,

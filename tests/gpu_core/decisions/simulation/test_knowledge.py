@@ -1,6 +1,6 @@
 """What the scheduler is told of run times."""
 
-from gpu_core.decisions.run_times import RunTimePolicy
+from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.simulation.knowledge import (
     LearnedRunTimes,
     NoisyRunTimes,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.cluster import Flavor
+from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.simulation.engine import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.metrics import (
     cost_micro_usd,

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.capacity.view import LOOK_S
-from gpu_core.decisions.cluster import Node
-from gpu_core.decisions.planned_names import planned_name
-from gpu_core.decisions.policy import parse_policy
+from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.virtual_nodes import planned_name
+from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
 from gpu_core.decisions.simulation.knowledge import NoRunTimes, RunTimeKnowledge, TrueRunTimes
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
+from gpu_core.decisions.spot.capacity_view import LOOK_S
 from tests.strategies import make_node
 
 POLICY = parse_policy({"version": 1})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpu_core.decisions.placement.policy import Strategy
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.simulation.offering import (
     Offering,
     Placer,
     by_strategy,
     offer,
 )
-from gpu_core.decisions.workload import Shape
 from tests.strategies import make_node
 
 NODES = (make_node("n1", 2), make_node("n2", 2))

@@ -12,29 +12,29 @@ from aiohttp import web
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.kubernetes import KubernetesError
-from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.capabilities import capabilities_of
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, RANK_LABEL
-from gpu_core.decisions.kubernetes.policy import SecretReference
-from gpu_core.decisions.plan import Reason
-from gpu_core.decisions.policy import Policy
-from gpu_core.decisions.request import GpuRequest, RunLimits
-from gpu_core.decisions.run_context import RunContext
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, RANK_LABEL
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.kubernetes import SecretReference
+from gpu_core.decisions.policy.kubernetes_version import capabilities_of
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.worker import GpuKubernetesWorker
+from gpu_core.worker.attempts.state import RunningAttempt
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
-from gpu_core.worker.kubernetes import containers
-from gpu_core.worker.kubernetes.attempt_objects import path_in
-from gpu_core.worker.kubernetes.containers import ContainerRuns
-from gpu_core.worker.kubernetes.custom_jobs import CustomJobs
+from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_node
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
-from gpu_core.worker.kubernetes.output import OutputFollower
-from gpu_core.worker.kubernetes.rights import MissingRights
+from gpu_core.worker.kubernetes.jobs.attempt_objects import path_in
+from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs
+from gpu_core.worker.kubernetes.logs import container_runs as containers
+from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
+from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
-from gpu_core.worker.kubernetes.view import kept_node
-from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment

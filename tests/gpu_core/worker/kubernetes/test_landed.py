@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpu_core.decisions.cluster import NodeShare
-from gpu_core.decisions.kubernetes.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
-from gpu_core.decisions.request import GpuRequest
-from gpu_core.decisions.workload import Workload
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.worker.attempts.state import RunningAttempt
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
-from gpu_core.worker.running import RunningAttempt
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS

@@ -20,19 +20,19 @@ from prefect_kubernetes.worker import (
     KubernetesWorkerVariables,
 )
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.prefect_fields import (
+from gpu_core.decisions.kubernetes.variables.prefect_fields import (
     NOT_OFFERED,
     PREFECT_FIELDS,
     Treatment,
     without_fields_not_offered,
 )
-from gpu_core.decisions.kubernetes.variables import parse_pod_request
-from gpu_core.decisions.validation import known_names
+from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.configuration import configured
-from gpu_core.worker.demand import DemandReader
+from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
+from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.accounting_builders import NOON
 from tests.gpu_core.decisions.kubernetes.builders import build, container_of, make_launch, pod_of
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster

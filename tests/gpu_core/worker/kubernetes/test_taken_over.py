@@ -12,12 +12,12 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.accounting import EndReason
-from gpu_core.decisions.cluster import NodeShare, Placement
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.attempts import OpenAttempts
-from gpu_core.worker.demand import DemandReader
+from gpu_core.worker.attempts.registry import OpenAttempts
 from gpu_core.worker.kubernetes.infrastructure import is_container_job
+from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
 from tests.strategies import make_policy
 

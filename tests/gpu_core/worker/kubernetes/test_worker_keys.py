@@ -4,9 +4,9 @@ import anyio
 import pytest
 from prefect_kubernetes.settings import KubernetesSettings
 
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.kubernetes.policy import SecretReference
-from gpu_core.decisions.kubernetes.prefect_keys import prefect_secrets
+from gpu_core.decisions.kubernetes.manifests.prefect_secrets import prefect_secrets
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.kubernetes import SecretReference
 from gpu_core.worker import GpuKubernetesWorker
 
 

@@ -11,7 +11,7 @@ from prefect.settings import get_current_settings
 
 setup_logging()
 from gpu_core.worker.operations.json_lines import log_json_lines
-from gpu_core.worker.secrecy import Secrets, hidden_in_logs
+from gpu_core.worker.startup.secrecy import Secrets, hidden_in_logs
 
 log_json_lines("gpus", "worker-1")
 secrets = Secrets()

@@ -12,14 +12,14 @@ import anyio
 import pytest
 from prefect.client.schemas.objects import FlowRun
 
-from gpu_core.decisions.checkpoint_trust import SIGNING_KEY_VARIABLE
-from gpu_core.decisions.errors import InvalidInput
-from gpu_core.decisions.request import GpuRequest, RunLimits
-from gpu_core.decisions.run_context import RunContext
+from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.worker.attempts.state import RunningAttempt
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
-from gpu_core.worker.running import RunningAttempt
 from gpu_core.worker.settings import GpuWorkerSettings
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 from tests.strategies import make_policy, make_workload

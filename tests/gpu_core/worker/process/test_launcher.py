@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 import gpu_core.worker.process.launcher as launcher_module
-from gpu_core.adapters.run_files import ExitReport, read_exit_report
-from gpu_core.decisions.run_context import EXIT_FILE
+from gpu_core.adapters.files.run_files import ExitReport, read_exit_report
+from gpu_core.decisions.requests.run_context import EXIT_FILE
 from tests.support import signals
 
 LAUNCHER = launcher_module.__file__

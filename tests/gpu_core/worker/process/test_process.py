@@ -6,7 +6,7 @@ import anyio
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
-from gpu_core.cli.services import free_port
+from gpu_core.cli.quickstart.services import free_port
 from gpu_core.worker import GpuProcessWorker
 
 

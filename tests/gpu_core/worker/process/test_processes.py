@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from gpu_core.decisions.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.worker.process.processes import LocalProcesses
 from tests.gpu_core.accounting_builders import make_attempt
 

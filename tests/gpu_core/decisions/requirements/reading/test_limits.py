@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.reading.limits import Limits
 from gpu_core.decisions.requirements.reading.text import read_text
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.job import check_job
 from gpu_core.decisions.requirements.reading.text import read_text
 

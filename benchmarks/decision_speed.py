@@ -1,0 +1,310 @@
+"""How long decisions take: cycles of large pools, reclaims, a gang with hundreds of victims.
+
+    python -m benchmarks.decision_speed --data DIR [--out results.json]
+
+One core, the planner alone. A cycle is timed up to its commands, which is what runs wait for, and
+again with every explanation read: they are made when somebody reads them. References: KAI's own
+thread on reclaiming (172 s to 166 s, its pull request 1809) and Kueue's on a gang with 700 victims
+(a cycle of 40 s, its issue 13148); both place pods on a real API's objects, which this does not.
+Where nobody has published a number, the goal that we set ourselves stands instead.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.philly import Job, read_jobs
+from benchmarks.report import percentile
+from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
+from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
+from gpu_core.decisions.scheduling.planner import Planner
+
+_NOW = datetime(2026, 9, 1, tzinfo=UTC)
+_GPU_TYPE = "a100-80gb"
+_GPUS = tuple("01234567")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured time beside what it is compared with."""
+
+    name: str
+    seconds: float
+    goal_s: float
+    reference: str
+    detail: str
+
+
+def _node(number: int) -> Node:
+    return Node(name=f"n{number:05d}", gpu_type=_GPU_TYPE, gpu_ids=_GPUS)
+
+
+def _allocation(workload: Workload, node: str, gpus: tuple[str, ...], age_s: float) -> Allocation:
+    return Allocation(
+        workload=workload,
+        attempt=1,
+        placement=Placement(
+            gpu_type=_GPU_TYPE,
+            capacity_type="on-demand",
+            shares=(NodeShare(node=node, gpu_ids=gpus),),
+        ),
+        admitted_at=_NOW - timedelta(seconds=age_s),
+    )
+
+
+def _workload(workload_id: str, rng: random.Random, job: Job, teams: int) -> Workload:
+    """A workload of a job's size and length, of any team; over 8 GPUs it is a gang."""
+    duration_s = job.duration_s + 60
+    return Workload(
+        workload_id=workload_id,
+        name=workload_id,
+        priority=rng.choice([100, 1_000, 1_000, 10_000]),
+        submitted_at=_NOW - timedelta(seconds=rng.uniform(0, 86_400)),
+        gpu_count=min(8, job.gpus),
+        nodes=max(1, -(-job.gpus // 8)),
+        team=f"team-{rng.randrange(teams)}",
+        run_time=RunTime(median_s=duration_s / 2, upper_s=duration_s, source=RunTimeSource.LEARNED),
+    )
+
+
+def _busy_pool(
+    jobs: list[Job], pending: int, nodes: int, teams: int
+) -> tuple[list[Node], list[Allocation], list[Workload]]:
+    """Nine of ten GPUs in use; sizes and lengths drawn from October (seed 1)."""
+    rng = random.Random(1)
+    cluster = [_node(i) for i in range(nodes)]
+    allocations = []
+    for node in cluster:
+        free = list(_GPUS)
+        spare = rng.choice([0, 1, 1, 1, 1])
+        while len(free) > spare:
+            job = rng.choice(jobs)
+            count = min(job.gpus, 8, len(free) - spare)
+            workload = replace(
+                _workload(f"r{len(allocations)}", rng, job, teams), gpu_count=count, nodes=1
+            )
+            age_s = rng.uniform(0, job.duration_s)
+            allocations.append(_allocation(workload, node.name, tuple(free[:count]), age_s))
+            free = free[count:]
+    waiting = [_workload(f"p{i:06d}", rng, rng.choice(jobs), teams) for i in range(pending)]
+    return cluster, allocations, waiting
+
+
+def _quotas(teams: int, gpus: int) -> dict[str, object]:
+    return {
+        "teams": {
+            f"team-{i}": {"nominal_quota": {"*": gpus // teams}, "cohort": f"cohort-{i % 10}"}
+            for i in range(teams)
+        },
+        "cohorts": {f"cohort-{i}": {} for i in range(10)},
+    }
+
+
+def cycles(
+    jobs: list[Job], *, pending: int, nodes: int, teams: int, with_quotas: bool, preempts: bool
+) -> Iterator[Row]:
+    """A cold cycle, and warm ones after a change of 1 % of all workloads."""
+    policy = parse_policy(
+        {
+            "version": 1,
+            "prices": {_GPU_TYPE: {"on-demand": 3.6}},
+            "ordering": {"keys": ["priority", "fair-share", "submitted"]},
+            "preemption": {"enabled": preempts},
+            "quotas": _quotas(teams, nodes * 8) if with_quotas else None,
+        }
+    )
+    cluster, allocations, waiting = _busy_pool(jobs, pending, nodes, teams)
+    began = time.perf_counter()
+    planner = Planner(policy, cluster)
+    for allocation in allocations:
+        planner.allocate(allocation)
+    for workload in waiting:
+        planner.submit(workload)
+    plan = planner.plan(_NOW)
+    cold = _Taken(began, plan)
+    warm = _warm(planner, plan, allocations, waiting)
+    name = f"{pending:,} pending, {nodes:,} nodes, {teams} teams"
+    what = f"quotas {'on' if with_quotas else 'off'}, preemption {'on' if preempts else 'off'}"
+    yield Row(
+        name=f"cold: {name}",
+        seconds=cold.decided_s,
+        goal_s=1.0,
+        reference="–",
+        detail=f"{what}; with all explanations {cold.told_s:.3f} s",
+    )
+    decided_s, told_s = [w.decided_s for w in warm], [w.told_s for w in warm]
+    yield Row(
+        name=f"warm p99: {name}",
+        seconds=percentile(decided_s, 0.99),
+        goal_s=0.25,
+        reference="–",
+        detail=f"{what}; p50 {percentile(decided_s, 0.5):.3f} s; with all explanations "
+        f"p99 {percentile(told_s, 0.99):.3f} s, p50 {percentile(told_s, 0.5):.3f} s",
+    )
+
+
+class _Taken:
+    """How long a cycle took that began then and has just made this plan."""
+
+    def __init__(self, began: float, plan: Plan) -> None:
+        self.decided_s = time.perf_counter() - began
+        for _ in plan.explanations:
+            pass
+        self.told_s = time.perf_counter() - began
+
+
+def _warm(
+    planner: Planner, plan: Plan, allocations: list[Allocation], waiting: list[Workload]
+) -> list[_Taken]:
+    rng = random.Random(2)
+    holders = {a.workload.workload_id: a for a in allocations}
+    pending = {w.workload_id: w for w in waiting}
+    taken = []
+    for step in range(20):
+        now = _NOW + timedelta(seconds=30 * (step + 1))
+        began = time.perf_counter()
+        for command in plan.commands:
+            match command:
+                case Admit(workload_id=workload_id, placement=placement):
+                    planner.withdraw(workload_id)
+                    allocation = Allocation(
+                        workload=pending.pop(workload_id),
+                        attempt=1,
+                        placement=placement,
+                        admitted_at=now,
+                    )
+                    holders[workload_id] = allocation
+                    planner.allocate(allocation)
+                case Preempt(workload_id=workload_id):
+                    victim = holders.pop(workload_id).workload
+                    planner.release(workload_id)
+                    pending[workload_id] = victim
+                    planner.submit(victim)
+        for workload_id in rng.sample(sorted(holders), len(holders) // 100):
+            planner.release(workload_id)
+            del holders[workload_id]
+        for i in range(len(waiting) // 100):
+            newcomer = replace(
+                rng.choice(waiting), workload_id=f"n{step}-{i}", name=f"n{i}", submitted_at=now
+            )
+            pending[newcomer.workload_id] = newcomer
+            planner.submit(newcomer)
+        plan = planner.plan(now)
+        taken.append(_Taken(began, plan))
+    return taken
+
+
+def reclaim() -> Row:
+    """4,000 running one-GPU jobs of a team that has borrowed all, 4,000 pending of its owner."""
+    policy = parse_policy(
+        {
+            "version": 1,
+            "quotas": {
+                "teams": {
+                    "guest": {"nominal_quota": {"*": 0}, "cohort": "all"},
+                    "owner": {"nominal_quota": {"*": 4000}, "cohort": "all"},
+                },
+                "cohorts": {"all": {}},
+            },
+        }
+    )
+    planner = Planner(policy, [_node(i) for i in range(500)])
+    for i in range(4000):
+        workload = Workload(
+            workload_id=f"r{i}", name=f"r{i}", priority=1000, submitted_at=_NOW, team="guest"
+        )
+        planner.allocate(_allocation(workload, f"n{i // 8:05d}", (str(i % 8),), 3600 + i))
+    for i in range(4000):
+        workload = Workload(
+            workload_id=f"p{i}", name=f"p{i}", priority=1000, submitted_at=_NOW, team="owner"
+        )
+        planner.submit(workload)
+    began = time.perf_counter()
+    plan = planner.plan(_NOW)
+    return Row(
+        name="reclaim 4,000 GPUs on 500 nodes",
+        seconds=time.perf_counter() - began,
+        goal_s=10.0,
+        reference="KAI 166 s",
+        detail=f"{len(plan.commands):,} victims",
+    )
+
+
+def gang() -> Row:
+    """A gang of 350 nodes that has to evict two jobs on each."""
+    planner = Planner(parse_policy({"version": 1}), [_node(i) for i in range(2000)])
+    for i in range(4000):
+        gpus = _GPUS[:4] if i % 2 else _GPUS[4:]
+        workload = Workload(
+            workload_id=f"r{i}", name=f"r{i}", priority=100, submitted_at=_NOW, gpu_count=4
+        )
+        planner.allocate(_allocation(workload, f"n{i // 2:05d}", gpus, 3600 + i))
+    planner.submit(
+        Workload(
+            workload_id="gang",
+            name="gang",
+            priority=10_000,
+            submitted_at=_NOW,
+            gpu_count=8,
+            nodes=350,
+        )
+    )
+    began = time.perf_counter()
+    plan = planner.plan(_NOW)
+    return Row(
+        name="gang of 350 nodes × 8 GPUs among 2,000",
+        seconds=time.perf_counter() - began,
+        goal_s=2.0,
+        reference="Kueue 40 s",
+        detail=f"{len(plan.commands):,} victims",
+    )
+
+
+def rows(jobs: list[Job], *, with_large: bool = False) -> Iterator[Row]:
+    """All measurements, the short ones first."""
+    yield gang()
+    yield reclaim()
+    size = {"pending": 10_000, "nodes": 1_000, "teams": 100}
+    yield from cycles(jobs, **size, with_quotas=False, preempts=False)
+    yield from cycles(jobs, **size, with_quotas=True, preempts=False)
+    yield from cycles(jobs, **size, with_quotas=True, preempts=True)
+    if with_large:
+        size = {"pending": 100_000, "nodes": 10_000, "teams": 100}
+        yield from cycles(jobs, **size, with_quotas=False, preempts=False)
+        yield from cycles(jobs, **size, with_quotas=True, preempts=False)
+
+
+def main() -> None:
+    """Measure, print each row as it comes, and write them."""
+    parser = argparse.ArgumentParser(description="How long decisions take.")
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the traces")
+    parser.add_argument("--large", action="store_true", help="100,000 pending × 10,000 nodes too")
+    parser.add_argument("--out", type=Path, help="write the results here, as JSON")
+    options = parser.parse_args()
+    found = {}
+    print(f"{'':52}{'seconds':>9}{'goal':>8}  reference")
+    for row in rows(read_jobs(options.data), with_large=options.large):
+        verdict = "" if row.seconds <= row.goal_s else "  MISSED"
+        print(
+            f"{row.name:52}{row.seconds:>9.3f}{row.goal_s:>8.2f}  {row.reference:10}"
+            f"  {row.detail}{verdict}",
+            flush=True,
+        )
+        found[f"{row.name} ({row.detail.split(';')[0]})"] = {
+            "seconds": row.seconds,
+            "goal_s": row.goal_s,
+            "reference": row.reference,
+        }
+    if options.out is not None:
+        options.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Prices, instance types and storage of AWS."""

@@ -1,0 +1,291 @@
+"""Where checkpoints lie: a folder, or a prefix of an S3 bucket."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote
+
+from gpu_core.adapters.files.atomic_file import make_folder, replace_file
+from gpu_core.decisions.checkpoints.free_space import format_bytes
+from gpu_core.decisions.checkpoints.payload import Payload
+from gpu_core.decisions.checkpoints.store_errors import permanent_remedy
+from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, nearest_name, one_line
+
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+# botocore quotes the patterns that a bucket's name may match.
+_LONGEST_REASON = 300
+_ALLOWED = "a folder's path, file:///folder or s3://bucket/prefix"
+
+
+class StoreUnreachable(GpuSchedulingError):
+    """The checkpoint store cannot be used; the run would lose its work without noticing."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(uri, reason)
+        self.uri = uri
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the checkpoint store {self.uri} cannot be used: {self.reason}; check checkpoint_uri, "
+            "the endpoint, the credentials and what they may do (list, read, write, delete)"
+        )
+
+
+class StoreMisconfigured(StoreUnreachable):
+    """The checkpoint store cannot be used by any attempt of the run as it is configured.
+
+    The worker knows it by its name in the message of the run's Failed state, and makes no other
+    attempt (`decisions.diagnosis`).
+    """
+
+    def __init__(self, uri: str, reason: str, remedy: str) -> None:
+        super().__init__(uri, reason)
+        self.args = (uri, reason, remedy)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"the checkpoint store {self.uri} cannot be used: {self.reason}; {self.remedy}"
+
+
+def store_error(uri: str, error: Exception) -> StoreUnreachable:
+    """The error of a run that cannot use its checkpoint store.
+
+    Args:
+        uri: The store as people find it.
+        error: What the store raised.
+    """
+    reason = one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+    remedy = permanent_remedy(
+        (each.__name__ for each in type(error).__mro__),
+        str(error),
+        code=_s3_code(error),
+        errno_=error.errno if isinstance(error, OSError) else None,
+    )
+    if remedy is None:
+        return StoreUnreachable(uri, reason)
+    return StoreMisconfigured(uri, reason, remedy)
+
+
+def _s3_code(error: Exception) -> str | None:
+    """S3's error code, without loading botocore, which takes longer than the rest of a start."""
+    response = getattr(error, "response", None)
+    found = response.get("Error") if isinstance(response, dict) else None
+    return str(found.get("Code", "")) if isinstance(found, dict) else None
+
+
+class NotEnoughSpace(GpuSchedulingError):
+    """The disk of the checkpoint store cannot take one save."""
+
+    def __init__(
+        self, uri: str, free_bytes: int, needed_bytes: int, last_save_bytes: int | None
+    ) -> None:
+        super().__init__(uri, free_bytes, needed_bytes, last_save_bytes)
+        self.uri = uri
+        self.free_bytes = free_bytes
+        self.needed_bytes = needed_bytes
+        self.last_save_bytes = last_save_bytes
+
+    def __str__(self) -> str:
+        last = self.last_save_bytes
+        why = "for a first save" if last is None else f"after a save of {format_bytes(last)}"
+        return (
+            f"the disk of the checkpoint store {self.uri} has {format_bytes(self.free_bytes)} free "
+            f"and needs {format_bytes(self.needed_bytes)} {why}; delete checkpoints of finished "
+            "runs, or set checkpoint_uri to a larger store"
+        )
+
+
+class AlreadyCommitted(GpuSchedulingError):
+    """Another process has committed the same checkpoint of the same attempt."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.uri = uri
+
+    def __str__(self) -> str:
+        return (
+            f"{self.uri} was already committed by another process of this attempt; "
+            "let one process of a run save its checkpoints (rank 0)"
+        )
+
+
+class CheckpointStore(Protocol):
+    """Named bytes in folders. What has a name is whole and durable, whatever is killed."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep the content under `folder/name`; when this returns, it is durable."""
+
+    def commit(self, key: str, content: bytes) -> None:
+        """Like `put`, for a name that nobody has used.
+
+        Raises:
+            AlreadyCommitted: The name holds other content, which stays.
+        """
+
+    def upload(self, key: str, payload: Payload) -> None:
+        """Like `commit`, for content of any size, in parts where the store can do that.
+
+        Parts that an earlier upload to this name has left are kept where they are the same.
+
+        Raises:
+            AlreadyCommitted: The name holds other content, which stays.
+        """
+
+    def unfinished(self, folder: str) -> tuple[str, ...]:
+        """The names in the folder of which only parts have arrived yet."""
+
+    def abort(self, key: str) -> None:
+        """Forget the parts of an upload that nobody will finish. It is fine if there are none."""
+
+    def get(self, key: str) -> bytes:
+        """The content under `folder/name`.
+
+        Raises:
+            FileNotFoundError: There is none. Every other error means that the store could not
+                answer, not that there is none.
+        """
+
+    def size_bytes(self, key: str) -> int:
+        """How long the content is.
+
+        Raises:
+            FileNotFoundError: There is none, as with `get`.
+        """
+
+    def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        """So many bytes of the content; fewer where it ends before.
+
+        Raises:
+            FileNotFoundError: There is none, as with `get`.
+        """
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """All the names in the folder, in any order; none if there is no such folder."""
+
+    def delete(self, key: str) -> None:
+        """Forget this name. It is fine if there is none."""
+
+    def free_bytes(self) -> int | None:
+        """How much more it can hold; None: nobody knows, or it has no bound."""
+
+    def uri(self, key: str) -> str:
+        """The key as people find it outside of this program."""
+
+
+def open_store(uri: str) -> CheckpointStore:
+    """The store at this address.
+
+    Args:
+        uri: A folder's path, `file:///folder` or `s3://bucket/prefix`.
+
+    Raises:
+        InvalidInput: It is none of these (field `checkpoint_uri`).
+        StoreUnreachable: What it takes to reach it is missing, such as boto3 or an AWS profile.
+    """
+    match = _URI.fullmatch(uri.strip())
+    if match is None:
+        return _local_store(uri, uri.strip())
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        # RFC 8089: file:///path, or file://localhost/path.
+        return _local_store(uri, unquote(rest.removeprefix("localhost")), must_be_absolute=True)
+    if scheme == "s3":
+        return _s3_store(uri, rest)
+    raise InvalidInput(
+        "checkpoint_uri",
+        "has an unknown scheme",
+        got=uri,
+        allowed=_ALLOWED,
+        nearest=nearest_name(scheme, ("file", "s3")),
+    )
+
+
+def _local_store(uri: str, path: str, must_be_absolute: bool = False) -> "LocalStore":
+    if not path or "\0" in path or (must_be_absolute and not path.startswith("/")):
+        raise InvalidInput("checkpoint_uri", "names no folder", got=uri, allowed=_ALLOWED)
+    return LocalStore(Path(path))
+
+
+def _s3_store(uri: str, rest: str) -> CheckpointStore:
+    bucket, _, prefix = rest.partition("/")
+    if "@" in bucket:
+        raise InvalidInput(
+            "checkpoint_uri",
+            "has credentials in it",
+            got=uri,
+            allowed=_ALLOWED,
+            remedy="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+        )
+    if not bucket:
+        raise InvalidInput("checkpoint_uri", "names no bucket", got=uri, allowed=_ALLOWED)
+    try:
+        # Imported here: boto3 takes longer to load than the rest of a run's runtime together.
+        from gpu_core.adapters.checkpoints.store_s3 import S3Store
+
+        return S3Store(bucket, prefix.strip("/"))
+    except Exception as error:  # whatever boto3 raises for its configuration
+        raise store_error(uri, error) from error
+
+
+class LocalStore:
+    """A folder of this machine, or one that all machines share."""
+
+    def __init__(self, root: Path) -> None:
+        # Made absolute now: flows change their working directory.
+        self._root = root.expanduser().absolute()
+
+    def put(self, key: str, content: bytes) -> None:
+        path = self._root / key
+        make_folder(path.parent)
+        replace_file(path, content)
+
+    def commit(self, key: str, content: bytes) -> None:
+        self._refuse_existing(key)
+        self.put(key, content)
+
+    def upload(self, key: str, payload: Payload) -> None:
+        self._refuse_existing(key)
+        path = self._root / key
+        make_folder(path.parent)
+        replace_file(path, payload.content)
+
+    def unfinished(self, folder: str) -> tuple[str, ...]:  # noqa: ARG002 - a file has no parts
+        return ()
+
+    def abort(self, key: str) -> None:
+        """Nothing to do: what is cut short lies under a temporary name."""
+
+    def get(self, key: str) -> bytes:
+        return (self._root / key).read_bytes()
+
+    def size_bytes(self, key: str) -> int:
+        return (self._root / key).stat().st_size
+
+    def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        with (self._root / key).open("rb") as file:
+            file.seek(offset)
+            return file.read(size_bytes)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        try:
+            return tuple(path.name for path in (self._root / folder).iterdir())
+        except FileNotFoundError:
+            return ()
+
+    def delete(self, key: str) -> None:
+        (self._root / key).unlink(missing_ok=True)
+
+    def free_bytes(self) -> int | None:
+        existing = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
+        return shutil.disk_usage(existing).free
+
+    def uri(self, key: str) -> str:
+        return str(self._root / key)
+
+    def _refuse_existing(self, key: str) -> None:
+        # Looked up, not locked: hard links, which could do both in one step, are missing on
+        # many shared file systems, and what this finds is a mistake in a flow, not a race.
+        if (self._root / key).exists():
+            raise AlreadyCommitted(self.uri(key))

@@ -1,0 +1,17 @@
+"""The policy file: YAML to a policy, every error with its line."""
+
+from pathlib import Path
+
+from gpu_core.adapters.files.yaml_file import read_yaml
+from gpu_core.decisions.policy.policy import Policy, parse_policy
+
+
+def load_policy(path: Path) -> Policy:
+    """Which policy does this file hold?
+
+    Raises:
+        InvalidInput: The file cannot be read, is no YAML, or a field cannot be used.
+        InvalidInputs: Several fields cannot be used; the message has a line for each.
+    """
+    data, lines = read_yaml(path, what="policy file")
+    return parse_policy(data, source=str(path), lines=lines)

@@ -1,0 +1,256 @@
+"""The three files by which a worker and a run talk while the run lives.
+
+`notice.json` (worker to run: end soon), `checkpoint.json` (run to worker: what is safe) and
+`exit.json` (launcher to worker: how it ended). Each is replaced in one step, so a reader sees the
+old one or the new one. A reader ignores keys that it does not know, so that a worker and a run
+of neighbouring versions understand each other.
+"""
+
+import errno
+import json
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from gpu_core.adapters.files.atomic_file import replace_file
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import require_plausible
+from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
+
+_log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
+
+_LARGEST_BYTES = 64 * 1024
+
+# What the ledger's databases hold of a number.
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The run will be ended: save now, SIGTERM follows the save or the deadline."""
+
+    reason: str
+    """A stable word, such as `Preempted`."""
+    message: str
+    """The same for people, with the names and numbers."""
+    requested_at: datetime
+    deadline_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReport:
+    """What is safe of this attempt. Its existence says that the run saves when given notice."""
+
+    attempt_id: str
+    restored_from: str | None = None
+    """The checkpoint that the attempt continued from; None: it started from the beginning."""
+    checkpoint: str | None = None
+    """The newest checkpoint of this attempt; None: nothing saved yet, and the rest is None too."""
+    sequence: int | None = None
+    saved_at: datetime | None = None
+    size_bytes: int | None = None
+    duration_s: float | None = None
+    answers_notice: bool = False
+    """The save began after the notice had come: nothing more will be saved for it."""
+    first_step_at: datetime | None = None
+    """When the flow first asked whether to save, or saved: it has done a new step by then."""
+    expected_loss_s: float | None = None
+    """Work that an interruption without notice loses on average; None: no save was measured."""
+
+    @property
+    def checkpointed_at(self) -> datetime | None:
+        """When the newest checkpoint was saved, in the ledger's word for it."""
+        return self.saved_at
+
+    @property
+    def works_since(self) -> datetime | None:
+        """From when on the attempt's time counts as work; None: from its admission.
+
+        A run time holds one start-up, which an attempt that went on from a checkpoint repeats.
+        """
+        return None if self.restored_from is None else self.first_step_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitReport:
+    """How the command of an attempt ended."""
+
+    exit_code: int
+    """Negative: the signal that killed it, as in Python's `subprocess`."""
+    ended_at: datetime
+    started_at: datetime | None = None
+    error: str | None = None
+    """Why the command could not be started; None: it was started."""
+
+
+def write_notice(run_dir: str | Path, notice: Notice) -> None:
+    """Tell the run to end soon. A second notice replaces the first.
+
+    Raises:
+        OSError: The run's folder is missing, or the disk refused.
+    """
+    _write(Path(run_dir, NOTICE_FILE), notice)
+
+
+def notice_text(notice: Notice) -> str:
+    """The notice as the content of its file, for who brings it there in another way."""
+    return _text(notice).decode()
+
+
+def read_notice(run_dir: str | Path) -> Notice | None:
+    """Has the run been told to end? None: no, or the file cannot be understood (logged)."""
+    return read_notice_file(Path(run_dir, NOTICE_FILE))
+
+
+def read_notice_file(path: Path) -> Notice | None:
+    """The same for a notice at any path, such as a pod annotation that Kubernetes has mounted."""
+    return _read(path, _notice)
+
+
+def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> None:
+    """Tell the worker what is safe.
+
+    Raises:
+        OSError: The run's folder is missing, or the disk refused.
+    """
+    _write(Path(run_dir, CHECKPOINT_FILE), report)
+
+
+def read_checkpoint_report(run_dir: str | Path) -> CheckpointReport | None:
+    """What is safe? None: the run does not save, or the file cannot be understood (logged)."""
+    return _read(Path(run_dir, CHECKPOINT_FILE), _checkpoint_report)
+
+
+def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | None:
+    """The report that these values make; None: they cannot be understood (logged)."""
+    try:
+        return _checkpoint_report(_Fields(values))
+    except (ValueError, TypeError, KeyError, InvalidInput) as error:
+        _log.warning("A checkpoint report is ignored, it cannot be understood: %s", error)
+        return None
+
+
+def write_exit_report(run_dir: str | Path, report: ExitReport) -> None:
+    """Record how the command ended, for a command that has no launcher.
+
+    Raises:
+        OSError: The run's folder is missing, or the disk refused.
+    """
+    _write(Path(run_dir, EXIT_FILE), report)
+
+
+def read_exit_report(run_dir: str | Path) -> ExitReport | None:
+    """How did the command end? None: nobody saw it end, or the file cannot be understood."""
+    return _read(Path(run_dir, EXIT_FILE), _exit_report)
+
+
+def _write(path: Path, record: Notice | CheckpointReport | ExitReport) -> None:
+    replace_file(path, _text(record))
+
+
+def _text(record: Notice | CheckpointReport | ExitReport) -> bytes:
+    values = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(record).items()
+    }
+    return json.dumps(values, indent=2).encode()
+
+
+def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
+    try:
+        content = _content(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.warning("%s is ignored, because it cannot be read: %s", path, error)
+        return None
+    try:
+        return parse(_Fields(json.loads(content)))
+    except (ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
+        _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
+        return None
+
+
+def _content(path: Path) -> bytes:
+    """What the file has. The run can put anything there: a pipe would keep its reader for ever.
+
+    Raises:
+        OSError: It is no plain file, or larger than any record is.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened once more
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        content = file.read(_LARGEST_BYTES + 1)
+    if len(content) > _LARGEST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {_LARGEST_BYTES} bytes")
+    return content
+
+
+class _Fields:
+    """The values of one JSON object, each of the type that is asked for."""
+
+    def __init__(self, values: object) -> None:
+        if not isinstance(values, Mapping):
+            raise TypeError("it is not a JSON object")
+        self._values = values
+
+    def optional(self, name: str, kind: type[Record]) -> Record | None:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if kind is datetime and isinstance(value, str):
+            value = require_plausible(datetime.fromisoformat(value), name)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise TypeError(f"{name} is {value!r}, not a {kind.__name__}")
+        if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+            raise TypeError(f"{name} is out of range")  # NaN too
+        return value
+
+    def required(self, name: str, kind: type[Record]) -> Record:
+        value = self.optional(name, kind)
+        if value is None:
+            raise KeyError(f"{name} is missing")
+        return value
+
+
+def _notice(fields: _Fields) -> Notice:
+    return Notice(
+        reason=fields.required("reason", str),
+        message=fields.required("message", str),
+        requested_at=fields.required("requested_at", datetime),
+        deadline_at=fields.required("deadline_at", datetime),
+    )
+
+
+def _checkpoint_report(fields: _Fields) -> CheckpointReport:
+    return CheckpointReport(
+        attempt_id=fields.required("attempt_id", str),
+        restored_from=fields.optional("restored_from", str),
+        checkpoint=fields.optional("checkpoint", str),
+        sequence=fields.optional("sequence", int),
+        saved_at=fields.optional("saved_at", datetime),
+        size_bytes=fields.optional("size_bytes", int),
+        duration_s=fields.optional("duration_s", float),
+        answers_notice=fields.optional("answers_notice", bool) or False,
+        first_step_at=fields.optional("first_step_at", datetime),
+        expected_loss_s=fields.optional("expected_loss_s", float),
+    )
+
+
+def _exit_report(fields: _Fields) -> ExitReport:
+    return ExitReport(
+        exit_code=fields.required("exit_code", int),
+        ended_at=fields.required("ended_at", datetime),
+        started_at=fields.optional("started_at", datetime),
+        error=fields.optional("error", str),
+    )

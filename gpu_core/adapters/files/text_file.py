@@ -1,0 +1,63 @@
+"""Text and JSON files that a person names: what is said when they cannot be read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gpu_core.decisions.model.errors import InvalidInput
+
+MOST_BYTES = 1024**3
+"""Of one file: more does not fit into memory several times, as reading it needs."""
+
+
+def is_file(path: Path) -> bool:
+    """Is there a file of this name? A name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False  # too long, with a NUL, or in a folder that may not be entered
+
+
+def read_text_file(path: Path, what: str) -> str:
+    """What does this file say?
+
+    Args:
+        path: Where it is.
+        what: What it is, for the errors, such as `trace`.
+
+    Raises:
+        InvalidInput: It is not there, a folder, too large or no UTF-8.
+    """
+    remedy = f"name a readable {what} in UTF-8"
+    try:
+        if path.exists() and not path.is_file():
+            raise InvalidInput(str(path), "is not a file", remedy=remedy)
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidInput(
+                str(path), f"is too large for a {what}", allowed=f"up to {MOST_BYTES:,} bytes"
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(str(path), "cannot be read", got=why, remedy=remedy) from None
+
+
+def read_json_file(path: Path, what: str) -> Any:
+    """Which data does this file hold?
+
+    Args:
+        path: Where it is.
+        what: What it is, for the errors.
+
+    Raises:
+        InvalidInput: It cannot be read, is no JSON, nested too deeply, or has too long a number.
+    """
+    text = read_text_file(path, what)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{path}:{error.lineno}", "is not valid JSON", got=error.msg) from None
+    except ValueError:
+        raise InvalidInput(str(path), "has a number with too many digits") from None
+    except RecursionError:
+        raise InvalidInput(str(path), "is nested too deeply") from None

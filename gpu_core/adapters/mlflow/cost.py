@@ -1,0 +1,185 @@
+"""Put a run's cost next to its model's metrics in MLflow, so that experiments compare by cost.
+
+The cost of a flow run stands in one MLflow run and nowhere else: `cost/total_usd` over all runs
+then adds up to the bill.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Run
+
+from gpu_core.adapters.mlflow.experiment import experiment_id
+from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
+from gpu_core.decisions.costs.usage_cost import RunCost, Usage
+from gpu_core.decisions.model.attempts import RunRecord
+from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
+
+DEFAULT_EXPERIMENT = "prefect-gpu"
+
+_STATUS_TAG = "cost.status"
+_PARENT_TAG = "mlflow.parentRunId"
+_METRIC_PREFIX = "cost/"
+_RUNS_PER_PAGE = 200
+
+
+class CostStatus(StrEnum):
+    """How far a logged cost can be relied on."""
+
+    ESTIMATED = "estimated"
+    """The run is not over."""
+    FINAL = "final"
+    UNPRICED = "unpriced"
+    """A part of the run has no price, so that its total is unknown."""
+    SUPERSEDED = "superseded"
+    """The cost now stands in a newer MLflow run of the same flow run; here it is 0."""
+
+
+def cost_status(cost: RunCost) -> CostStatus:
+    """How far can this cost be relied on?"""
+    if cost.total_micro_usd is None:
+        return CostStatus.UNPRICED
+    is_held = any(attempt.released_at is None for attempt in cost.attempts)
+    if is_held or cost.run.final_state is None:
+        return CostStatus.ESTIMATED
+    return CostStatus.FINAL
+
+
+def log_run_cost(
+    client_or_uri: MlflowClient | str,
+    record: RunRecord,
+    cost: RunCost,
+    *,
+    status: CostStatus,
+    price_book: str,
+) -> str:
+    """Log the whole cost of a flow run to its own MLflow run; the MLflow run's id.
+
+    That is the one that `tracked_run` made, else the newest one, without a parent, that carries
+    the tag `prefect.flow_run_id`; where there is none, one is created in the run's experiment. If
+    another one carries a cost already, its cost metrics become 0, so that nothing is counted
+    twice. Only what differs from what MLflow already has is written: logging twice changes
+    nothing. A finished MLflow run is fine.
+
+    Args:
+        client_or_uri: A client, or a tracking URI.
+        record: Whose cost it is.
+        cost: The cost of the run's whole life.
+        status: How far it can be relied on (see `cost_status`).
+        price_book: Which prices it was costed with: a version or a hash.
+
+    Raises:
+        MlflowException: MLflow cannot be reached, or refuses.
+    """
+    client = MlflowClient(client_or_uri) if isinstance(client_or_uri, str) else client_or_uri
+    found = _own_runs(client, record.flow_run_id)
+    newest = found[0] if found else _create_run(client, record)
+    for older in found[1:]:
+        _supersede(client, older)
+    _write(client, newest, _metrics(cost), _tags(record, cost, status, price_book))
+    return str(newest.info.run_id)
+
+
+def all_experiments(client: MlflowClient) -> list[Experiment]:
+    """All experiments that are not deleted."""
+    found: list[Experiment] = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(max_results=_RUNS_PER_PAGE, page_token=token)
+        found.extend(page)
+        token = page.token
+        if not token:
+            return found
+
+
+def _own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
+    """The flow run's MLflow runs without a parent: the tracked one first, then newest first."""
+    found: list[Run] = []
+    token: str | None = None
+    experiment_ids = [experiment.experiment_id for experiment in all_experiments(client)]
+    while True:
+        page = client.search_runs(
+            experiment_ids,
+            filter_string=f"tags.`{FLOW_RUN_TAG}` = '{flow_run_id}'",
+            max_results=_RUNS_PER_PAGE,
+            order_by=["attributes.start_time DESC"],
+            page_token=token,
+        )
+        found.extend(run for run in page if _PARENT_TAG not in run.data.tags)
+        token = page.token
+        if not token:
+            return sorted(found, key=lambda run: TRACKED_RUN_TAG not in run.data.tags)
+
+
+def _create_run(client: MlflowClient, record: RunRecord) -> Run:
+    run = client.create_run(
+        experiment_id(client, record.experiment or DEFAULT_EXPERIMENT),
+        start_time=int(record.submitted_at.timestamp() * 1000),
+        run_name=record.name,
+        # A flow that begins to track later goes on in this very run.
+        tags={FLOW_RUN_TAG: record.flow_run_id, TRACKED_RUN_TAG: "true"},
+    )
+    # Nothing runs in it: it only holds the cost.
+    client.set_terminated(run.info.run_id)
+    return run
+
+
+def _supersede(client: MlflowClient, older: Run) -> None:
+    if _STATUS_TAG not in older.data.tags:
+        return
+    logged = [name for name in older.data.metrics if name.startswith(_METRIC_PREFIX)]
+    _write(client, older, dict.fromkeys(logged, 0.0), {_STATUS_TAG: CostStatus.SUPERSEDED.value})
+
+
+def _write(client: MlflowClient, run: Run, metrics: dict[str, float], tags: dict[str, str]) -> None:
+    for name, value in metrics.items():
+        if run.data.metrics.get(name) != value:
+            client.log_metric(run.info.run_id, name, value)
+    for name, text in tags.items():
+        if run.data.tags.get(name) != text:
+            client.set_tag(run.info.run_id, name, text)
+
+
+def _metrics(cost: RunCost) -> dict[str, float]:
+    known = {
+        "cost/total_usd": _usd(cost.usage),
+        "cost/retry_waste_usd": _usd(cost.lost),
+        "cost/checkpoint_saved_usd": _usd(cost.saved),
+        "cost/gpu_hours": cost.usage.gpu_hours,
+        "cost/gpu_hours_unpriced": cost.usage.unpriced_gpu_s / SECONDS_PER_HOUR,
+        "cost/gpu_hours_lost": cost.lost.gpu_hours,
+        "cost/attempts": float(len(cost.attempts)),
+        "cost/wait_s": cost.wait_s,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _usd(usage: Usage) -> float | None:
+    if usage.total_micro_usd is None:
+        return None
+    return usage.total_micro_usd / MICRO_USD_PER_USD
+
+
+def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str) -> dict[str, str]:
+    known = {
+        "cost.basis": "allocated",
+        "cost.currency": "USD",
+        _STATUS_TAG: status.value,
+        "cost.provenance": record.provenance.value,
+        "cost.gpu_type": _distinct([a.gpu_type for a in cost.attempts]),
+        "cost.gpu_count": _distinct([str(a.gpu_count) for a in cost.attempts]),
+        "cost.capacity_type": _distinct([a.capacity_type for a in cost.attempts]),
+        "cost.price_book": price_book,
+        FLOW_RUN_TAG: record.flow_run_id,
+        "prefect.deployment": record.deployment,
+        "prefect.attempt": str(max((a.number for a in cost.attempts), default=0)),
+        "finops.team": record.team,
+        "finops.project": record.project,
+    }
+    return {name: text for name, text in known.items() if text}
+
+
+def _distinct(values: Sequence[str | None]) -> str:
+    """The values in their order, each once: `t4`, or `t4,a10g` after a change of GPU type."""
+    return ",".join(dict.fromkeys(value for value in values if value))

@@ -1,0 +1,1 @@
+"""Prefect's API."""

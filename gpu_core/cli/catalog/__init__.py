@@ -1,0 +1,1 @@
+"""`prefect-gpu catalog`: the prices that plans use."""

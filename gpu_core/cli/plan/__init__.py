@@ -1,0 +1,1 @@
+"""`prefect-gpu plan`: GPU type, capacity type and cost of a job."""

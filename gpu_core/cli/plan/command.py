@@ -1,0 +1,93 @@
+"""`prefect-gpu plan`: which offering to take for a job, before anything starts."""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from gpu_core.adapters.files.catalog_file import load_catalog
+from gpu_core.cli.plan.document import plan_document
+from gpu_core.cli.plan.table import print_choice, print_reading
+from gpu_core.decisions.catalog.selection import Selection, selected
+from gpu_core.decisions.offerings.constraints import Conditions, Wishes, with_limits
+from gpu_core.decisions.offerings.observed_throughput import History, shown_by
+from gpu_core.decisions.offerings.rank import choose
+from gpu_core.decisions.requirements.duration import Observed
+from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requirements.stated import Stated, job_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRuns:
+    """Where a job's throughput is learned from."""
+
+    ledger: str
+    """Its file or address."""
+    deployment: str
+    amount_each: float | None
+    """What each of its runs did; None: as much as the job that is planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What was asked for on the command line."""
+
+    text: str | None
+    stated: Stated
+    wishes: Wishes
+    conditions: Conditions
+    observed: Observed | None
+    past: PastRuns | None
+    """Instead of `observed`."""
+    catalog_path: Path
+    own_sheets: tuple[Path, ...]
+    selection: Selection
+    top: int
+    as_json: bool
+
+
+def plan(options: PlanOptions, now: datetime) -> int:
+    """Print the ranking. 1: nothing does what is wished.
+
+    Raises:
+        InvalidInput: Something that was asked for cannot be used, or no GPU holds the model.
+    """
+    reading = job_of(options.text, options.stated)
+    if reading.job is None:
+        if options.as_json:
+            print(json.dumps(plan_document(reading, None, options.wishes, now), indent=2))
+        else:
+            print_reading(Console(), reading)
+        return 0
+    limits = reading.limits
+    if options.selection.gpu_types:
+        limits = replace(limits, gpu_types=())
+    wishes = with_limits(options.wishes, limits, now)
+    history = None if options.past is None else _history(options.past, reading.job)
+    catalog = load_catalog(options.catalog_path, options.own_sheets)
+    choice = choose(
+        reading.job,
+        catalog,
+        selected(catalog, options.selection),
+        wishes,
+        now,
+        conditions=options.conditions,
+        observed=options.observed if history is None else history.observed,
+    )
+    if options.as_json:
+        print(json.dumps(plan_document(reading, choice, wishes, now, history), indent=2))
+    else:
+        console = Console()
+        print_reading(console, reading, history)
+        print_choice(console, choice, wishes, now, options.top)
+    return 0 if choice.is_feasible else 1
+
+
+def _history(past: PastRuns, job: Job) -> History:
+    # SQLAlchemy takes longer to load than a plan takes.
+    from gpu_core.adapters.traces.ledger import read_records
+
+    amount_each = job.amount if past.amount_each is None else past.amount_each
+    return shown_by(read_records(past.ledger), past.deployment, amount_each)

@@ -1,0 +1,1 @@
+"""What `prefect-gpu deploy` reads of a project."""

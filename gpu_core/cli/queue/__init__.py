@@ -1,0 +1,1 @@
+"""`prefect-gpu queue`: the runs that wait, and why."""

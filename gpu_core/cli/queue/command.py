@@ -1,0 +1,146 @@
+"""`prefect-gpu queue`: the line of a pool, as its worker published it. Works from any machine."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.objects import Artifact
+from prefect.exceptions import ObjectNotFound
+from rich.console import Console
+
+from gpu_core.adapters.prefect.work_pool import read_pool_status, read_waiting
+from gpu_core.cli.queue.table import queue_table
+from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.prefect.pool_commands import setup_command
+from gpu_core.decisions.prefect.pool_status import notices
+from gpu_core.decisions.scheduling.queue_table import (
+    NOTICES,
+    LineEntry,
+    from_row,
+    line_key,
+    to_json,
+)
+
+# What Prefect calls our worker types; the module that has them takes seconds to import.
+_OUR_TYPES = ("gpu-process", "gpu-kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedLine:
+    """The line at the moment when it last changed."""
+
+    published_at: datetime | None
+    """None: no worker has published it yet."""
+    entries: tuple[LineEntry, ...]
+    notices: tuple[str, ...]
+    """What to know of the pool and its workers now."""
+    is_served: bool
+    """Is a GPU worker of the pool online?"""
+    waiting: int
+    """Runs that wait in Prefect now, whether a worker has seen them or not."""
+
+
+def queue(pool: str, *, as_json: bool) -> int:
+    """Print who waits in this pool, and why.
+
+    Raises:
+        InvalidInput: There is no such pool, it is not one of ours, or the server cannot be reached.
+    """
+    line = ask(lambda client: _read(client, pool, datetime.now(UTC)))
+    if as_json:
+        print(_document(pool, line))
+        return 0
+    console = Console()
+    for notice in line.notices:
+        console.print(f"! {notice}", highlight=False, markup=False, soft_wrap=True)
+    if line.entries and not line.is_served and line.published_at is not None:
+        console.print(
+            f"As the last worker left it at {line.published_at:%Y-%m-%d %H:%M:%S} UTC:",
+            highlight=False,
+        )
+    if line.entries:
+        console.print(queue_table(pool, line.entries, datetime.now(UTC)))
+    unseen = line.waiting - len(line.entries)
+    if unseen > 0:
+        more = count(unseen, "more run" if line.entries else "run")
+        text = f"{more} in pool {pool!r}: due, and not looked at by a GPU worker yet."
+        console.print(text, highlight=False, markup=False)
+    elif not line.entries:
+        console.print(f"Nobody waits in pool {pool!r}.", highlight=False)
+    return 0
+
+
+async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLine:
+    try:
+        status = await read_pool_status(client, pool)
+    except ObjectNotFound:
+        raise await _unknown(client, pool) from None
+    if status.worker_type not in _OUR_TYPES:
+        raise InvalidInput(
+            "pool",
+            f"{pool!r} is not a GPU pool",
+            got=status.worker_type,
+            allowed=f"a pool of type {' or '.join(_OUR_TYPES)}",
+            remedy=f"make one under another name: `{setup_command('gpu', _OUR_TYPES[0])}`",
+        )
+    _, waiting = await read_waiting(client, pool, now)
+    found = await client.read_artifacts(
+        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[line_key(pool)])), limit=1
+    )
+    published = found[0] if found else None
+    return PublishedLine(
+        published_at=None if published is None else published.updated,
+        entries=_entries(published) if waiting else (),
+        notices=_notices(published, tuple(notice.text for notice in notices(status))),
+        is_served=status.has_worker,
+        waiting=waiting,
+    )
+
+
+async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
+    ours = [each.name for each in await client.read_work_pools() if each.type in _OUR_TYPES]
+    return InvalidInput(
+        "pool",
+        "is not known to this server",
+        got=pool,
+        nearest=nearest_name(pool, ours),
+        allowed=listed(ours),
+        remedy=f"or make it with `{setup_command(pool, _OUR_TYPES[0])}`",
+    )
+
+
+def _entries(published: Artifact | None) -> tuple[LineEntry, ...]:
+    rows = [] if published is None else published.data
+    if not isinstance(rows, list):
+        raise InvalidInput("line", "is not a table", remedy="start a GPU worker of this version")
+    return tuple(from_row(row) for row in rows)
+
+
+def _notices(published: Artifact | None, now: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of this moment, then what only the worker knows, such as that its policy is broken."""
+    metadata: Mapping[str, object] = {} if published is None else published.metadata_ or {}
+    try:
+        of_worker = json.loads(str(metadata.get(NOTICES, "[]")))
+    except ValueError:
+        of_worker = []
+    return (*now, *map(str, of_worker if isinstance(of_worker, list) else ()))
+
+
+def _document(pool: str, line: PublishedLine) -> str:
+    published_at = line.published_at
+    return json.dumps(
+        {
+            "pool": pool,
+            "published_at": None if published_at is None else published_at.isoformat(),
+            "notices": line.notices,
+            "waiting": line.waiting,
+            "line": [to_json(entry) for entry in line.entries],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )

@@ -1,0 +1,1 @@
+"""`prefect-gpu quickstart`: a server, a worker and runs on this machine."""

@@ -1,0 +1,190 @@
+"""`prefect-gpu quickstart`: the whole story on one machine, checked, and cleaned up afterwards."""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import psutil
+from rich.console import Console
+
+from gpu_core.cli.quickstart.services import Addresses, Services, free_port
+from gpu_core.decisions.model.errors import InvalidInput
+
+_MARKER = "prefect-gpu-quickstart"
+_UP_S = 120.0
+_WIDTH = 110
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# Of the user's own world nothing may leak in: no server, no profile, no MLflow.
+_FOREIGN = ("PREFECT_", "MLFLOW_")
+
+
+def quickstart(folder: Path, *, keep: bool) -> int:
+    """Run the story. Returns 0 if everything in it was as it should be, else 1.
+
+    Args:
+        folder: Where everything is kept; made anew each time.
+        keep: Leave the servers up at the end, until Ctrl-C.
+
+    Raises:
+        InvalidInput: This is no clone of the project, or the folder is somebody else's.
+    """
+    console = Console(highlight=False)
+    # Without a terminal there is no width to keep to, and half a word helps nobody.
+    console.width = max(console.width, _WIDTH)
+    folder = folder.resolve()
+    if not Path("prefect.yaml").is_file() or not Path("flows/train_digits.py").is_file():
+        raise InvalidInput(
+            "quickstart", "needs the project's flows", remedy="run it in a clone of the repository"
+        )
+    _make_anew(folder)
+    _use_own_world(folder)
+    keep = keep or os.environ.get("KEEP") == "1"
+    # SIGINT too: a shell's background job is started with it ignored, and so would its servers be.
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _interrupt)
+    is_right = False
+    try:
+        with Services(folder / "logs", os.environ) as services:
+            try:
+                is_right = _story(console, services, folder)
+                if keep:
+                    console.print("\nThe servers stay up. Ctrl-C stops them.")
+                    threading.Event().wait()
+            except KeyboardInterrupt:
+                console.print("\nStopping.")
+            finally:
+                # A second Ctrl-C must not leave anything behind.
+                for number in _STOP_SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)
+    finally:
+        # Only now: a worker that lives would give a killed run its next attempt.
+        _end_runs(folder)
+    return 0 if is_right else 1
+
+
+def _story(console: Console, services: Services, folder: Path) -> bool:
+    addresses = Addresses(
+        prefect=f"http://127.0.0.1:{free_port()}", mlflow=f"http://127.0.0.1:{free_port()}"
+    )
+    os.environ["PREFECT_API_URL"] = f"{addresses.prefect}/api"
+    services.use(os.environ)
+    # Prefect reads its settings when it is first imported: only now are they ours.
+    from gpu_core.cli.quickstart.demo import tell
+    from gpu_core.cli.setup import SetupOptions, setup
+
+    console.rule("[bold]1. Servers[/]", align="left")
+    _start_servers(console, services, folder, addresses)
+    console.rule("[bold]2. prefect-gpu setup[/]", align="left")
+    setup(
+        SetupOptions(
+            pool="gpu",
+            policy_path=Path("deployments/policy.yaml"),
+            prefect_file=Path("prefect.yaml"),
+            ledger_url=f"sqlite:///{folder / 'ledger.db'}",
+            mlflow_uri=addresses.mlflow,
+            checkpoint_uri=str(folder / "checkpoints"),
+        )
+    )
+    services.start(
+        "worker",
+        [
+            sys.executable,
+            "-m",
+            "prefect",
+            "worker",
+            "start",
+            "--pool",
+            "gpu",
+            "--name",
+            "quickstart",
+        ],
+    )
+    return tell(console, services, folder, addresses)
+
+
+def _start_servers(
+    console: Console, services: Services, folder: Path, addresses: Addresses
+) -> None:
+    prefect = services.start(
+        "prefect-server",
+        [
+            *(sys.executable, "-m", "prefect", "server", "start"),
+            *("--host", "127.0.0.1", "--port", addresses.prefect.rsplit(":", 1)[1]),
+        ],
+    )
+    mlflow = services.start(
+        "mlflow",
+        [
+            *(sys.executable, "-m", "mlflow", "server"),
+            *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
+            *("--artifacts-destination", str(folder / "mlflow-artifacts")),
+            *("--host", "127.0.0.1", "--port", addresses.mlflow.rsplit(":", 1)[1]),
+            *("--workers", "1"),
+        ],
+    )
+    services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
+    console.print(f"  Prefect   {addresses.prefect}")
+    services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
+    console.print(f"  MLflow    {addresses.mlflow}")
+
+
+def _make_anew(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(
+            "--folder", "is not a folder", got=str(folder), remedy="name an empty folder"
+        )
+    if folder.exists() and not (folder / _MARKER).exists() and any(folder.iterdir()):
+        raise InvalidInput(
+            "--folder",
+            "holds something that no quickstart made",
+            got=str(folder),
+            remedy="name an empty folder",
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / _MARKER).write_text("Made by `prefect-gpu quickstart`; deleted by the next one.\n")
+
+
+def _use_own_world(folder: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN):
+            del os.environ[name]
+    os.environ.update(
+        {
+            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_PROFILES_PATH": str(folder / "prefect" / "profiles.toml"),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_INTEGRATIONS_GPU_POLICY_PATH": str(Path("deployments/policy.yaml").resolve()),
+            "PREFECT_INTEGRATIONS_GPU_STATE_DIR": str(folder / "gpu"),
+            "PREFECT_LOGGING_LEVEL": "INFO",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+            "DO_NOT_TRACK": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+    )
+
+
+def _end_runs(folder: Path) -> None:
+    """Runs outlive their worker by design; those of this quickstart may not outlive it."""
+    mine = [process for process in psutil.process_iter() if _belongs_to(process, folder)]
+    for process in mine:
+        process.kill()
+    psutil.wait_procs(mine, timeout=5)
+
+
+def _belongs_to(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.environ().get("PREFECT_GPU_RUN_DIR", "").startswith(f"{folder}{os.sep}")
+    except (psutil.Error, OSError):
+        return False
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

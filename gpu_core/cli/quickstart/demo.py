@@ -1,0 +1,345 @@
+"""What the quickstart tells: real work of several priorities, one preemption, exact resumption."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+from prefect.client.schemas.objects import Artifact, FlowRun
+from prefect.client.schemas.sorting import ArtifactSort
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+
+from gpu_core.adapters.checkpoints.store import open_store
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.quickstart.run_table import run_table
+from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
+from gpu_core.decisions.checkpoints.object_names import committed
+from gpu_core.decisions.costs.daily_report import artifact_keys
+from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.units import count
+from gpu_core.worker.pending.publisher import ATTEMPTS_KEY
+from gpu_core.worker.process.gpus.devices import local_nodes
+
+_LOOK_S = 0.5
+_LONGEST_S = 600.0
+_SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
+_HISTORY_DAYS = 14
+_NAME_WIDTH = 22
+_REPORT = artifact_keys(with_generated=True).report
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was printed about a run already."""
+
+    name: str
+    state: str = ""
+
+
+def tell(console: Console, services: Services, folder: Path, addresses: Addresses) -> bool:
+    """Run the story and check it. True if everything was as it should be."""
+    return asyncio.run(_Story(console, services, folder, addresses).tell())
+
+
+class _Story:
+    def __init__(
+        self, console: Console, services: Services, folder: Path, addresses: Addresses
+    ) -> None:
+        self._console = console
+        self._services = services
+        self._addresses = addresses
+        self._store = open_store(str(folder / "checkpoints"))
+        self._ledger_url = f"sqlite:///{folder / 'ledger.db'}"
+        self._seen: dict[UUID, _Seen] = {}
+        self._began = time.monotonic()
+
+    async def tell(self) -> bool:
+        gpus = self._gpus()
+        async with get_client() as client:
+            self._client: PrefectClient = client
+            self._console.rule("[bold]3. Work for the pool[/]", align="left")
+            training, twin = await self._submit_all(gpus)
+            await self._until_finished()
+            self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
+            is_right = self._check(training, twin)
+            self._console.rule("[bold]5. The nightly report[/]", align="left")
+            nightly, was_reported = await self._report()
+            is_right = was_reported and is_right
+            self._console.rule("[bold]6. What it took[/]", align="left")
+            self._console.print(run_table(self._costs()))
+            await self._print_addresses(training, twin, nightly)
+        return is_right
+
+    def _gpus(self) -> int:
+        nodes = local_nodes(load_policy(Path("deployments/policy.yaml")))
+        if not nodes:
+            raise ServiceError(
+                "no GPU: none found through NVML, and deployments/policy.yaml declares no "
+                "virtual_gpus"
+            )
+        node = max(nodes, key=lambda node: len(node.gpu_ids))
+        kind = "virtual GPUs" if node.gpu_ids[0].startswith("virtual-") else "GPUs"
+        self._console.print(f"  {len(node.gpu_ids)} {kind} of type {node.gpu_type}")
+        return len(node.gpu_ids)
+
+    async def _submit_all(self, gpus: int) -> tuple[UUID, UUID]:
+        half, quarter = max(1, gpus // 2), max(1, gpus // 4)
+        training = await self._submit(
+            "train-digits/research", "train-512", "low priority, may be preempted", gpu_count=half
+        )
+        twin = await self._submit(
+            "train-digits/research",
+            "train-512-undisturbed",
+            "the same training, may not be preempted",
+            gpu_count=quarter,
+            preemptible=False,
+        )
+        for number in (1, 2, 3):
+            await self._submit(
+                "classify-digits/batch", f"classify-{number}", "batch inference",
+                parameters={"seed": number}, gpu_count=1,
+            )  # fmt: skip
+        await self._submit(
+            "train-digits/research",
+            "train-128",
+            "other hyper-parameters",
+            parameters={"hidden_units": 128, "learning_rate": 0.002},
+            gpu_count=quarter,
+        )
+        await self._until(lambda: self._has_saved(training))
+        await self._submit(
+            "classify-digits/urgent", "urgent", "critical: it needs GPUs now", gpu_count=half
+        )
+        return training, twin
+
+    async def _submit(
+        self,
+        deployment: str,
+        name: str,
+        what: str,
+        parameters: dict[str, Any] | None = None,
+        **variables: Any,
+    ) -> UUID:
+        found = await self._client.read_deployment_by_name(deployment)
+        run = await self._client.create_flow_run_from_deployment(
+            found.id, name=name, parameters=parameters or {}, job_variables=variables
+        )
+        self._seen[run.id] = _Seen(name)
+        self._say(
+            name, f"submitted to {deployment}, {count(variables['gpu_count'], 'GPU')}: {what}"
+        )
+        return run.id
+
+    # -- following -------------------------------------------------------------------------------
+
+    async def _until_finished(self) -> None:
+        async def is_finished() -> bool:
+            runs = await self._look()
+            is_over = all(run.state is not None and run.state.is_final() for run in runs)
+            # The ledger closes an attempt when its last process is gone, a moment later.
+            return is_over and all(
+                attempt.released_at is not None
+                for cost in self._costs()
+                for attempt in cost.attempts
+            )
+
+        await self._until(is_finished)
+
+    async def _has_saved(self, flow_run_id: UUID) -> bool:
+        run = next(run for run in await self._look() if run.id == flow_run_id)
+        if run.state is not None and run.state.is_final():
+            raise ServiceError(f"{run.name} ended before it could be preempted: {run.state}")
+        return bool(committed(self._store.names(str(flow_run_id))))
+
+    async def _until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        deadline = time.monotonic() + _LONGEST_S
+        while not await condition():
+            self._services.check()
+            if time.monotonic() > deadline:
+                raise ServiceError(f"the runs did not end within {_LONGEST_S:.0f} s")
+            await asyncio.sleep(_LOOK_S)
+
+    async def _look(self) -> list[FlowRun]:
+        runs = await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(self._seen)))
+        )
+        for run in runs:
+            if run.state is None:
+                continue
+            seen = self._seen[run.id]
+            state = run.state.name or run.state.type.value
+            line = f"{state}: {run.state.message}" if run.state.message else state
+            if line != seen.state:
+                seen.state = line
+                self._say(run.name, line)
+        return runs
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def _check(self, training: UUID, twin: UUID) -> bool:
+        attempts = {cost.run.flow_run_id: cost.attempts for cost in self._costs()}
+        mine, other = attempts[str(training)], attempts[str(twin)]
+        return all(
+            [
+                self._verdict("the training was preempted once", _was_preempted_once(mine)),
+                self._verdict("its second attempt began with a checkpoint", _was_resumed(mine)),
+                self._verdict("its twin ran undisturbed in one attempt", len(other) == 1),
+                *self._same_results(training, twin),
+                self._verdict("every run completed", self._all_completed()),
+            ]
+        )
+
+    def _same_results(self, training: UUID, twin: UUID) -> list[bool]:
+        client = MlflowClient(self._addresses.mlflow)
+        mine, other = (_mlflow_run(client, flow_run_id) for flow_run_id in (training, twin))
+        verdicts = [
+            self._verdict(
+                f"{name}: {mine.data.metrics[name]!r} and {other.data.metrics[name]!r}",
+                mine.data.metrics[name] == other.data.metrics[name],
+            )
+            for name in _SAME
+        ]
+        weights = [run.data.tags["weights_sha256"] for run in (mine, other)]
+        short = " and ".join(digest[:12] for digest in weights)
+        verdicts.append(self._verdict(f"weights: {short}", weights[0] == weights[1]))
+        return verdicts
+
+    def _all_completed(self) -> bool:
+        return all(seen.state.startswith("Completed") for seen in self._seen.values())
+
+    def _verdict(self, text: str, is_right: bool) -> bool:
+        self._console.print(f"  {'[green]yes[/]' if is_right else '[bold red]NO[/] '} {text}")
+        return is_right
+
+    # -- the nightly report ----------------------------------------------------------------------
+
+    async def _report(self) -> tuple[UUID, bool]:
+        """Report two days. Returns the run of yesterday's report, and whether all went well."""
+        today = datetime.now(UTC).date()
+        with Ledger.open(self._ledger_url) as ledger:
+            added = ledger.import_records(
+                generated_history(_HISTORY_DAYS, today - timedelta(days=1))
+            )
+        self._console.print(
+            f"  {added} generated attempts of the {_HISTORY_DAYS} days before today were added to "
+            "the ledger, marked as generated"
+        )
+        # Yesterday is generated and has an anomaly to find; today has the runs of this quickstart.
+        reports = [
+            await self._submit_report("report-yesterday", today - timedelta(days=1)),
+            await self._submit_report("report-today", today),
+        ]
+        await self._until_finished()
+        for report in reports:
+            await self._print_report(report)
+        are_complete = [self._seen[report].state.startswith("Completed") for report in reports]
+        return reports[0], all(are_complete)
+
+    async def _submit_report(self, name: str, day: date) -> UUID:
+        found = await self._client.read_deployment_by_name("report-cost/nightly")
+        run = await self._client.create_flow_run_from_deployment(
+            found.id, name=name, parameters={"day": day.isoformat(), "with_generated": True}
+        )
+        self._seen[run.id] = _Seen(name)
+        return run.id
+
+    async def _print_report(self, flow_run_id: UUID) -> None:
+        """The top of the report; its tables are for the page."""
+        report = await self._artifact(flow_run_id, _REPORT)
+        top = str(report.data).split("\n## By team", maxsplit=1)[0].strip()
+        self._console.print(Padding(Markdown(top), (1, 2)))
+
+    async def _artifact(self, flow_run_id: UUID, key: str) -> Artifact:
+        """The newest artifact of a run under this key."""
+        found = await self._client.read_artifacts(
+            artifact_filter=ArtifactFilter(
+                flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]),
+                key=ArtifactFilterKey(any_=[key]),
+            ),
+            sort=ArtifactSort.CREATED_DESC,
+            limit=1,
+        )
+        if not found:
+            raise ServiceError(f"{self._seen[flow_run_id].name} has no artifact {key}")
+        return found[0]
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _costs(self) -> list[RunCost]:
+        now = datetime.now(UTC)
+        ids = [str(flow_run_id) for flow_run_id in self._seen]
+        with Ledger.open(self._ledger_url) as ledger:
+            attempts = ledger.attempts_of(ids)
+            records = [ledger.run(flow_run_id) for flow_run_id in ids]
+        return [
+            run_cost(record, attempts.get(record.flow_run_id, ()), now)
+            for record in records
+            if record is not None
+        ]
+
+    async def _print_addresses(self, training: UUID, twin: UUID, nightly: UUID) -> None:
+        prefect, mlflow = self._addresses.prefect, self._addresses.mlflow
+        attempts = await self._artifact(training, ATTEMPTS_KEY)
+        report = await self._artifact(nightly, _REPORT)
+        runs = [_mlflow_run(MlflowClient(mlflow), run) for run in (training, twin)]
+        compared = quote(json.dumps([run.info.run_id for run in runs]))
+        experiments = quote(json.dumps([runs[0].info.experiment_id]))
+        addresses = {
+            "Runs in Prefect": f"{prefect}/runs",
+            "The preempted run": f"{prefect}/runs/flow-run/{training}",
+            "Its attempts": f"{prefect}/artifacts/artifact/{attempts.id}",
+            "The nightly report": f"{prefect}/artifacts/artifact/{report.id}",
+            "The two trainings": (
+                f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}"
+            ),
+        }
+        self._console.print()
+        for name, address in addresses.items():
+            self._console.print(f"  {name:<20} {address}", soft_wrap=True)
+        self._console.print("  (up while the quickstart runs; KEEP=1 make quickstart keeps them)")
+
+    def _say(self, name: str, text: str) -> None:
+        elapsed_s = time.monotonic() - self._began
+        line = Text.assemble(f"  {elapsed_s:6.1f}s  ", (f"{name:<{_NAME_WIDTH}} ", "bold"), text)
+        self._console.print(line, soft_wrap=True)
+
+
+def _was_preempted_once(attempts: tuple[Attempt, ...]) -> bool:
+    return [attempt.end_reason for attempt in attempts] == [
+        EndReason.PREEMPTED,
+        EndReason.COMPLETED,
+    ]
+
+
+def _was_resumed(attempts: tuple[Attempt, ...]) -> bool:
+    return len(attempts) == 2 and attempts[1].restored_from is not None
+
+
+def _mlflow_run(client: MlflowClient, flow_run_id: UUID) -> Run:
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = client.search_runs(experiments, f"tags.`prefect.flow_run_id` = '{flow_run_id}'")
+    if len(runs) != 1:
+        raise ServiceError(f"{len(runs)} MLflow runs instead of one for flow run {flow_run_id}")
+    return runs[0]

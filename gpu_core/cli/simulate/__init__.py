@@ -1,0 +1,1 @@
+"""`prefect-gpu simulate`: a trace under several policies."""

@@ -1,0 +1,80 @@
+"""`prefect-gpu simulate --order`: how much of a cluster is allocated when nobody ends?"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from gpu_core.decisions.model.units import format_duration
+from gpu_core.decisions.policy.placement import Strategy
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.simulation.offering import Offering, by_strategy, offer
+from gpu_core.decisions.simulation.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """One policy's column."""
+
+    policy: str
+    offering: Offering
+    cpu_s: float
+
+
+def run_offering(
+    trace: Trace, policies: Sequence[str], parse: Callable[[str], Policy], *, as_json: bool
+) -> int:
+    """Offer the jobs in their order, and print a table or JSON. Returns the exit code.
+
+    Args:
+        trace: Only the jobs' shapes count, not their times.
+        policies: Whose placement strategies are compared, and the strategy
+            `fragmentation-aware`.
+        parse: Which policy has this name or file?
+        as_json: Print JSON.
+
+    Raises:
+        InvalidInput: A policy cannot be used.
+    """
+    columns = [_offered(trace, text, parse) for text in policies]
+    if as_json:
+        print(json.dumps([asdict(column) for column in columns], indent=2))
+    else:
+        Console().print(_table(columns))
+    return 0
+
+
+def _offered(trace: Trace, text: str, parse: Callable[[str], Policy]) -> Offered:
+    is_strategy = text == Strategy.FRAGMENTATION_AWARE
+    strategy = Strategy.FRAGMENTATION_AWARE if is_strategy else parse(text).placement.strategy
+    began_s = time.process_time()
+    place = by_strategy(trace.nodes, strategy)
+    offering = offer((job.shape for job in trace.jobs), trace.gpus, place)
+    return Offered(policy=text, offering=offering, cpu_s=time.process_time() - began_s)
+
+
+def _table(columns: Sequence[Offered]) -> Table:
+    table = Table(title="Offered in order, none ends", title_justify="left")
+    table.add_column("")
+    for column in columns:
+        table.add_column(column.policy, justify="right")
+    for label, cell in _ROWS:
+        table.add_row(label, *(cell(column.offering) for column in columns))
+    table.add_row("CPU time", *(format_duration(column.cpu_s) for column in columns))
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} %"
+
+
+_ROWS: tuple[tuple[str, Callable[[Offering], str]], ...] = (
+    ("Offered", lambda o: f"{o.offered:,}"),
+    ("Fitted nowhere", lambda o: f"{o.failed:,}"),
+    ("GPUs asked for", lambda o: _percent(o.arrived_percent)),
+    ("Allocated at 100 % asked for", lambda o: _percent(o.allocated_at_100_percent)),
+    ("Allocated at the end", lambda o: _percent(o.allocated_percent)),
+)

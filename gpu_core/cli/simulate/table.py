@@ -1,0 +1,67 @@
+"""Policies side by side, one column each."""
+
+from collections.abc import Callable, Sequence
+
+from rich.table import Table
+
+from gpu_core.decisions.model.units import format_duration, format_usd
+from gpu_core.decisions.simulation.metrics import Metrics, Spread
+
+_NOTHING = "–"
+
+
+def simulation_table(columns: Sequence[tuple[str, Metrics, float]]) -> Table:
+    """A table of replays.
+
+    Args:
+        columns: For each policy its name, what the replay was like, and its CPU seconds.
+    """
+    table = Table(title="Simulation", title_justify="left")
+    table.add_column("")
+    for name, _, _ in columns:
+        table.add_column(name, justify="right")
+    for label, cell in _ROWS:
+        table.add_row(label, *(cell(values) for _, values, _ in columns))
+    table.add_row("CPU time", *(format_duration(cpu_s) for _, _, cpu_s in columns))
+    return table
+
+
+def _duration(seconds: float | None) -> str:
+    return _NOTHING if seconds is None else format_duration(seconds)
+
+
+def _of(part: Spread | None, name: str) -> str:
+    return _NOTHING if part is None else format_duration(getattr(part, name))
+
+
+def _ratio(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.3f}"
+
+
+def _gpu_hours(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:,.1f}"
+
+
+_ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
+    ("Jobs finished", lambda m: f"{m.finished:,} of {m.jobs:,}"),
+    ("Wait, mean", lambda m: _of(m.wait_s, "mean")),
+    ("Wait, p95", lambda m: _of(m.wait_s, "p95")),
+    ("Wait, p99", lambda m: _of(m.wait_s, "p99")),
+    ("Wait over 8 GPUs, mean", lambda m: _of(m.gang_wait_s, "mean")),
+    ("Wait over 8 GPUs, p95", lambda m: _of(m.gang_wait_s, "p95")),
+    ("Completion, mean", lambda m: _duration(m.mean_completion_s)),
+    ("Bounded slowdown, mean", lambda m: _ratio(m.mean_bounded_slowdown)),
+    ("Makespan", lambda m: _duration(m.makespan_s)),
+    ("Utilisation", lambda m: _ratio(m.utilisation)),
+    ("Allocated", lambda m: _ratio(m.allocated)),
+    ("Preemptions", lambda m: f"{m.preemptions:,}"),
+    ("Interruptions", lambda m: f"{m.interruptions:,}"),
+    ("Recoveries", lambda m: f"{m.recoveries:,}"),
+    ("Recovery, mean", lambda m: _duration(m.mean_recovery_s)),
+    ("GPU-hours lost", lambda m: _gpu_hours(m.lost_gpu_h)),
+    ("GPU-hours of checkpoints", lambda m: _gpu_hours(m.checkpoint_gpu_h)),
+    ("Jain's index", lambda m: _ratio(m.jain)),
+    ("Share error, GPU-hours", lambda m: _gpu_hours(m.share_error_gpu_h)),
+    ("Cost", lambda m: format_usd(m.cost_micro_usd)),
+    ("Deadlines met", lambda m: f"{m.deadlines_met:,} of {m.deadlines:,}"),
+)

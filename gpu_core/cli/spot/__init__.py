@@ -1,0 +1,1 @@
+"""`prefect-gpu spot`: strategies replayed on recorded availability."""

@@ -1,0 +1,87 @@
+"""The story of a run, as people read it: pure text from facts."""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from gpu_core.decisions.costs.usage_cost import NO_USAGE, Usage, format_cost, sum_usage, usage_until
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.units import count, format_duration, format_usd
+
+_KEY = re.compile(r"/(\d+)-(\d+)$")
+
+
+# A narrow window shows the first three columns; the rest of the table is scrolled to.
+_HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Began with", "Saved")
+
+
+def attempts_markdown(attempts: Sequence[Attempt]) -> str:
+    """What happened to this run, and what did it cost?
+
+    The total, one paragraph for each ending, and a table of all attempts.
+    """
+    # A run may be postponed for days: of those in a row the last one tells all.
+    told = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
+    stories = [
+        f"**Attempt {alike[-1].number}:** {alike[-1].end_message}"
+        for alike in told
+        if alike[-1].end_message
+    ]
+    table = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|", *map(_row, told)]
+    return "\n\n".join([_total(attempts), *stories, "\n".join(table)]) + "\n"
+
+
+def _total(attempts: Sequence[Attempt]) -> str:
+    over = [attempt for attempt in attempts if attempt.released_at is not None]
+    usage = sum_usage(_usage(attempt) for attempt in over)
+    held = "" if len(over) == len(attempts) else "; one still holds its GPUs"
+    return (
+        f"**Total: {format_cost(usage)}** for {usage.gpu_hours:.4f} GPU-hours in "
+        f"{count(len(over), 'attempt')}{held}."
+    )
+
+
+def _usage(attempt: Attempt) -> Usage:
+    """What it used and cost until it was over; nothing while it is not."""
+    at = attempt.released_at
+    return NO_USAGE if at is None else usage_until(attempt, at)
+
+
+def _postponed_or_itself(attempt: Attempt) -> str:
+    return "postponed" if attempt.end_reason is EndReason.POSTPONED else attempt.attempt_id
+
+
+def _row(alike: Sequence[Attempt]) -> str:
+    attempt = alike[-1]
+    numbers = f"{alike[0].number}–{attempt.number}" if len(alike) > 1 else str(attempt.number)
+    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
+    held = (
+        None
+        if attempt.released_at is None
+        else (attempt.released_at - attempt.admitted_at).total_seconds()
+    )
+    cells = (
+        numbers,
+        "–" if held is None else format_usd(_usage(attempt).total_micro_usd),
+        "–" if attempt.end_reason is None else attempt.end_reason.value,
+        "still held" if held is None else format_duration(held),
+        gpus,
+        f"{attempt.admitted_at:%Y-%m-%d %H:%M}",
+        _checkpoint(attempt.restored_from) or "the beginning",
+        _checkpoint(attempt.checkpoint, by=attempt.number) or "nothing",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _checkpoint(key: str | None, by: int | None = None) -> str | None:
+    """`save 3, by attempt 1` is what the key `RUN/000001-00000003` means to a reader.
+
+    Args:
+        key: Of the checkpoint; None: there is none.
+        by: The attempt that it goes without saying for.
+    """
+    match = _KEY.search(key or "")
+    if match is None:
+        return key
+    attempt, save = int(match[1]), int(match[2])
+    return f"save {save}" if attempt == by else f"save {save}, by attempt {attempt}"

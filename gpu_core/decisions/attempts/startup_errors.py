@@ -1,0 +1,193 @@
+"""Why a flow run ended before its flow began, as the output of its process tells."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from gpu_core.decisions.attempts.diagnosis import Diagnosis
+
+_DEPLOYED_CODE = (
+    "Put the code on the worker's machine or into the image, or correct the deployment's "
+    "entrypoint or pull steps"
+)
+_INSTALL = (
+    "Install what is missing in the run's environment or image, or correct the deployment's "
+    "entrypoint or pull steps"
+)
+_DRIVER = (
+    "Install the NVIDIA driver on the node, or the container toolkit that brings it into containers"
+)
+
+
+class _Sign(NamedTuple):
+    """A line by which a reason is known."""
+
+    line: re.Pattern[str]
+    what: str
+    """With the groups of the line."""
+    remedy: str
+    is_permanent: bool = False
+    """Whether each further attempt would end in the same way."""
+
+
+# A library of the driver, which nodes bring into containers; those of packages have other names.
+_DRIVER_LIBRARY = r"(?P<why>lib(?:cuda|nvidia-[\w-]+|nvcuvid)\.so[^'\"]*)"
+
+# The exception that the flow's file ends with. Those that it was raised from, or that the file
+# handled before, stand in the output, too, and do not decide. Prefect 3.8: `load_script_as_module`.
+_SCRIPT = re.compile(r"Script at '(?P<file>.+?)' encountered an exception: ")
+_SCRIPT_SIGNS = (
+    _Sign(
+        re.compile(_SCRIPT.pattern + r"ImportError\(.*?" + _DRIVER_LIBRARY),
+        "its code cannot be imported: {why}",
+        _DRIVER,
+    ),
+    _Sign(
+        re.compile(
+            _SCRIPT.pattern
+            + r"(?:ModuleNotFound|Import)Error\((?P<quote>['\"])(?P<why>.+)(?P=quote)"
+        ),
+        "its code cannot be imported: {why}",
+        _INSTALL,
+        is_permanent=True,
+    ),
+    _Sign(
+        re.compile(
+            _SCRIPT.pattern
+            + r"(?:Syntax|Indentation|Tab)Error\((?P<quote>['\"])(?P<why>.+)(?P=quote), "
+            r"\(['\"](?P<where>[^'\"]+)['\"], (?P<number>\d+),"
+        ),
+        "{where} has a syntax error in line {number}: {why}",
+        "Correct the line, or run it with the Python version that it is written for",
+        is_permanent=True,
+    ),
+    _Sign(
+        re.compile(_SCRIPT.pattern + r"(?P<why>NameError\(.+|AttributeError\(\"module '.+)"),
+        "loading {file} failed: {why}",
+        "Correct the code that runs when the file is imported",
+        is_permanent=True,
+    ),
+    _Sign(
+        re.compile(_SCRIPT.pattern + r"(?P<why>.+)"),
+        "loading {file} failed: {why}",
+        "Correct what the file does when it is imported",
+    ),
+)
+_NO_FILE = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>.+?)'")
+
+# Without such a line. Prefect 3.8: `load_function_and_convert_to_flow`, `run_step`; what tells more
+# comes first.
+_SIGNS = (
+    _Sign(
+        re.compile(r"No module named '?prefect'?$"),
+        "Prefect is not installed in the run's environment or image",
+        "Install it there",
+        is_permanent=True,
+    ),
+    _Sign(
+        # Of our launcher.
+        re.compile(
+            r"^(?P<command>\S+) cannot be started: "
+            r"(?P<why>No such file or directory|Permission denied|Exec format error)$"
+        ),
+        "its command {command} cannot be started: {why}",
+        "Correct the job variable command, or install the program",
+        is_permanent=True,
+    ),
+    _Sign(
+        re.compile(r"Encountered error while running (?P<step>[\w.]+)"),
+        "the deployment's pull step {step} failed",
+        "Correct the step, or what it needs: address, credentials, branch",
+    ),
+    _Sign(
+        re.compile(r"[Ff]unction with name '(?P<name>.+?)' not found in '(?P<file>.+?)'"),
+        "{file} has no flow {name!r}",
+        "Correct the deployment's entrypoint, or bring the code that is there up to date",
+        is_permanent=True,
+    ),
+    _Sign(
+        re.compile(r"httpx\.Connect(?:Error|Timeout)\b"),
+        "Prefect's API does not answer it",
+        "Set PREFECT_API_URL to an address that can be reached from there",
+    ),
+)
+# A flow that is deployed as a module; or what a program handled that a signal ended.
+_MODULE_SIGNS = (
+    _Sign(
+        re.compile(r"^ImportError: " + _DRIVER_LIBRARY),
+        "its code cannot be imported: {why}",
+        _DRIVER,
+    ),
+    _Sign(
+        re.compile(r"^(?:ModuleNotFound|Import)Error: (?P<why>.+)"),
+        "its code cannot be imported: {why}",
+        _INSTALL,
+        is_permanent=True,
+    ),
+)
+_LOADING = "Unexpected exception encountered when trying to load flow"
+
+# An exception may quote a whole document, and the time of a search grows with its square.
+_LONGEST_WHAT = 400
+_LONGEST_LINE = 2_000
+
+
+def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
+    """Why did the flow of a run not begin, and what helps?
+
+    Args:
+        lines: The end of what its process wrote.
+
+    Returns:
+        None: no line tells.
+    """
+    lines = [line[:_LONGEST_LINE] for line in lines]
+    script = next((line for line in reversed(lines) if _SCRIPT.search(line)), None)
+    if script is None:
+        return _first(_SIGNS, lines) or _why_module_failed(lines)
+    return _why_script_is_missing(script, lines) or _first(_SCRIPT_SIGNS, (script,))
+
+
+def is_load_error_logged(lines: Iterable[str]) -> bool:
+    """Is the traceback in this output on the run's page already?
+
+    Prefect's engine logs to the run why it cannot load its flow. A second process, for the flow's
+    hooks, prints the same traceback once more.
+    """
+    return any(_LOADING in line for line in lines)
+
+
+def _first(signs: Iterable[_Sign], lines: Sequence[str]) -> Diagnosis | None:
+    for sign in signs:
+        for line in reversed(lines):
+            found = sign.line.search(line)
+            if found is not None:
+                what = sign.what.format(**found.groupdict())
+                return _diagnosis(what, sign.remedy, is_permanent=sign.is_permanent)
+    return None
+
+
+def _why_module_failed(lines: Sequence[str]) -> Diagnosis | None:
+    found = _first(_MODULE_SIGNS, lines)
+    if found is None or is_load_error_logged(lines):
+        return found
+    return replace(found, is_permanent=False)
+
+
+def _why_script_is_missing(script: str, lines: Sequence[str]) -> Diagnosis | None:
+    """Is the file of the flow not there, and not one that it reads?"""
+    deployed = _SCRIPT.search(script)
+    found = next(filter(None, (_NO_FILE.search(line) for line in reversed(lines))), None)
+    if deployed is None or found is None or "FileNotFoundError(" not in script:
+        return None
+    missing, entrypoint = PurePosixPath(found["file"]), PurePosixPath(deployed["file"])
+    if missing.parts[-len(entrypoint.parts) :] != entrypoint.parts:
+        return None
+    return _diagnosis(f"the file {missing} is not there", _DEPLOYED_CODE, is_permanent=True)
+
+
+def _diagnosis(what: str, remedy: str, *, is_permanent: bool) -> Diagnosis:
+    message = f"The flow did not begin: {what[:_LONGEST_WHAT].rstrip('.')}. {remedy}."
+    return Diagnosis(message=message, is_permanent=is_permanent)

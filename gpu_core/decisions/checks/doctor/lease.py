@@ -1,0 +1,160 @@
+"""Does exactly one worker of the pool act?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.prefect.pool_claim import (
+    CHOOSE,
+    DURATION_S,
+    Installation,
+    PoolClaim,
+    who_acts,
+)
+from gpu_core.decisions.prefect.pool_commands import worker_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLease:
+    """A lease of a pool as the cluster has it.
+
+    Attributes:
+        namespace: Where it lives.
+        name: Its name, which follows from the pool's.
+        holder: Who has it; None: nobody.
+        renewed_at: When it was last renewed, by its holder's clock; None: never.
+        duration_s: How long one renewal counts.
+        transitions: How often it has changed hands.
+    """
+
+    namespace: str
+    name: str
+    holder: str | None
+    renewed_at: datetime | None
+    duration_s: int
+    transitions: int = 0
+
+    def age_s(self, now: datetime) -> float | None:
+        """How long ago it was renewed; None: never."""
+        return None if self.renewed_at is None else (now - self.renewed_at).total_seconds()
+
+    def is_held(self, now: datetime) -> bool:
+        """Does somebody act with it now?"""
+        age_s = self.age_s(now)
+        return self.holder is not None and age_s is not None and age_s <= self.duration_s
+
+
+def lease_findings(
+    pool: str,
+    name: str,
+    leases: Sequence[SeenLease],
+    now: datetime,
+    *,
+    looked_in: Sequence[str] | None,
+    claim: PoolClaim | None = None,
+    cluster: str | None = None,
+) -> Iterator[Finding]:
+    """Who acts for the pool, and who else acts in this cluster?
+
+    Args:
+        pool: The pool's name.
+        name: Its lease's name.
+        leases: The leases of all pools that were found.
+        now: By the clock of the API server.
+        looked_in: The namespaces that were looked in; None: all.
+        claim: Which installation acts, by the ledger; None: that is not known.
+        cluster: The uid of this cluster's namespace kube-system; None: it is not known.
+    """
+    ours = [lease for lease in leases if lease.name == name]
+    held = [lease for lease in ours if lease.is_held(now)]
+    where = "any namespace" if looked_in is None else f"the namespaces {', '.join(looked_in)}"
+    if len(held) > 1:
+        yield _several(pool, held, claim)
+    elif held:
+        (lease,) = held
+        own = Installation(cluster=cluster or "", namespace=lease.namespace)
+        acts = claim is None or cluster is None or claim.installation == own
+        does = "acts" if acts else "has the lease and stands by"
+        yield ok(
+            "lease.holder",
+            f"{lease.holder} {does}, renewed {max(0.0, lease.age_s(now) or 0.0):.0f} s ago, "
+            f"in {lease.namespace}; {lease.transitions} changes so far",
+        )
+    elif ours:
+        yield _not_held(pool, ours[0], now)
+    else:
+        text = f"no lease {name} in {where}: no worker of this pool has acted yet"
+        yield unknown("lease.holder", text, worker_command(pool, "gpu-kubernetes"))
+    yield from _others(name, leases, ours, now)
+
+
+def _several(pool: str, held: Sequence[SeenLease], claim: PoolClaim | None) -> Finding:
+    places = " and ".join(f"{each.holder} in {each.namespace}" for each in held)
+    if claim is None:
+        return failed(
+            "lease.holder",
+            f"{len(held)} workers act for pool {pool!r}: {places}; each starts its runs",
+            "let all have the same PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE",
+        )
+    return warning(
+        "lease.holder",
+        f"{len(held)} installations of pool {pool!r} have a lease each: {places}; "
+        f"that in {claim.installation.namespace} acts",
+        CHOOSE,
+    )
+
+
+def installation_finding(
+    claim: PoolClaim, now: datetime, *, cluster: str | None, namespace: str | None
+) -> Finding:
+    """Which installation acts for the pool, by the ledger that all of them share?
+
+    Args:
+        claim: As the ledger has it.
+        now: By the clock of the API server.
+        cluster: The uid of this cluster's namespace kube-system; None: it cannot be read.
+        namespace: That of the workers that are looked at; None: it is not known here.
+    """
+    there = claim.installation
+    own = None if cluster is None else Installation(cluster=cluster, namespace=namespace or "")
+    age_s = max(0.0, (now - claim.renewed_at).total_seconds())
+    text = f"{who_acts(claim, own)}, renewed {age_s:,.0f} s ago"
+    details = (f"worker: {claim.holder}", f"renewals: {claim.renewals}")
+    if age_s > DURATION_S:
+        text += f"; after {DURATION_S} s without renewal any other one may act"
+        return warning("lease.installation", text, "read the log of its worker", details)
+    is_other = cluster is not None and there.cluster != cluster
+    if is_other or (namespace is not None and there.namespace != namespace):
+        return warning("lease.installation", text, CHOOSE, details)
+    return ok("lease.installation", text, details)
+
+
+def _not_held(pool: str, lease: SeenLease, now: datetime) -> Finding:
+    age_s = lease.age_s(now)
+    start = worker_command(pool, "gpu-kubernetes")
+    if lease.holder is None or age_s is None:
+        text = f"nobody has the lease {lease.name} in {lease.namespace}: no worker acts"
+        return failed("lease.holder", text, start)
+    return failed(
+        "lease.holder",
+        f"{lease.holder} has not renewed the lease in {lease.namespace} for {age_s:,.0f} s "
+        f"(it counts for {lease.duration_s} s): no worker acts",
+        f"read that worker's log, or start one: {start}",
+    )
+
+
+def _others(
+    name: str, leases: Sequence[SeenLease], ours: Sequence[SeenLease], now: datetime
+) -> Iterator[Finding]:
+    places = {lease.namespace for lease in ours}
+    for lease in leases:
+        if lease.name == name or not lease.is_held(now):
+            continue
+        same = " in the same namespace" if lease.namespace in places else ""
+        yield warning(
+            "lease.others",
+            f"{lease.holder} acts for another pool{same} ({lease.namespace}/{lease.name}): "
+            "what it starts counts as other people's pods",
+            "let each pool have nodes of its own by its template, or use one pool with queues",
+        )

@@ -1,0 +1,153 @@
+"""Which GPUs of a cluster count, and why do the others not?"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, warning
+from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
+from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.policy.kubernetes import Provisioner
+
+# A cluster may have hundreds of nodes with the same trouble.
+_MOST_LINES = 20
+
+_UNKNOWN_TYPE = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenNode:
+    """A Node object, read for the scheduler.
+
+    Attributes:
+        name: Its name.
+        facts: What is planned with; None: it has no GPU, or cannot be read.
+        is_admitted: Whether the pool's base job template lets pods on it.
+        error: Why it cannot be read; None: it can.
+    """
+
+    name: str
+    facts: NodeFacts | None
+    is_admitted: bool = True
+    error: str | None = None
+
+
+def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Finding]:
+    """How many GPUs are there to plan with, and why does each other node not count?
+
+    Args:
+        nodes: All nodes of the cluster.
+        may_add: Whether a provisioner may add nodes.
+    """
+    usable = [(node, facts) for node in nodes if (facts := node.facts) is not None]
+    good = [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
+    gpus = Counter[str]()
+    for facts in good:
+        healthy = {*facts.node.gpu_ids} - facts.node.unhealthy_gpu_ids
+        gpus[facts.node.gpu_type] += len(healthy)
+    total = sum(gpus.values())
+    without = sum(node.facts is None and node.error is None for node in nodes)
+    counted = f"{count(total, 'GPU')} on {count(len(good), 'node')}"
+    kinds = ", ".join(f"{name} {number}" for name, number in sorted(gpus.items()) if number)
+    rest = f"; {count(without, 'node')} without GPUs" if without else ""
+    if total:
+        yield ok("nodes.gpus", f"{counted}: {kinds}{rest}")
+    elif may_add:
+        yield ok("nodes.gpus", f"no GPU is there now{rest}; the provisioner may add nodes")
+    else:
+        yield failed(
+            "nodes.gpus",
+            f"no GPU can be used{rest}",
+            "add GPU nodes with NVIDIA's device plugin, or see the lines below",
+        )
+    troubles = [line for node in nodes for line in _troubles(node)]
+    yield from troubles[:_MOST_LINES]
+    if len(troubles) > _MOST_LINES:
+        yield warning("nodes.unused", f"{len(troubles) - _MOST_LINES} more nodes are not used")
+
+
+def _troubles(node: SeenNode) -> Iterator[Finding]:
+    if node.error is not None:
+        yield warning("nodes.unused", f"node {node.name} cannot be read: {node.error}")
+        return
+    facts = node.facts
+    if facts is None:
+        return
+    gpus = count(len(facts.node.gpu_ids), "GPU")
+    if not node.is_admitted:
+        yield warning(
+            "nodes.unused",
+            f"node {node.name}, {gpus}: the pool's base job template keeps pods off it",
+            "change its nodeSelector or affinity in the template",
+        )
+    elif facts.blocked_by:
+        remedy = "correct the policy's section kubernetes" if facts.unusable else None
+        why = "; ".join(facts.blocked_by)
+        yield warning("nodes.unused", f"node {node.name}, {gpus}: {why}", remedy)
+    elif facts.contradictions:
+        why = "; ".join(facts.contradictions)
+        yield warning(
+            "nodes.sharing",
+            f"node {node.name}: {why}",
+            "it is used as it says itself; correct the policy",
+        )
+    elif facts.node.gpu_type == _UNKNOWN_TYPE:
+        yield warning(
+            "nodes.gpu-type",
+            f"node {node.name}, {gpus}: no label tells their type",
+            "install GPU Feature Discovery, or name a label in kubernetes.gpu_type_labels",
+        )
+    elif facts.node.unhealthy_gpu_ids:
+        broken = count(len(facts.node.unhealthy_gpu_ids), "GPU")
+        yield warning(
+            "nodes.unused",
+            f"node {node.name}: {broken} of {len(facts.node.gpu_ids)} withdrawn by its device "
+            "plugin",
+            "read the log of the device plugin on that node",
+        )
+
+
+def node_pool_findings(
+    provisioner: Provisioner, offers: Mapping[str, NodePoolOffer] | None
+) -> Iterator[Finding]:
+    """What may each NodePool still add, and why not more?
+
+    Args:
+        provisioner: The policy's.
+        offers: By NodePool; None: the cluster has no Karpenter.
+    """
+    check = "node-pools.karpenter"
+    is_wanted = provisioner is Provisioner.KARPENTER
+    if offers is None:
+        if is_wanted:
+            yield failed(
+                check,
+                "the policy's provisioner is karpenter, and the cluster serves no NodePools",
+                "install Karpenter v1, or set kubernetes.provisioner to fixed",
+            )
+        return
+    if offers and not is_wanted:
+        yield warning(
+            check,
+            f"{count(len(offers), 'NodePool')}, not planned with: the policy's provisioner is "
+            f"{provisioner.value}",
+            "set kubernetes.provisioner to karpenter",
+        )
+        return
+    if is_wanted and not offers:
+        yield warning(check, "there is no NodePool: nothing is added", "create a NodePool")
+    for name, offer in sorted(offers.items()):
+        yield from _offer_findings(name, offer)
+
+
+def _offer_findings(name: str, offer: NodePoolOffer) -> Iterator[Finding]:
+    if offer.refusals:
+        yield warning("node-pools.offer", f"{name} adds no nodes: {'; '.join(offer.refusals)}")
+        return
+    kinds = [
+        f"{kind.max_nodes} x {kind.gpus_per_node} {kind.gpu_type} {kind.capacity_type}"
+        for kind in offer.kinds
+    ]
+    text = f"{name} has {count(len(kinds), 'kind')} of GPU nodes, up to {kinds[0]}"
+    yield ok("node-pools.offer", text if len(kinds) > 1 else f"{name}: up to {kinds[0]}", kinds)

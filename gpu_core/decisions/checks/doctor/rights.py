@@ -1,0 +1,92 @@
+"""Does the cluster let the worker do what it has to?"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, right_remedy
+from gpu_core.decisions.kubernetes.rbac.rights import Right
+from gpu_core.decisions.model.units import count
+
+# The worker goes on without them, and says what runs lack.
+_CAN_DO_WITHOUT = frozenset({"pods/log", "events"})
+
+_GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the cluster answered to one question.
+
+    Attributes:
+        right: What was asked for.
+        namespace: Where; None: in all, or what is in none.
+        is_allowed: None: nobody could tell.
+    """
+
+    right: Right
+    namespace: str | None
+    is_allowed: bool | None
+
+    def __str__(self) -> str:
+        word = {True: "yes", False: "no", None: "unknown"}[self.is_allowed]
+        return f"{word}: {self.right} {self.place}, for {self.right.needed_for}"
+
+    @property
+    def place(self) -> str:
+        """Where it holds, as a clause."""
+        return "in all namespaces" if self.namespace is None else f"in namespace {self.namespace}"
+
+
+def rights_findings(
+    user: str | None,
+    answers: Iterable[Answer],
+    *,
+    is_workers: bool,
+    release: HelmRelease | None = None,
+) -> Iterator[Finding]:
+    """Which rights are missing, and what does not work without them?
+
+    Args:
+        user: Whose rights they are; None: unknown.
+        answers: One for each right and namespace.
+        is_workers: Whether it is the worker's own user as far as anybody can tell.
+        release: The Helm release that the worker is from; None: none, or it is not known.
+    """
+    asked = tuple(answers)
+    granted = sum(answer.is_allowed is True for answer in asked)
+    who = user or "these credentials"
+    for answer in asked:
+        if answer.is_allowed is not False:
+            continue
+        make = warning if answer.right.resource in _CAN_DO_WITHOUT else failed
+        yield make(
+            "rights.missing",
+            f"{who} may not {answer.right} {answer.place}: needed for {answer.right.needed_for}",
+            _GRANT if release is None else right_remedy(release, answer.right, answer.namespace),
+        )
+    if any(answer.is_allowed is None for answer in asked):
+        yield unknown("rights.review", f"the cluster does not tell all rights of {who}")
+    details = [str(answer) for answer in asked]
+    has = "has" if user else "have"
+    yield ok("rights.granted", f"{who} {has} {granted} of {count(len(asked), 'right')}", details)
+    if not is_workers:
+        yield unknown(
+            "rights.worker",
+            f"these are the rights of {who}, not the worker's",
+            "ask for the worker's with --service-account NAMESPACE/NAME",
+        )
+
+
+def missing_account(service_account: str) -> Finding:
+    """What is to be said where the account whose rights are asked for does not exist?
+
+    Args:
+        service_account: As `NAMESPACE/NAME`.
+    """
+    namespace, _, name = service_account.partition("/")
+    return failed(
+        "rights.worker",
+        f"there is no ServiceAccount {name} in namespace {namespace}",
+        "correct --service-account, or install the Helm chart (docs/kubernetes.md)",
+    )

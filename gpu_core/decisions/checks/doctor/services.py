@@ -1,0 +1,184 @@
+"""Can checkpoints, costs and metrics be written where they should go?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu_core.decisions.checkpoints.free_space import format_bytes, needed_bytes
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.model.units import count
+
+# A cycle of the worker reads and writes the ledger a few times, once a second at most.
+_SLOW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreProbe:
+    """A small object that was written to the checkpoint store, read and deleted.
+
+    Attributes:
+        uri: Of the store.
+        error: What went wrong; None: nothing.
+        remedy: What helps against that; None: the error says it.
+        took_s: All three together.
+        free_bytes: What the store has room for; None: no bound is known.
+    """
+
+    uri: str
+    error: str | None = None
+    remedy: str | None = None
+    took_s: float = 0.0
+    free_bytes: int | None = None
+
+
+def store_finding(probe: StoreProbe) -> Finding:
+    """Can runs save their checkpoints?"""
+    check = "store.checkpoints"
+    if probe.error is not None:
+        return failed(check, probe.error, probe.remedy)
+    needed = needed_bytes(None)
+    free = probe.free_bytes
+    took = f"written, read and deleted in {probe.took_s:.2f} s"
+    if free is not None and free < needed:
+        return failed(
+            check,
+            f"{probe.uri} has {format_bytes(free)} free, and a first save needs "
+            f"{format_bytes(needed)}",
+            "delete checkpoints of finished runs, or name a larger store",
+        )
+    room = "" if free is None else f", {format_bytes(free)} free"
+    return ok(check, f"{probe.uri}: {took}{room}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerProbe:
+    """The ledger's database, looked at without changing it.
+
+    Attributes:
+        address: Without its password.
+        is_there: Whether the database exists; a SQLite file need not yet.
+        version: Of its tables; None: it has none of them.
+        newest: The version that this prefect-gpu makes.
+        is_known: Whether this prefect-gpu has heard of its version.
+        latency_s: Of one query.
+    """
+
+    address: str
+    is_there: bool
+    version: str | None
+    newest: str
+    is_known: bool
+    latency_s: float
+
+
+def ledger_findings(probe: LedgerProbe) -> Iterator[Finding]:
+    """Can the ledger be read, and does this prefect-gpu fit its tables?"""
+    check = "ledger.version"
+    if not probe.is_there or probe.version is None:
+        yield unknown(
+            check,
+            f"{probe.address} has no tables yet: no worker has written to it",
+            "start the worker, which makes them",
+        )
+        return
+    if probe.version == probe.newest:
+        yield ok(check, f"{probe.address}: tables of version {probe.version}, the newest")
+    elif probe.is_known:
+        yield warning(
+            check,
+            f"{probe.address}: tables of version {probe.version}, behind {probe.newest}",
+            "restart the worker with this version, which upgrades them",
+        )
+    else:
+        yield failed(
+            check,
+            f"{probe.address}: tables of version {probe.version}, ahead of {probe.newest}",
+            "upgrade prefect-gpu here and in the worker",
+        )
+    text = f"one query takes {probe.latency_s * 1000:,.0f} ms"
+    if probe.latency_s > _SLOW_S:
+        yield warning("ledger.latency", text, "bring the database nearer to the worker")
+    else:
+        yield ok("ledger.latency", text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlflowProbe:
+    """MLflow's answer to one harmless question.
+
+    Attributes:
+        address: Without its password.
+        status: The HTTP status; None: it was not asked by HTTP, and answered.
+        has_credentials: Whether a user or a token went with it.
+        took_s: Until the answer came.
+    """
+
+    address: str
+    status: int | None
+    has_credentials: bool
+    took_s: float
+
+
+_SUCCESS = range(200, 300)
+
+
+def mlflow_finding(probe: MlflowProbe) -> Finding:
+    """Is MLflow there, and does it take our credentials?"""
+    check = "mlflow.access"
+    who = "the credentials" if probe.has_credentials else "no credentials"
+    if probe.status is None or probe.status in _SUCCESS:
+        return ok(check, f"{probe.address} answers in {probe.took_s:.2f} s with {who}")
+    if probe.status in (401, 403):
+        return failed(
+            check,
+            f"{probe.address} refuses {who} (HTTP status {probe.status})",
+            "give prefect-gpu setup --mlflow-uri with user and password, or --mlflow-token-file",
+        )
+    return failed(
+        check,
+        f"{probe.address} answers with HTTP status {probe.status}: it may not be MLflow",
+        "correct the address: prefect-gpu setup --mlflow-uri",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenGpu:
+    """A GPU of this machine."""
+
+    name: str
+    uuid: str
+    memory_bytes: int | None
+    is_mig: bool
+
+
+def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -> Iterator[Finding]:
+    """Which GPUs does a gpu-process worker of this machine have?
+
+    Args:
+        gpus: As NVML lists them.
+        virtual_gpus: Those of the policy; 0: none.
+        users: Processes that compute on the machine's GPUs now.
+    """
+    if virtual_gpus:
+        real = f"; its {count(len(gpus), 'real GPU')} are not used" if gpus else ""
+        yield ok("gpus.virtual", f"{count(virtual_gpus, 'virtual GPU')} by the policy{real}")
+        return
+    if not gpus:
+        yield failed(
+            "gpus.nvml",
+            "this machine has no NVIDIA GPU that its driver lists",
+            "install the driver (nvidia-smi must list GPUs), or set virtual_gpus in the policy",
+        )
+        return
+    details = [
+        f"{gpu.name} {gpu.uuid}"
+        + ("" if gpu.memory_bytes is None else f", {format_bytes(gpu.memory_bytes)}")
+        for gpu in gpus
+    ]
+    yield ok("gpus.nvml", f"{count(len(gpus), 'GPU')}, used by {users} now", details)
+    mig = sum(gpu.is_mig for gpu in gpus)
+    if mig:
+        yield warning(
+            "gpus.mig",
+            f"{count(mig, 'GPU')} in MIG mode: a gpu-process worker gives whole GPUs only",
+            "nvidia-smi -mig 0, or use a gpu-kubernetes pool",
+        )

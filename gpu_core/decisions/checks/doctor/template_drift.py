@@ -1,0 +1,87 @@
+"""How does a pool's base job template differ from what `setup` would give to a new pool?"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpu_core.decisions.checks.doctor.finding import Finding, ok, warning
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.prefect.pool_commands import setup_command
+
+# What people edit in the form, and what a new version may word anew.
+_WORDING = ("default", "title", "description", "examples")
+
+
+def drift_findings(
+    pool: str, worker_type: str, current: Mapping[str, Any], newest: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """What differs, and what does `prefect-gpu setup` do about it?
+
+    Args:
+        pool: The pool's name.
+        worker_type: Its type.
+        current: The pool's base job template.
+        newest: What this version gives to a new pool.
+    """
+    ours, theirs = _properties(newest), _properties(current)
+    missing = sorted(ours.keys() - theirs.keys())
+    if missing:
+        yield warning(
+            "template.variables",
+            f"the pool's form lacks {count(len(missing), 'job variable')} of this version: "
+            f"{', '.join(missing)}",
+            f"{setup_command(pool, worker_type)} adds them",
+        )
+    changed = sorted(
+        name for name in ours.keys() & theirs.keys() if _form(ours[name]) != _form(theirs[name])
+    )
+    if changed:
+        yield warning(
+            "template.variables",
+            f"{count(len(changed), 'job variable')} of another form than in this version: "
+            f"{', '.join(changed)}",
+            "setup keeps them; a new pool has the new form",
+        )
+    edited = [
+        f"default of {name}: {theirs[name].get('default')!r}"
+        for name in sorted(ours.keys() & theirs.keys())
+        if _default(ours[name]) != _default(theirs[name])
+    ]
+    edited += [f"own variable {name}" for name in sorted(theirs.keys() - ours.keys())]
+    edited += [
+        f"job_configuration{path}"
+        for path in _differing(current.get("job_configuration"), newest.get("job_configuration"))
+    ]
+    if edited:
+        yield ok("template.edits", f"{count(len(edited), 'edit')}, which setup keeps", edited)
+    if not missing and not changed and not edited:
+        yield ok("template.variables", "as this version makes it")
+
+
+def _properties(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    variables = template.get("variables")
+    found = variables.get("properties") if isinstance(variables, Mapping) else None
+    known = found if isinstance(found, Mapping) else {}
+    return {name: schema for name, schema in known.items() if isinstance(schema, Mapping)}
+
+
+def _form(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in _WORDING}
+
+
+def _default(schema: Mapping[str, Any]) -> object:
+    return schema.get("default")
+
+
+def _differing(one: object, other: object, path: str = "") -> Iterator[str]:
+    """The paths at which two pieces of plain data differ, as deep as they are alike."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in sorted({*map(str, one), *map(str, other)}):
+            yield from _differing(one.get(key), other.get(key), f"{path}.{key}")
+        return
+    is_list = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
+    if is_list and isinstance(one, list) and isinstance(other, list):
+        for index, (mine, yours) in enumerate(zip(one, other, strict=True)):
+            yield from _differing(mine, yours, f"{path}[{index}]")
+        return
+    if one != other:
+        yield path

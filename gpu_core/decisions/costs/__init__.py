@@ -1,0 +1,1 @@
+"""What runs cost, and which costs are unusual."""

@@ -1,0 +1,326 @@
+"""A day's cost as people read it: one headline, a few tables, and what to look at."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from gpu_core.decisions.costs.anomalies import (
+    DailyCosts,
+    Judgement,
+    Thresholds,
+    Verdict,
+    describe_change,
+    judge_day,
+)
+from gpu_core.decisions.costs.usage_cost import (
+    GroupCost,
+    RunCost,
+    Setback,
+    Usage,
+    Window,
+    format_cost,
+    group_by,
+    sum_usage,
+    total,
+)
+from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.model.units import (
+    SECONDS_PER_HOUR,
+    format_duration,
+    format_usd,
+    require_aware,
+)
+
+_MOST_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayReport:
+    """All that is said about one day."""
+
+    day: date
+    is_day_over: bool
+    """False: the numbers will still grow."""
+    costs: tuple[RunCost, ...]
+    judgements: tuple[Judgement, ...]
+    """The first is the total's; then one for each team."""
+    generated_before: int = 0
+    """How many generated runs the day is compared with, where those were asked for."""
+
+    @property
+    def total(self) -> GroupCost:
+        """What all runs cost together on that day."""
+        return total(self.costs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactKeys:
+    """Under which keys a report is published in Prefect."""
+
+    report: str
+    teams: str
+
+
+def artifact_keys(*, with_generated: bool) -> ArtifactKeys:
+    """Where is a report published? One with generated runs never takes a measured one's place."""
+    suffix = "-with-generated" if with_generated else ""
+    return ArtifactKeys(report=f"gpu-cost-report{suffix}", teams=f"gpu-cost-by-team{suffix}")
+
+
+def day_before(moment: datetime) -> date:
+    """Which UTC day was over when this moment came? What a nightly report is about."""
+    return require_aware(moment, "moment").date() - timedelta(days=1)
+
+
+def window_to_read(day: date, thresholds: Thresholds | None = None) -> Window:
+    """Which time must be read from the ledger to report on this day?
+
+    The day and twice the history that it is judged by: see `judge_day`.
+    """
+    history = timedelta(days=2 * (thresholds or Thresholds()).history_days)
+    window = Window.of_day(day)
+    return Window(window.start - history, window.end)
+
+
+def report_day(
+    day: date, costs: DailyCosts, now: datetime, thresholds: Thresholds | None = None
+) -> DayReport:
+    """What is to be said about this day's cost?
+
+    Args:
+        day: A UTC day.
+        costs: What each run cost on that day and on the days before it (see `judge_day`).
+        now: Only tells whether the day is over.
+        thresholds: When a day counts as unusual; None: 20 % over the mean of 7 days.
+    """
+    return DayReport(
+        day=day,
+        is_day_over=Window.of_day(day).end <= now,
+        costs=tuple(costs.get(day, ())),
+        judgements=judge_day(day, costs, thresholds),
+        generated_before=sum(
+            cost.run.provenance is Provenance.GENERATED
+            for earlier, of_day in costs.items()
+            if earlier < day
+            for cost in of_day
+        ),
+    )
+
+
+def to_markdown(report: DayReport) -> str:
+    """The report as a page of Markdown. The same report always gives the same page."""
+    parts = [
+        f"# GPU cost on {report.day.isoformat()}",
+        f"**{_headline(report)}**",
+        *_notes(report),
+        *_anomalies(report),
+    ]
+    if report.costs:
+        parts += [
+            _group_table("By team", "Team", report.costs, lambda run: run.team),
+            _group_table("By project", "Project", report.costs, lambda run: run.project),
+            _group_table("By experiment", "Experiment", report.costs, lambda run: run.experiment),
+            _dearest_runs(report.costs),
+            *_setbacks(report.costs),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def team_rows(report: DayReport) -> list[dict[str, str]]:
+    """One row for each team, the dearest first, and one for the total: for a table in the UI."""
+    verdicts = {judgement.scope: judgement.verdict.value for judgement in report.judgements}
+    groups = group_by(report.costs, lambda run: run.team)
+    rows = [
+        _team_row(name or "no team", group, verdicts["no team" if name is None else f"team {name}"])
+        for name, group in groups.items()
+    ]
+    return [*rows, _team_row("total", report.total, verdicts["total"])]
+
+
+def _team_row(name: str, group: GroupCost, verdict: str) -> dict[str, str]:
+    return {
+        "team": name,
+        "runs": str(group.runs),
+        "gpu_hours": _hours(group.usage),
+        "cost": format_cost(group.usage),
+        "lost": format_cost(group.lost),
+        "saved_by_checkpoints": format_cost(group.saved),
+        "verdict": verdict,
+    }
+
+
+def _headline(report: DayReport) -> str:
+    if not report.costs:
+        return "No run held a GPU."
+    usage = report.total.usage
+    mean_micro_usd = report.judgements[0].mean_micro_usd
+    said = (
+        f"{format_cost(usage)} for {_hours(usage)} GPU-hours in {_count(len(report.costs), 'run')}"
+    )
+    if mean_micro_usd is None:
+        return f"{said}; not enough history to compare it with."
+    change = describe_change(usage.micro_usd, mean_micro_usd)
+    return f"{said}: {change} of the days before ({format_usd(mean_micro_usd)})."
+
+
+def _notes(report: DayReport) -> list[str]:
+    notes = []
+    generated = [c for c in report.costs if c.run.provenance is Provenance.GENERATED]
+    if generated and len(generated) == len(report.costs):
+        notes.append("> **Generated data.** Nothing here was measured: it shows what a report is.")
+    elif generated:
+        usage = total(generated).usage
+        notes.append(
+            f"> **Partly generated data.** {format_cost(usage)} of the total, in "
+            f"{_count(len(generated), 'run')}, was generated and not measured."
+        )
+    if report.generated_before:
+        runs = _count(report.generated_before, "generated run")
+        notes.append(f"> **Generated history.** The days before hold {runs}.")
+    if not report.is_day_over:
+        notes.append("> The day is not over: these numbers will still grow.")
+    unpriced = report.total.usage.unpriced_gpu_s
+    if unpriced:
+        types = sorted({a.gpu_type or "no type" for a in _unpriced_attempts(report.costs)})
+        notes.append(
+            f"> **Unpriced: {unpriced / SECONDS_PER_HOUR:.2f} GPU-hours** ({', '.join(types)}) "
+            "have no price and are in no sum of money here. Give these GPU types a price."
+        )
+    return notes
+
+
+def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
+    return [
+        attempt
+        for cost in costs
+        for attempt in cost.attempts
+        if attempt.price_micro_usd_per_gpu_hour is None and attempt.gpu_count
+    ]
+
+
+def _anomalies(report: DayReport) -> list[str]:
+    flagged = [j for j in report.judgements if j.verdict is Verdict.ANOMALY]
+    if flagged:
+        return ["## Unusually dear", *(_anomaly(judgement) for judgement in flagged)]
+    unjudged = report.judgements[0].verdict is Verdict.NOT_ENOUGH_HISTORY
+    return [] if unjudged else ["No anomaly."]
+
+
+def _anomaly(judgement: Judgement) -> str:
+    lines = [f"**{_cell(judgement.summary)}**"]
+    for cause in judgement.causes:
+        source = cause.run.deployment or cause.run.flow_name
+        lines.append(
+            f"- `{cause.run.name}` of {source} ({cause.run.team or 'no team'}): "
+            f"{format_usd(cause.cost_micro_usd)}, of which {format_usd(cause.excess_micro_usd)} "
+            "over its deployment's usual day"
+        )
+    return "\n".join(lines)
+
+
+def _group_table(
+    title: str, head: str, costs: Sequence[RunCost], key: Callable[[RunRecord], str | None]
+) -> str:
+    groups = group_by(costs, key)
+    named = [(name or "(none)", group) for name, group in groups.items()]
+    rows = [_group_row(name, group) for name, group in _with_others(named)]
+    return _table(title, (head, "Runs", "GPU-hours", "Cost", "Lost"), rows)
+
+
+def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCost]]:
+    # The table stays short, and still adds up to the total.
+    if len(groups) <= _MOST_ROWS:
+        return groups
+    rest = [group for _, group in groups[_MOST_ROWS:]]
+    others = GroupCost(
+        runs=sum(group.runs for group in rest),
+        usage=sum_usage(group.usage for group in rest),
+        lost=sum_usage(group.lost for group in rest),
+        saved=sum_usage(group.saved for group in rest),
+    )
+    return [*groups[:_MOST_ROWS], (f"{len(rest)} others", others)]
+
+
+def _group_row(name: str, group: GroupCost) -> tuple[str, ...]:
+    return (
+        name,
+        str(group.runs),
+        _hours(group.usage),
+        format_cost(group.usage),
+        format_cost(group.lost),
+    )
+
+
+def _dearest_runs(costs: Sequence[RunCost]) -> str:
+    ranked = sorted(costs, key=lambda c: (-c.usage.micro_usd, -c.usage.gpu_us, c.run.flow_run_id))
+    rows = [
+        (
+            cost.run.name,
+            cost.run.deployment or cost.run.flow_name,
+            cost.run.team or "(none)",
+            format_cost(cost.usage),
+            _hours(cost.usage),
+            format_duration(cost.wait_s),
+            str(len(cost.attempts)),
+        )
+        for cost in ranked[:_MOST_ROWS]
+    ]
+    head = ("Run", "Deployment", "Team", "Cost", "GPU-hours", "Waited", "Attempts")
+    return _table("Dearest runs", head, rows)
+
+
+def _setbacks(costs: Iterable[RunCost]) -> list[str]:
+    by_reason: dict[EndReason | None, list[Setback]] = {}
+    for cost in costs:
+        for setback in cost.setbacks:
+            by_reason.setdefault(setback.attempt.end_reason, []).append(setback)
+    if not by_reason:
+        return []
+    rows = [
+        (
+            reason.value if reason else "(unknown)",
+            str(len(setbacks)),
+            format_cost(sum_usage(s.lost for s in setbacks)),
+            format_cost(sum_usage(s.saved for s in setbacks)),
+        )
+        for reason, setbacks in sorted(by_reason.items(), key=lambda item: item[0] or "")
+    ]
+    head = ("Ended by", "Attempts", "Work lost", "Work saved by checkpoints")
+    return [_preemption_sentence(by_reason), _table("Attempts that did not complete", head, rows)]
+
+
+def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) -> str:
+    taken = [
+        setback
+        for reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
+        for setback in by_reason.get(reason, ())
+    ]
+    if not taken:
+        return "No run lost its GPUs to another run or to the provider."
+    lost = sum_usage(s.lost for s in taken)
+    saved = sum_usage(s.saved for s in taken)
+    return (
+        f"Preemption and interruption ended {_count(len(taken), 'attempt')} and cost "
+        f"{format_cost(lost)} of lost work; checkpoints saved {format_cost(saved)}."
+    )
+
+
+def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"## {title}", "", _line(head), _line(("---",) * len(head))]
+    return "\n".join([*lines, *(_line(tuple(_cell(value) for value in row)) for row in rows)])
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _hours(usage: Usage) -> str:
+    return f"{usage.gpu_hours:.2f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

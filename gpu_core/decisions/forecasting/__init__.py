@@ -1,0 +1,1 @@
+"""How long runs take, and when those that wait start."""

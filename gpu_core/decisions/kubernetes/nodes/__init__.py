@@ -1,0 +1,1 @@
+"""Nodes as Kubernetes has them: GPUs, health, labels and nodes to come."""

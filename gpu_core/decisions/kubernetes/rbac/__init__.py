@@ -1,0 +1,1 @@
+"""What workers and runs may do in a cluster."""

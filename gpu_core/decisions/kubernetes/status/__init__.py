@@ -1,0 +1,1 @@
+"""How Jobs and pods are, and how they ended."""

@@ -1,0 +1,161 @@
+"""What the API server's refusals mean, and who can lift them."""
+
+import re
+from fractions import Fraction
+
+from gpu_core.decisions.kubernetes.variables.quantities import parse_quantity
+from gpu_core.decisions.model.errors import InvalidInput
+
+# The words of RBAC (Kubernetes 1.20 to 1.34, `pkg/registry/authorization`); admission has others.
+_RIGHT = re.compile(
+    r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'
+    r'(?: in API group "(?P<group>[^"]*)")?'
+    r'(?: in the namespace "(?P<namespace>[^"]+)"| at the cluster scope)?'
+)
+_WEBHOOK = re.compile(
+    r'admission webhook "(?P<name>[^"]+)" denied the request:?\s*(?P<why>.*)', re.DOTALL
+)
+_NAMESPACE_ENDS = re.compile(
+    r"unable to create new content in namespace (?P<name>\S+) because it is being terminated"
+)
+_NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
+
+GRANTED_BY = "the Helm chart infra/helm/prefect-gpu grants it"
+"""Where all rights of the worker are, as a clause."""
+
+# A webhook may quote the whole object.
+_LONGEST_REASON = 600
+
+
+def is_of_quota(message: str) -> bool:
+    """Has a ResourceQuota no room for it just now? That passes when other objects go.
+
+    A quota that asks for what the object does not say ("failed quota") refuses it whenever it is
+    tried, and so does one that is smaller than what it wants.
+    """
+    is_new = "status unknown for quota" in message or "insufficient quota" in message
+    return is_new or ("exceeded quota" in message and not is_over_quota(message))
+
+
+# The words of its admission (Kubernetes 1.20 to 1.34, `plugin/pkg/admission/resourcequota`).
+_EXCEEDED = re.compile(
+    r"exceeded quota: [^,]+, requested: (?P<wanted>\S+), used: \S+, limited: (?P<limits>\S+)"
+)
+
+
+def is_over_quota(message: str) -> bool:
+    """Does it want more than a ResourceQuota of its namespace allows in all?"""
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return False
+    wanted, limits = _amounts(found["wanted"]), _amounts(found["limits"])
+    return any(amount > limits.get(name, amount) for name, amount in wanted.items())
+
+
+def _amounts(text: str) -> dict[str, Fraction]:
+    """`a=1,b=2Gi` as numbers; empty: it is something else."""
+    try:
+        pairs = [item.partition("=") for item in text.rstrip(".").split(",")]
+        return {name: parse_quantity(value, name) for name, _, value in pairs}
+    except InvalidInput:
+        return {}
+
+
+def missing_right(message: str) -> str | None:
+    """Which right does the worker lack? None: these are not the words of RBAC.
+
+    Args:
+        message: What the API server answered with 403.
+
+    Returns:
+        A clause, such as "create jobs.batch in namespace 'ml'".
+    """
+    found = _RIGHT.search(message)
+    if found is None:
+        return None
+    group, namespace = found["group"], found["namespace"]
+    resource = f"{found['resource']}.{group}" if group else found["resource"]
+    place = "in all namespaces" if namespace is None else f"in namespace {namespace!r}"
+    return f"{found['verb']} {resource} {place}"
+
+
+# The words of the kubelet, of ServiceAccount and Priority admission and of the kube-scheduler
+# (Kubernetes 1.20 to 1.34).
+_MISSING = re.compile(
+    r'\b(?P<kind>secret|configmap|serviceaccount|persistentvolumeclaim) "(?P<name>[^"]+)" not found'
+)
+_NO_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
+_KINDS = {
+    "secret": "Secret",
+    "configmap": "ConfigMap",
+    "serviceaccount": "ServiceAccount",
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+}
+
+
+def how_to_supply(message: str) -> str | None:
+    """What helps where a pod names an object that is not there? None: the words say no such thing.
+
+    Args:
+        message: Of a pod that waits, or of the refusal of one.
+    """
+    where = "its name in the run's job variables, the pool's template or the policy"
+    key = _NO_KEY.search(message)
+    if key is not None:
+        return f"Add the key {key['key']!r} to {key['kind']} {key['name']}, or correct {where}."
+    found = _MISSING.search(message)
+    if found is None:
+        return None
+    kind = _KINDS[found["kind"]]
+    return f"Create {kind} {found['name']!r} in the namespace of the run, or correct {where}."
+
+
+def why_refused(message: str) -> str:
+    """Why can an object never be made as it is, and what helps?
+
+    Args:
+        message: What the API server answered.
+
+    Returns:
+        Sentences for the run's page.
+    """
+    right = missing_right(message)
+    if right is not None:
+        return (
+            f"The cluster does not let the worker {right}. The Helm chart grants it in the "
+            f"namespaces of its value runs.namespaces: add this one, or correct the variable "
+            f"'namespace' of the pool or of the run."
+        )
+    namespace = _NAMESPACE_ENDS.search(message)
+    if namespace is not None:
+        return (
+            f"The namespace {namespace['name']!r} is being deleted. Create it anew when it is "
+            f"gone, or correct the variable 'namespace' of the pool or of the run; then submit it "
+            f"again."
+        )
+    namespace = _NO_NAMESPACE.search(message)
+    if namespace is not None:
+        return (
+            f"The cluster has no namespace {namespace['name']!r}. Create it, or correct the "
+            f"variable 'namespace' of the pool or of the run."
+        )
+    if is_over_quota(message):
+        return (
+            f"It asks for more than a ResourceQuota of its namespace allows in all: "
+            f"{_clause(message)}. Raise the quota, or ask for less."
+        )
+    webhook = _WEBHOOK.search(message)
+    if webhook is not None:
+        return (
+            f"The cluster's admission webhook {webhook['name']!r} refuses it: "
+            f"{_clause(webhook['why'])}. Change the pool's base job template or the run's job "
+            f"variables, or that rule."
+        )
+    return (
+        f"The cluster refuses it: {_clause(message)}. Change what this names in the pool's base "
+        f"job template or in the run's job variables."
+    )
+
+
+def _clause(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_REASON].rstrip(".") or "no reason is given"

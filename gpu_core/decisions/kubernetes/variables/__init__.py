@@ -1,0 +1,1 @@
+"""Job variables of a Kubernetes pool."""

@@ -1,0 +1,257 @@
+"""What becomes of each job variable of prefect-kubernetes on a gpu-kubernetes pool.
+
+The names and defaults are those of `KubernetesWorkerVariables` (prefect-kubernetes 0.8). The table
+in `docs/kubernetes.md` is made of this list.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gpu_core.decisions.model.errors import InvalidInput
+
+
+class Treatment(StrEnum):
+    """What a gpu-kubernetes pool does with a job variable of prefect-kubernetes."""
+
+    MAPPED = "mapped"
+    """It takes effect."""
+    POOL_ONLY = "mapped as the pool's default, refused in a run"
+    NOT_OFFERED = "not offered"
+    """The pool's form lacks it, and a value other than prefect-kubernetes' default is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefectField:
+    """One job variable of prefect-kubernetes."""
+
+    name: str
+    treatment: Treatment
+    effect: str
+    """What happens here, for the documentation."""
+    default: object = None
+    """prefect-kubernetes' default: pools made by an older version have it in their template, and it
+    asks for nothing."""
+    problem: str = ""
+    """Why it is refused, as a clause."""
+    remedy: str = ""
+
+
+_MAPPED = Treatment.MAPPED
+
+PREFECT_FIELDS = (
+    PrefectField(
+        name="name",
+        treatment=_MAPPED,
+        effect="The label `prefect-gpu.dev/name` of the Job and its pods. The Job itself is "
+        "named after the attempt, so that no attempt is created twice.",
+    ),
+    PrefectField(
+        name="env",
+        treatment=_MAPPED,
+        default={},
+        effect="Variables of the run's container: a mapping, or a list of items as in a container. "
+        "Mappings, and a mapping with a list, are merged by name: the run's over the deployment's "
+        "over the pool's; `null` takes back. `NVIDIA_VISIBLE_DEVICES` and "
+        "`CUDA_VISIBLE_DEVICES` are the device plugin's; a container job gets no variables that "
+        "begin with `PREFECT_`.",
+    ),
+    PrefectField(
+        name="labels",
+        treatment=_MAPPED,
+        default={},
+        effect="Labels of the Job and its pods.",
+    ),
+    PrefectField(
+        name="annotations",
+        treatment=_MAPPED,
+        default={},
+        effect="Annotations of the Job and its pods.",
+    ),
+    PrefectField(
+        name="command",
+        treatment=_MAPPED,
+        effect="How the engine of a flow is started. `container_command` is for containers without "
+        "Prefect.",
+    ),
+    PrefectField(
+        name="namespace",
+        treatment=_MAPPED,
+        default="default",
+        effect="The Job's namespace.",
+    ),
+    PrefectField(name="image", treatment=_MAPPED, effect="The image of the run's container."),
+    PrefectField(
+        name="image_pull_policy",
+        treatment=_MAPPED,
+        default="IfNotPresent",
+        effect="The pull policy of the run's container.",
+    ),
+    PrefectField(
+        name="service_account_name",
+        treatment=_MAPPED,
+        effect="The pods' service account. Without one no token is mounted.",
+    ),
+    PrefectField(
+        name="cpu_request",
+        treatment=_MAPPED,
+        effect="The CPU request of each pod, whatever its number of GPUs; the scheduler places by "
+        "it. Not together with `cpu_per_gpu`. Without it: `cpu_per_gpu`, else `cpu_limit`, else "
+        "the policy's `kubernetes.per_gpu`.",
+    ),
+    PrefectField(
+        name="cpu_limit",
+        treatment=_MAPPED,
+        effect="The CPU limit of each pod, not below its request. Without it there is none.",
+    ),
+    PrefectField(
+        name="memory_request",
+        treatment=_MAPPED,
+        effect="The memory request of each pod; the scheduler places by it. Not together with "
+        "`memory_gib_per_gpu`. Without it: `memory_gib_per_gpu`, else `memory_limit`, else the "
+        "policy's `kubernetes.per_gpu`.",
+    ),
+    PrefectField(
+        name="memory_limit",
+        treatment=_MAPPED,
+        effect="The memory limit of each pod, not below its request; `/dev/shm` counts. Without it "
+        "the request is the limit.",
+    ),
+    PrefectField(
+        name="finished_job_ttl",
+        treatment=_MAPPED,
+        effect="How many seconds a finished Job stays, at least 60, so that a worker that was away "
+        "still reads how it ended. Without it: the policy's `kubernetes.kept_after_end`, which "
+        "also holds for what operators run.",
+    ),
+    PrefectField(
+        name="stream_output",
+        treatment=_MAPPED,
+        default=True,
+        effect="With `false` the output of a container job stays off the run's page; the last "
+        "lines of one that fails are shown all the same. A flow logs through Prefect's API.",
+    ),
+    PrefectField(
+        name="cluster_config",
+        treatment=Treatment.POOL_ONLY,
+        effect="The cluster of all runs of the pool.",
+        problem="is the pool's: all its runs are on one cluster",
+        remedy="leave it out, or use the work pool of the other cluster",
+    ),
+    PrefectField(
+        name="backoff_limit",
+        treatment=Treatment.NOT_OFFERED,
+        default=0,
+        effect="Always 0: the worker starts the next attempt, elsewhere if need be. "
+        "`max_failures` and `max_interruptions` bound the attempts.",
+        problem="is always 0, because the worker starts the next attempt and not Kubernetes",
+        remedy="leave it out; max_failures and max_interruptions bound the attempts",
+    ),
+    PrefectField(
+        name="job_watch_timeout_seconds",
+        treatment=Treatment.NOT_OFFERED,
+        effect="The worker watches a Job until it ends. `max_duration` bounds an attempt. "
+        "prefect-kubernetes 0.8 offers the variable and does not read it.",
+        problem="has no effect, because the worker watches a Job until it ends",
+        remedy="leave it out; max_duration bounds how long an attempt runs",
+    ),
+    PrefectField(
+        name="pod_watch_timeout_seconds",
+        treatment=Treatment.NOT_OFFERED,
+        default=60,
+        effect="The policy's `kubernetes.pending_timeout` bounds how long pods may take to start. "
+        "prefect-kubernetes 0.8 offers the variable and does not read it.",
+        problem="has no effect, because the policy bounds how long pods may take to start",
+        remedy="leave it out; kubernetes.pending_timeout of the policy is that bound",
+    ),
+)
+
+NOT_OFFERED = tuple(f for f in PREFECT_FIELDS if f.treatment is Treatment.NOT_OFFERED)
+
+
+def refused_fields(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object]
+) -> list[InvalidInput]:
+    """Which of these job variables cannot take effect, and why?
+
+    Args:
+        variables: A run's job variables by name, or a deployment's; None: not given.
+        pool_defaults: The defaults of the pool's template, for what only the pool may say.
+    """
+    return [
+        InvalidInput(field.name, field.problem, got=_shown(field, value), remedy=field.remedy)
+        for field in PREFECT_FIELDS
+        if field.problem and (value := variables.get(field.name)) is not None
+        # `is`, too: 0 == False, and neither is the other's default.
+        if not _asks_for_nothing(field, value, pool_defaults)
+    ]
+
+
+def _asks_for_nothing(
+    field: PrefectField, value: object, pool_defaults: Mapping[str, object]
+) -> bool:
+    usual = field.default
+    if field.treatment is Treatment.POOL_ONLY:
+        usual = pool_defaults.get(field.name)
+    return type(value) is type(usual) and value == usual
+
+
+def _shown(field: PrefectField, value: object) -> object:
+    # The content of a kubeconfig is nobody's to read.
+    return None if field.treatment is Treatment.POOL_ONLY else value
+
+
+def without_fields_not_offered(
+    base_job_template: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[str]]:
+    """The pool's template without the variables that are not offered, and the names of those.
+
+    Their placeholders become prefect-kubernetes' defaults. A variable stays whose default somebody
+    edited, or that the template uses within other text.
+
+    Args:
+        base_job_template: `job_configuration` and `variables`. It is not changed.
+    """
+    variables = base_job_template.get("variables", {})
+    properties = dict(variables.get("properties", {}))
+    configuration = base_job_template.get("job_configuration", {})
+    removed = []
+    for field in NOT_OFFERED:
+        schema = properties.get(field.name)
+        default = schema.get("default") if isinstance(schema, Mapping) else None
+        if schema is None or not _asks_for_nothing(field, default, {}):
+            continue
+        filled = _filled(configuration, f"{{{{ {field.name} }}}}", field.default)
+        if _mentions(filled, field.name):
+            continue
+        configuration = filled
+        del properties[field.name]
+        removed.append(field.name)
+    template = {
+        **base_job_template,
+        "job_configuration": configuration,
+        "variables": {**variables, "properties": properties},
+    }
+    return template, removed
+
+
+def _filled(value: Any, placeholder: str, default: object) -> Any:
+    """The value with the default in place of the placeholder; where that is None, nothing."""
+    if isinstance(value, Mapping):
+        return {
+            key: _filled(item, placeholder, default)
+            for key, item in value.items()
+            if item != placeholder or default is not None
+        }
+    if isinstance(value, list):
+        return [_filled(item, placeholder, default) for item in value]
+    return default if value == placeholder else value
+
+
+def _mentions(value: Any, name: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(_mentions(item, name) for item in value.values())
+    if isinstance(value, list):
+        return any(_mentions(item, name) for item in value)
+    return isinstance(value, str) and "{{" in value and name in value

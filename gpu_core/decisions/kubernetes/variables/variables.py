@@ -1,0 +1,315 @@
+"""The job variables of a gpu-kubernetes pool that shape its pods, checked."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from gpu_core.decisions.kubernetes.manifests.names import PREFIX, is_reserved
+from gpu_core.decisions.kubernetes.variables.prefect_fields import refused_fields
+from gpu_core.decisions.kubernetes.variables.quantities import (
+    cpu_milli,
+    format_cpu,
+    format_memory,
+    memory_mib,
+)
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import input_errors, known_names, parsed_by, refuse
+from gpu_core.decisions.model.units import LONGEST_DURATION_S
+from gpu_core.decisions.policy.kubernetes import AbsolutePath, ObjectName
+
+
+def _shm_mib(value: object, field: str) -> int:
+    mib = memory_mib(value, field, up=True)
+    if mib < 1:
+        raise InvalidInput(field, "is too small", got=value, allowed="1Mi or more")
+    return mib
+
+
+# More than any machine has: 64 GPUs with the most that `cpu_per_gpu` and `memory_gib_per_gpu` take.
+_MOST_CPU_MILLI = 64 * 256 * 1000
+_MOST_MEMORY_MIB = 64 * 4096 * 1024
+
+
+def _cpu_milli(value: object, field: str) -> int:
+    milli = cpu_milli(value, field, up=True)
+    if not 1 <= milli <= _MOST_CPU_MILLI:
+        raise InvalidInput(
+            field, _out_of(milli), got=value, allowed=f"1m to {format_cpu(_MOST_CPU_MILLI)}"
+        )
+    return milli
+
+
+def _memory_mib(value: object, field: str) -> int:
+    mib = memory_mib(value, field, up=True)
+    # A number without a unit is bytes, and `64` was meant as something else.
+    is_too_small = memory_mib(value, field) < 1
+    if is_too_small or mib > _MOST_MEMORY_MIB:
+        raise InvalidInput(
+            field,
+            _out_of(0 if is_too_small else mib),
+            got=value,
+            allowed=f"1Mi to {format_memory(_MOST_MEMORY_MIB)}",
+            remedy="add the unit, such as 64Gi; a number alone is bytes" if is_too_small else None,
+        )
+    return mib
+
+
+def _out_of(amount: int) -> str:
+    return "is too small" if amount < 1 else "is too large"
+
+
+def _words(value: object, field: str) -> tuple[str, ...]:
+    """A command as its arguments; text is split as a shell does it."""
+    words = value
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise InvalidInput(field, f"cannot be split into words: {error}", got=value) from None
+    if not isinstance(words, list | tuple) or not words:
+        raise InvalidInput(field, "is not a command", got=value, allowed="text or a list of words")
+    if not all(isinstance(word, str) for word in words):
+        raise InvalidInput(field, "has a word that is not text", got=value)
+    return tuple(words)
+
+
+_QUANTITY_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+_COMMAND_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+_Cpu = Annotated[int, parsed_by(_cpu_milli), WithJsonSchema(_QUANTITY_SCHEMA)]
+_Memory = Annotated[int, parsed_by(_memory_mib), WithJsonSchema(_QUANTITY_SCHEMA)]
+
+OPERATED = frozenset({"ray", "kubeflow", "spark"})
+"""Frameworks whose operator makes the pods."""
+
+LEAST_FINISHED_JOB_TTL_S = 60
+"""A standby takes over within 15 s, a worker's pod is replaced within a minute: until then the Job
+has to say how it ended, or the run would be repeated."""
+
+
+class ClaimMount(BaseModel):
+    """A PersistentVolumeClaim, and where the run sees it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    claim: ObjectName
+    mount_path: AbsolutePath
+    read_only: bool = False
+
+
+class PodRequest(BaseModel):
+    """What one run asks of its pods beside GPUs. Made by `parse_pod_request`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    cpu_per_gpu: Annotated[float, Field(gt=0, le=256, allow_inf_nan=False)] | None = Field(
+        default=None,
+        title="CPU per GPU",
+        description="CPU cores for each GPU, by default the policy's for its type.",
+    )
+    memory_gib_per_gpu: Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)] | None = Field(
+        default=None,
+        title="Memory per GPU (GiB)",
+        description="Main memory in GiB for each GPU, by default the policy's for its type.",
+    )
+    cpu_request_milli: _Cpu | None = Field(
+        default=None,
+        alias="cpu_request",
+        title="CPU Request",
+        description="CPU cores of each pod such as '8' or '500m', instead of cpu_per_gpu, by "
+        "default cpu_limit, else the policy's for the GPU type.",
+    )
+    cpu_limit_milli: _Cpu | None = Field(
+        default=None,
+        alias="cpu_limit",
+        title="CPU Limit",
+        description="The most CPU cores of each pod such as '8' or '500m', by default no limit.",
+    )
+    memory_request_mib: _Memory | None = Field(
+        default=None,
+        alias="memory_request",
+        title="Memory Request",
+        description="Main memory of each pod such as '64Gi', instead of memory_gib_per_gpu, by "
+        "default memory_limit, else the policy's for the GPU type.",
+    )
+    memory_limit_mib: _Memory | None = Field(
+        default=None,
+        alias="memory_limit",
+        title="Memory Limit",
+        description="The most main memory of each pod such as '64Gi', by default its request.",
+    )
+    shm_size_mib: Annotated[int, parsed_by(_shm_mib), WithJsonSchema({"type": "string"})] | None = (
+        Field(
+            default=None,
+            alias="shm_size",
+            title="Shared memory",
+            description="The size of /dev/shm such as '8Gi', a part of the memory, by default half "
+            "of it.",
+        )
+    )
+    volumes: tuple[ClaimMount, ...] = Field(
+        default=(),
+        strict=False,
+        title="Volumes",
+        description="PersistentVolumeClaims to mount, each with claim, mount_path and read_only.",
+    )
+    model_cache: bool = Field(
+        default=True,
+        title="Model cache",
+        description="Whether the policy's model cache is mounted, by default true.",
+    )
+    image: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        title="Image",
+        description="The container image, by default the pool's.",
+    )
+    command: (
+        Annotated[tuple[str, ...], parsed_by(_words), WithJsonSchema(_COMMAND_SCHEMA)] | None
+    ) = Field(
+        default=None,
+        title="Command",
+        description="How the engine of the flow is started, by default 'prefect flow-run execute', "
+        "such as 'uv run prefect flow-run execute'.",
+    )
+    container_command: (
+        Annotated[tuple[str, ...], parsed_by(_words), WithJsonSchema(_COMMAND_SCHEMA)] | None
+    ) = Field(
+        default=None,
+        title="Container command",
+        description="What the container runs instead of Prefect; in a gang of a flow, what the "
+        "nodes after the first run.",
+    )
+    framework: Literal["none", "torchrun", "ray", "kubeflow", "spark"] = Field(
+        default="none",
+        title="Framework",
+        description="Who spreads the work over nodes, by default nobody.",
+    )
+    finished_job_ttl_s: (
+        Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S, le=LONGEST_DURATION_S)] | None
+    ) = Field(
+        default=None,
+        alias="finished_job_ttl",
+        title="Finished Job TTL",
+        description="How many seconds the Job stays after its end, 60 or more, by default the "
+        "policy's kept_after_end.",
+    )
+    stream_output: bool = Field(
+        default=True,
+        title="Stream Output",
+        description="Whether the output of a container job is on the run's page, by default true.",
+    )
+
+
+def parse_pod_request(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object] | None = None
+) -> PodRequest:
+    """What does a run with these job variables ask of its pods?
+
+    Args:
+        variables: Job variables by name; None means that it was not given, others are ignored.
+        pool_defaults: The defaults of the pool's template. With them, variables of
+            prefect-kubernetes that cannot take effect are refused (`prefect_fields`); None: the
+            run was admitted.
+
+    Raises:
+        InvalidInput: One variable cannot be used.
+        InvalidInputs: Several; the message has a line for each.
+    """
+    names = known_names(PodRequest)
+    given = {name: variables[name] for name in names if variables.get(name) is not None}
+    if given.get("command") == "":  # Prefect's own workers take it for a command that is not given
+        del given["command"]
+    errors = [] if pool_defaults is None else _refused(variables, pool_defaults)
+    try:
+        request = PodRequest.model_validate(given)
+    except ValidationError as error:
+        refuse([*input_errors(error, PodRequest), *errors])
+        raise
+    refuse([*_contradictions(request, variables), *errors])
+    return request
+
+
+def _refused(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object]
+) -> list[InvalidInput]:
+    return [*refused_fields(variables, pool_defaults), *_reserved(variables, pool_defaults)]
+
+
+def _reserved(
+    variables: Mapping[str, object], pool_defaults: Mapping[str, object]
+) -> Iterator[InvalidInput]:
+    """Labels and annotations of a run that only the worker writes."""
+    for name in ("labels", "annotations"):
+        given, known = variables.get(name), pool_defaults.get(name)
+        if not isinstance(given, Mapping):
+            continue
+        for key in given:
+            if is_reserved(str(key)) and not (isinstance(known, Mapping) and key in known):
+                yield InvalidInput(
+                    name,
+                    "has a name that only the worker writes",
+                    got=key,
+                    allowed=f"names that do not begin with {PREFIX}/",
+                    remedy="take another prefix",
+                )
+
+
+def parse_running_request(variables: Mapping[str, object]) -> PodRequest:
+    """Of which kind is a running attempt with these job variables: flow, containers, operator?
+
+    What it asked for was checked when it was admitted, perhaps by a version with other rules: only
+    what tells its kind is read, and what cannot be read counts as not given.
+    """
+    values = (variables.get(name) for name in _KIND)
+    try:
+        return _running_request(*(tuple(v) if isinstance(v, list) else v for v in values))
+    except (InvalidInput, TypeError):  # a TypeError: it has no hash, as a mapping
+        return PodRequest()
+
+
+_KIND = ("command", "container_command", "framework", "stream_output")
+
+
+# Asked several times in each cycle of the worker, for each attempt.
+@lru_cache(maxsize=4096, typed=True)
+def _running_request(*values: object) -> PodRequest:
+    return parse_pod_request(dict(zip(_KIND, values, strict=True)))
+
+
+def _contradictions(request: PodRequest, given: Mapping[str, object]) -> Iterator[InvalidInput]:
+    said_twice = (
+        ("cpu_request", request.cpu_request_milli, "cpu_per_gpu", request.cpu_per_gpu),
+        (
+            "memory_request",
+            request.memory_request_mib,
+            "memory_gib_per_gpu",
+            request.memory_gib_per_gpu,
+        ),
+    )
+    for of_pod, amount, of_gpu, amount_per_gpu in said_twice:
+        if amount is not None and amount_per_gpu is not None:
+            yield InvalidInput(
+                of_pod,
+                f"says what {of_gpu} says too",
+                got=given[of_pod],
+                remedy="leave one of them out, or set the one that the pool has to null",
+            )
+    if request.framework in OPERATED and request.finished_job_ttl_s is not None:
+        yield InvalidInput(
+            "finished_job_ttl",
+            f"is not for framework {request.framework!r}, whose object is no Job",
+            got=request.finished_job_ttl_s,
+            remedy="leave it out; the policy's kubernetes.kept_after_end holds",
+        )
+    amounts = {request.memory_request_mib, request.memory_limit_mib} - {None}
+    if request.framework == "spark" and len(amounts) > 1:
+        yield InvalidInput(
+            "memory_limit",
+            "differs from memory_request, and Spark has one amount for both",
+            got=given["memory_limit"],
+            remedy="leave one of them out",
+        )

@@ -1,0 +1,1 @@
+"""What all rooms speak of: workloads, nodes, attempts, reasons, units and errors."""

@@ -1,0 +1,161 @@
+"""What the usage ledger records: runs, their attempts, and why each attempt ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from gpu_core.decisions.model.cluster import NodeShare
+
+
+class EndReason(StrEnum):
+    """Why an attempt gave its GPUs back. A stable contract: reports and alerts match on it."""
+
+    COMPLETED = "Completed"
+    """The flow finished."""
+    FAILED = "Failed"
+    """The flow raised; charged to the run."""
+    CRASHED = "Crashed"
+    """The process died by itself (exit code, out of memory); charged to the run."""
+    CANCELLED = "Cancelled"
+    """A person cancelled the run."""
+    PREEMPTED = "Preempted"
+    """Our scheduler took the GPUs for a more urgent run."""
+    INTERRUPTED = "Interrupted"
+    """The provider or the machine took the GPUs: a signal from outside, a reboot, a lost node."""
+    TIMED_OUT = "TimedOut"
+    """The run's longest duration was over."""
+    BUDGET_SPENT = "BudgetSpent"
+    """The run's own budget was used up, and the policy stops such runs."""
+    REFUSED = "Refused"
+    """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
+    POSTPONED = "Postponed"
+    """It is tried later, and its flow did not begin: the cluster takes it only when, for one, its
+    ResourceQuota has room, or the platform was away."""
+    SUSPENDED = "Suspended"
+    """The flow suspended itself to continue later."""
+
+
+class Provenance(StrEnum):
+    """Where a record comes from, so that made-up data can never pass for measured data."""
+
+    MEASURED = "measured"
+    GENERATED = "generated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Whose run it was: everything that cost is later grouped by."""
+
+    flow_run_id: str
+    name: str
+    flow_name: str
+    deployment: str | None
+    pool: str
+    queue: str | None
+    team: str | None
+    user: str | None
+    project: str | None
+    experiment: str | None
+    """The MLflow experiment that the run logs to."""
+    model: str | None
+    workload_type: str | None
+    priority: int
+    submitted_at: datetime
+    provenance: Provenance = Provenance.MEASURED
+    final_state: str | None = None
+    """Prefect's final state name; None while the run is not over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One stay of a run on its GPUs, from admission until the GPUs are free again."""
+
+    attempt_id: str
+    flow_run_id: str
+    number: int
+    """1 for the first; also the fencing token of checkpoints."""
+    pool: str
+    host: str
+    node: str
+    gpu_type: str | None
+    """None for a run that asked for no GPU."""
+    gpu_ids: tuple[str, ...]
+    capacity_type: str
+    price_micro_usd_per_gpu_hour: int | None
+    """None: no price is known, which is never the same as free."""
+    admitted_at: datetime
+    started_at: datetime | None = None
+    """When the process was created; None until then."""
+    released_at: datetime | None = None
+    """When the last process was gone and the GPUs free; None while they are held."""
+    last_seen_at: datetime | None = None
+    """The last moment at which the processes were seen alive: the bound of what a crash of the
+    whole machine can hide."""
+    pid: int | None = None
+    pid_created_at: float | None = None
+    """The operating system's start time of `pid`: a reused number is not mistaken for it."""
+    drain_requested_at: datetime | None = None
+    drain_reason: EndReason | None = None
+    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT` or `INTERRUPTED`."""
+    drain_deadline_at: datetime | None = None
+    """The end of the grace period: processes alive after it are killed."""
+    drain_message: str | None = None
+    preempted_by: str | None = None
+    """The flow run id that the GPUs were taken for."""
+    end_reason: EndReason | None = None
+    end_message: str | None = None
+    exit_code: int | None = None
+    is_charged_failure: bool = False
+    is_end_estimated: bool = False
+    """The end is `last_seen_at`, because nothing that saw the real end survived."""
+    restored_from: str | None = None
+    """The checkpoint that this attempt began with."""
+    checkpoint: str | None = None
+    """The newest checkpoint that this attempt committed."""
+    checkpointed_at: datetime | None = None
+    shares: tuple[NodeShare, ...] | None = None
+    """What it holds on each of its nodes; None in records from before this was kept."""
+    zone: str | None = None
+    """Where its first node is, in the provider's words; None: nobody said."""
+    infrastructure: str | None = None
+    """What runs it where no process of this machine does: `namespace:job`."""
+    settlement: Mapping[str, str | int | bool | None] | None = None
+    """How its end was judged, before Prefect is told and the attempt is closed."""
+    first_step_at: datetime | None = None
+    """When the flow had done its first new step; None: it has done none, or does not say."""
+    expected_loss_s: float | None = None
+    """Work that an interruption without notice loses on average, as the flow measures its saves;
+    None: it does not say."""
+    job_variables: Mapping[str, Any] | None = None
+    """What it was begun with, where the deployment or the pool's template may say something else by
+    now; only while it is open. None in records from before this was kept."""
+
+    @property
+    def is_excused(self) -> bool:
+        """Did an outage of the platform end it, which nobody is charged for?"""
+        return self.excused_at is not None
+
+    @property
+    def excused_at(self) -> datetime | None:
+        """When it was judged that an outage of the platform ended it; None: it was not."""
+        at = (self.settlement or {}).get("excused_at")
+        return datetime.fromisoformat(at) if isinstance(at, str) else None
+
+    @property
+    def lost_capacity(self) -> bool:
+        """Did the provider or the machine take its GPUs?"""
+        return self.end_reason is EndReason.INTERRUPTED and not self.is_excused
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs the attempt holds."""
+        return len(self.gpu_ids)
+
+    @property
+    def held(self) -> tuple[NodeShare, ...]:
+        """What it holds on each of its nodes."""
+        if self.shares is not None:
+            return self.shares
+        return (NodeShare(node=self.node, gpu_ids=self.gpu_ids),) if self.gpu_ids else ()

@@ -1,0 +1,158 @@
+"""What there is and who holds it: the frozen input of one planning cycle."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+
+
+class Flavor(NamedTuple):
+    """A kind of GPU that quota and prices are given for."""
+
+    gpu_type: str
+    capacity_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A machine with GPUs of one type."""
+
+    name: str
+    gpu_type: str
+    gpu_ids: tuple[str, ...]
+    gpu_memory_gib: int | None = None
+    """Nominal memory of each GPU (24 for an A10G); None: unknown."""
+    capacity_type: str = "on-demand"
+    unhealthy_gpu_ids: frozenset[str] = frozenset()
+    cpu_milli: int | None = None
+    """Thousandths of CPU cores for workloads; None: not counted."""
+    memory_mib: int | None = None
+    """Main memory for workloads; None: not counted."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: frozenset[str] = frozenset()
+    """Only workloads that tolerate all of them may use the node."""
+    is_shareable: bool = False
+    """Several workloads may share one of its GPUs, by time-slicing or MPS."""
+    has_whole_gpus: bool = True
+    """A workload may have one of its GPUs to itself: not so where a device plugin offers replicas
+    only."""
+    shares_per_gpu: int | None = None
+    """Replicas of each of its GPUs, of which a workload gets one; None: any part can be had."""
+    gpu_resource: str | None = None
+    """What a pod asks for to get a GPU of it, or a part of one; the same on all nodes of a gang."""
+    is_mig: bool = False
+    """Its GPUs are partitioned into MIG instances."""
+    mig_instances: Mapping[str, int] | None = None
+    """The instances for workloads, by profile; None: they are made on demand."""
+    is_planned: bool = False
+    """It is not there: it comes when something is placed on it, if it comes."""
+
+    @property
+    def flavor(self) -> Flavor:
+        """Which kind of GPU it has."""
+        return Flavor(self.gpu_type, self.capacity_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShare:
+    """The GPUs that one workload has on one node."""
+
+    node: str
+    gpu_ids: tuple[str, ...]
+    share_milli: int = WHOLE_GPU_MILLI
+    """Thousandths of each of these GPUs."""
+    mig_starts: tuple[int, ...] = ()
+    """Where its MIG instance begins on each of these GPUs, in memory slices; empty: no MIG."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Which GPUs a workload gets. Without shares: it needs none."""
+
+    gpu_type: str | None
+    capacity_type: str
+    shares: tuple[NodeShare, ...]
+
+    @property
+    def gpu_ids(self) -> tuple[str, ...]:
+        """All GPUs of the placement, in order."""
+        return tuple(gpu_id for share in self.shares for gpu_id in share.gpu_ids)
+
+    @property
+    def flavor(self) -> Flavor | None:
+        """Which kind of GPU it is; None: it needs none."""
+        return None if self.gpu_type is None else Flavor(self.gpu_type, self.capacity_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A workload that holds GPUs, from its admission until the last process is gone."""
+
+    workload: Workload
+    attempt: int
+    placement: Placement
+    admitted_at: datetime
+    began_at: datetime | None = None
+    """When its flow or container began; None: not yet, or with its admission."""
+    begins_by: datetime | None = None
+    """Until when it is protected from preemption if it does not begin; None: it begins with its
+    admission."""
+    checkpointed_at: datetime | None = None
+    """When this attempt last made its progress safe; None: not yet."""
+    works_since: datetime | None = None
+    """From when on its time counts as work; None: from its admission."""
+    is_draining: bool = False
+    """It was told to end; its GPUs are on their way back, but not free yet."""
+    drain_deadline_at: datetime | None = None
+    """When a draining attempt is killed at the latest."""
+    draining_for: str | None = None
+    """The workload that its GPUs were taken for."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Has it GPUs, but nothing that works on them yet?"""
+        return self.began_at is None and self.begins_by is not None
+
+    @property
+    def protected_until(self) -> datetime:
+        """Until when may its GPUs not be taken?
+
+        While it starts, until `begins_by` at the latest; its minimum run time counts from its
+        beginning.
+        """
+        if self.began_at is None and self.begins_by is not None:
+            return self.begins_by
+        return (self.began_at or self.admitted_at) + timedelta(seconds=self.workload.min_runtime_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was used before now, as far as decisions about shares and budgets need it."""
+
+    gpu_s_by_user: Mapping[tuple[str | None, str | None], float] = field(default_factory=dict)
+    """Decayed GPU-seconds (or what the policy measures) by team and user, up to this moment and
+    with what runs now. Only their proportions count."""
+    gpu_s_by_budget: Mapping[str, int] = field(default_factory=dict)
+    """GPU-seconds used in the current period, by the name of the budget."""
+    micro_usd_by_budget: Mapping[str, int] = field(default_factory=dict)
+    """Money spent in the current period, by the name of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that one planning cycle looks at. A what-if is another snapshot."""
+
+    nodes: tuple[Node, ...]
+    allocations: tuple[Allocation, ...]
+    pending: tuple[Workload, ...]
+    usage: Usage = Usage()
+    preemptors: frozenset[str] = frozenset()
+    """Pending workloads that others were preempted for: they come first until they start, so that
+    nobody takes what was freed for them."""
+    idle_since: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
+
+
+ZONE_LABEL = "topology.kubernetes.io/zone"

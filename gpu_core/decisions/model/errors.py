@@ -1,0 +1,128 @@
+"""The errors of this library; each says what was wrong, with what, and the remedy."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from gpu_core.decisions.model.redaction import redact
+
+# Characters of one value, and of a field with the file that it is in, that a message shows.
+_LONGEST_VALUE = 120
+# A password must not be cut in front of the `@` by which it is known.
+_LONGEST_ADDRESS = 4_000
+_LONGEST_FIELD = 300
+
+
+class GpuSchedulingError(Exception):
+    """The base of every error raised by this library."""
+
+
+class InvalidInput(GpuSchedulingError):
+    """Something a person wrote cannot be used; nothing was changed.
+
+    Args:
+        field: The dotted path of the field, as the person wrote it.
+        problem: What is wrong, as a clause ("is not a known GPU type").
+        got: The value that came, if there was one to show; passwords in addresses are hidden.
+        allowed: What would have been accepted, in words.
+        nearest: The nearest known name, where one was misspelt; several, where each may be meant.
+        remedy: What to do about it, if that is not obvious from the rest.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        problem: str,
+        *,
+        got: object = None,
+        allowed: str | None = None,
+        nearest: str | Sequence[str] | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        self.problem = problem
+        self.got = got
+        self.allowed = allowed
+        self.nearest = nearest
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
+        if self.got is not None:
+            parts[0] += f" (got {_shown(self.got)})"
+        meant = alternatives(self.nearest)
+        if meant is not None:
+            parts.append(f"did you mean {meant}?")
+        if self.allowed is not None:
+            parts.append(f"allowed: {self.allowed}")
+        if self.remedy is not None:
+            parts.append(self.remedy)
+        return "; ".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions cross process boundaries in Prefect; keyword-only arguments
+        # do not survive the default pickling of exceptions.
+        return (_rebuild, (type(self), self.__dict__))
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Which known name was probably meant by `name`? None if nothing is close."""
+    if len(name) > _LONGEST_VALUE:
+        return None  # it is no misspelling, and to compare it takes long
+    matches = difflib.get_close_matches(
+        name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6
+    )
+    if not matches:
+        return None
+    return next(k for k in sorted(known) if k.lower() == matches[0])
+
+
+def alternatives(names: str | Sequence[str] | None) -> str | None:
+    """Names as a choice for a message: `'a', 'b' or 'c'`. None: there is no name."""
+    quoted = [repr(name) for name in ([names] if isinstance(names, str) else names or ())]
+    if len(quoted) < 2:
+        return quoted[0] if quoted else None
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Names as a short, ordered list for a message, each once: `a, b and 7 others`."""
+    ordered = sorted(set(names))
+    if len(ordered) <= limit:
+        return ", ".join(ordered) or "none"
+    return f"{', '.join(ordered[:limit])} and {len(ordered) - limit} others"
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text as one line that every database and page takes: escaped and cut where it has to be.
+
+    Args:
+        text: Anything, control characters and lone surrogates included.
+        limit: The most characters of the result.
+    """
+    shortened = _shorten(text, limit)
+    if shortened.isprintable():
+        return shortened
+    return _shorten("".join(c if c.isprintable() else ascii(c)[1:-1] for c in shortened), limit)
+
+
+def _shown(value: object) -> str:
+    """The value as its owner wrote it, at most so long that it can be read."""
+    if isinstance(value, str | bytes):
+        value = value[:_LONGEST_ADDRESS]  # only the beginning is shown
+    try:
+        return _shorten(redact(repr(value)[:_LONGEST_ADDRESS]), _LONGEST_VALUE)
+    except (ValueError, RecursionError):
+        # Python writes no integer of more than 4,300 digits, and nothing of 1,000 levels.
+        return f"{type(value).__name__} that is too large to show"
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _rebuild(cls: type[InvalidInput], attributes: dict[str, object]) -> InvalidInput:
+    error = cls.__new__(cls)
+    Exception.__init__(error, attributes["field"], attributes["problem"])
+    error.__dict__.update(attributes)
+    return error

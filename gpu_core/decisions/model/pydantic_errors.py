@@ -1,0 +1,362 @@
+"""From pydantic's errors to ours: every mistake named with its field, as the person wrote it."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.units import count
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+# How many mistakes one message lists; what is over that is counted.
+_MOST_ERRORS = 20
+
+# They let a text look like another one (Unicode Technical Report 36, section 3.5).
+_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+_OUR_ERROR = "gpu_core_invalid_input"
+
+# pydantic's error type -> what the value is not, and what would be accepted.
+_WRONG_TYPES: Mapping[str, tuple[str, str | None]] = {
+    "int_type": ("is not a whole number", "a whole number"),
+    "bool_type": ("is not true or false", "true or false"),
+    "string_type": ("is not text", "text"),
+    "dict_type": ("is not a mapping", "keys with values"),
+    "model_type": ("is not a mapping", "keys with values"),
+    "string_unicode": ("is not text", "text without halves of surrogate pairs"),
+    "float_type": ("is not a number", "a number"),
+    "list_type": ("is not a list", "a list"),
+    "tuple_type": ("is not a list", "a list"),
+    "int_from_float": ("is not a whole number", "a whole number"),
+    "int_parsing": ("is not a whole number", "a whole number"),
+    "int_parsing_size": ("is too large", "a number with fewer digits"),
+    "float_parsing": ("is not a number", "a number"),
+    "bool_parsing": ("is not true or false", "true or false"),
+    "finite_number": ("is not a finite number", "a finite number"),
+    "invalid_key": ("is not text", "text as a key"),
+}
+
+
+_NUMBERS = ("a whole number", "a number")
+
+
+class InvalidInputs(InvalidInput):
+    """Several mistakes in one input, listed all at once; nothing was changed.
+
+    Args:
+        errors: The mistakes, two or more, in the order of the input.
+    """
+
+    def __init__(self, errors: Sequence[InvalidInput]) -> None:
+        first = errors[0]
+        super().__init__(first.field, first.problem, got=first.got, allowed=first.allowed)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        lines = [str(error) for error in self.errors[:_MOST_ERRORS]]
+        more = len(self.errors) - len(lines)
+        return "\n".join([*lines, f"and {count(more, 'more mistake')}"] if more else lines)
+
+
+def refuse(errors: Sequence[InvalidInput]) -> None:
+    """Raise these mistakes together; none: return.
+
+    Raises:
+        InvalidInput: There is one.
+        InvalidInputs: There are several.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise InvalidInputs(errors)
+
+
+def mistakes_in(parse: Callable[[], object]) -> list[InvalidInput]:
+    """Which mistakes does this reader find? Empty: none."""
+    try:
+        parse()
+    except InvalidInputs as error:
+        return list(error.errors)
+    except InvalidInput as error:
+        return [error]
+    return []
+
+
+def parsed_by(parse: Callable[[object, str], object]) -> BeforeValidator:
+    """How does a pydantic field use one of our own parsers, and keep the parser's error whole?
+
+    Args:
+        parse: Takes the value and the field's name, raises `InvalidInput`.
+    """
+
+    def validate(value: object) -> object:
+        try:
+            return parse(value, "value")
+        except InvalidInput as error:
+            raise PydanticCustomError(_OUR_ERROR, "invalid", {"error": error}) from None
+
+    return BeforeValidator(validate)
+
+
+def validated(
+    model: type[ModelT],
+    data: object,
+    source: str,
+    lines: Mapping[str, int] | None,
+    contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
+) -> ModelT:
+    """Which value of this model does a file's data describe?
+
+    Args:
+        model: The model of the whole file.
+        data: Plain Python data, as a YAML or JSON reader gives it.
+        source: Where it comes from, for the errors: a file's path.
+        lines: The line of each dotted field path in that file, for the errors.
+        contradictions: What is wrong with fields that are each valid alone, without what the named
+            sections would be needed for: they have mistakes of their own.
+
+    Raises:
+        InvalidInput: One field cannot be used.
+        InvalidInputs: Several cannot; the message has a line for each.
+    """
+    try:
+        value = model.model_validate(data)
+    except ValidationError as error:
+        errors = input_errors(error, model)
+        errors += _further(model, data, error, contradictions)
+        refuse([located(each, source, lines or {}) for each in errors])
+        raise
+    refuse([located(each, source, lines or {}) for each in contradictions(value, ())])
+    return value
+
+
+def _further(
+    model: type[ModelT],
+    data: object,
+    error: ValidationError,
+    contradictions: Callable[[ModelT, Collection[str]], Sequence[InvalidInput]],
+) -> Sequence[InvalidInput]:
+    """What is wrong with the sections that have no mistake of the first kind.
+
+    All mistakes are listed at once, so that one correction is enough.
+    """
+    damaged = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
+    if not isinstance(data, Mapping) or not damaged:
+        return ()
+    try:
+        rest = model.model_validate({k: v for k, v in data.items() if k not in damaged})
+    except ValidationError:
+        return ()  # a section that may not be missing is damaged
+    return contradictions(rest, damaged)
+
+
+def input_errors(error: ValidationError, model: type[BaseModel]) -> list[InvalidInput]:
+    """Which mistakes of the person who wrote the input does this error report?
+
+    Args:
+        error: What `model.model_validate` raised.
+        model: The model of the whole input; its fields are the known names.
+    """
+    return [_translate(detail, model) for detail in error.errors(include_url=False)]
+
+
+def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
+    """The same error with the place of its field in a file.
+
+    Args:
+        error: What is wrong with which field.
+        source: The file's path.
+        lines: The line of each dotted field path in it.
+    """
+    where = f"{source}:{lines[error.field]}" if error.field in lines else source
+    error.field = f"{where}: {error.field}" if error.field else where
+    return error
+
+
+def checked_text(longest: int) -> BeforeValidator:
+    """How does a pydantic field take text for pages, labels and databases?
+
+    Text of one line, not blank, without control characters: PostgreSQL takes no NUL, and a
+    terminal obeys some of the others.
+
+    Args:
+        longest: Characters that it may have at most.
+    """
+
+    def check(value: object, field: str) -> object:
+        if not isinstance(value, str):
+            return value  # the field's own type refuses it
+        allowed = f"1 to {longest:,} characters of one line"
+        if len(value) > longest:
+            raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=allowed)
+        if value and not value.strip():
+            raise InvalidInput(field, "is blank", got=value, allowed=allowed)
+        bad = next((c for c in value if is_control(c)), None)
+        if bad is not None:
+            raise InvalidInput(
+                field,
+                f"has the control character U+{ord(bad):04X}",
+                got=value,
+                allowed=allowed,
+                remedy="remove it",
+            )
+        return value
+
+    return parsed_by(check)
+
+
+def is_control(character: str) -> bool:
+    """Does it control something instead of being text: NUL, line ends, half a surrogate pair?"""
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _DIRECTIONS
+
+
+def without_controls(text: str, longest: int) -> str:
+    """The same text for a page or a database, where nobody can be asked to correct it.
+
+    Args:
+        text: Such as the name that a person gave to a flow run.
+        longest: Characters of the result at most.
+    """
+    return "".join("\ufffd" if is_control(c) else c for c in text[:longest])
+
+
+def known_names(model: type[BaseModel]) -> list[str]:
+    """The names that a person may write for this model's fields."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def unknown_name(path: str, name: str, known: Sequence[str]) -> InvalidInput:
+    """The error for a name that means nothing, with the one that was probably meant."""
+    return InvalidInput(
+        path,
+        "is not a known name",
+        allowed=listed(known, limit=40),
+        nearest=nearest_name(name, known),
+    )
+
+
+def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
+    location = tuple(part for part in detail["loc"] if part != "[key]")
+    path = ".".join(str(part) for part in location)
+    got = detail["input"]
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            known = known_names(_model_at(model, location[:-1]))
+            return unknown_name(path, str(location[-1]), known)
+        case "missing":
+            return InvalidInput(path, "is missing")
+        case "literal_error" | "enum":
+            return _not_a_choice(path, got, str(context["expected"]))
+        case "is_instance_of":
+            return _other_type(path, got, model, location)
+        case "less_than":
+            return InvalidInput(path, "is too large", got=got, allowed=f"under {context['lt']:g}")
+        case "too_long":
+            allowed = f"{context['max_length']} at most"
+            return InvalidInput(path, "has too many items", allowed=allowed)
+        case "too_short":
+            return InvalidInput(
+                path, "has too few items", allowed=f"{context['min_length']} or more"
+            )
+        case "greater_than_equal":
+            return InvalidInput(path, "is too small", got=got, allowed=f"{context['ge']} or more")
+        case "greater_than":
+            return InvalidInput(path, "is too small", got=got, allowed=f"over {context['gt']:g}")
+        case "less_than_equal":
+            return InvalidInput(path, "is too large", got=got, allowed=f"at most {context['le']}")
+        case "string_pattern_mismatch":
+            allowed = f"text of the form {context['pattern']}"
+            return InvalidInput(path, "has a form that is not allowed", got=got, allowed=allowed)
+        case "string_too_short":
+            return InvalidInput(path, "is empty", allowed="text")
+        case kind if kind == _OUR_ERROR:
+            return _at(path, got, context["error"])
+        case kind:
+            problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
+            if accepted in _NUMBERS:
+                accepted += _range_of(model, location)
+            remedy = _unquote(kind, got)
+            return InvalidInput(path, problem, got=got, allowed=accepted, remedy=remedy)
+
+
+def _range_of(model: type[BaseModel], location: Sequence[Any]) -> str:
+    """The bounds of a number's field in words, ` from 1 to 64`; empty where it has none."""
+    try:
+        fields = _model_at(model, location[:-1]).model_fields.items()
+        info = next(info for name, info in fields if location[-1] in (name, info.alias))
+    except (AttributeError, StopIteration, IndexError):
+        return ""  # an item of a list or a value of a mapping
+    inside = (getattr(part, "__metadata__", ()) for part in get_args(info.annotation))
+    found = [*info.metadata, *(each for metadata in inside for each in metadata)]
+    least = next((each.ge for each in found if hasattr(each, "ge")), None)
+    most = next((each.le for each in found if hasattr(each, "le")), None)
+    if least is None:
+        return ""
+    return f", {least:,} or more" if most is None else f" from {least:,} to {most:,}"
+
+
+def _not_a_choice(path: str, got: object, expected: str) -> InvalidInput:
+    choices = re.findall(r"'([^']*)'", expected)
+    return InvalidInput(
+        path,
+        "is not one of the choices",
+        got=got,
+        allowed=", ".join(choices) or expected,
+        nearest=nearest_name(got, choices) if isinstance(got, str) else None,
+    )
+
+
+def _other_type(
+    path: str, got: object, model: type[BaseModel], location: Sequence[Any]
+) -> InvalidInput:
+    wanted: Any = _model_at(model, location)
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return _not_a_choice(path, got, ", ".join(repr(str(member.value)) for member in wanted))
+    return InvalidInput(path, "is not a list", got=got, allowed="a list")
+
+
+def _at(path: str, got: object, error: InvalidInput) -> InvalidInput:
+    return InvalidInput(
+        path,
+        error.problem,
+        got=got,
+        allowed=error.allowed,
+        nearest=error.nearest,
+        remedy=error.remedy,
+    )
+
+
+def _unquote(kind: str, got: object) -> str | None:
+    # The commonest mistake in job variables: a number that arrived as text.
+    if kind == "int_type" and isinstance(got, str) and re.fullmatch(r"\s*\d{1,18}\s*", got):
+        return f"write {got.strip()} without quotes"
+    return None
+
+
+def _model_at(model: type[BaseModel], location: Sequence[Any]) -> type[BaseModel]:
+    annotation: Any = model
+    for part in location:
+        annotation = _without_none(_annotation_of(annotation, part))
+    return cast("type[BaseModel]", annotation)
+
+
+def _annotation_of(annotation: Any, part: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return next(info.annotation for name, info in fields if part in (name, info.alias))
+    # A mapping's value by its key, or a list's item by its place.
+    return next(a for a in reversed(annotation.__args__) if a is not Ellipsis)
+
+
+def _without_none(annotation: Any) -> Any:
+    # Optional sections: the one model among the members of the union.
+    if type(None) in get_args(annotation):
+        return next(member for member in get_args(annotation) if member is not type(None))
+    return annotation

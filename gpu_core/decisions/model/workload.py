@@ -1,0 +1,215 @@
+"""The unit of admission: what wants GPUs, how many, for how long, and how urgently."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from gpu_core.decisions.model.units import format_duration
+
+WHOLE_GPU_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why a workload may not be considered at all for now, in the words of an explanation."""
+
+    reason: str
+    """A member of `reasons.Reason`."""
+    summary: str
+    resolution: str
+
+
+class RunTimeSource(StrEnum):
+    """Where a run time comes from; the first that is known counts."""
+
+    STATED = "stated"
+    """The run's owner said so."""
+    LEARNED = "learned"
+    """Earlier runs of the same deployment took so long."""
+    LIMIT = "limit"
+    """It would be stopped then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTime:
+    """How long one uninterrupted run is thought to take."""
+
+    median_s: float
+    upper_s: float
+    """What it stays under with the probability that the policy plans with; at least the median."""
+    source: RunTimeSource
+
+
+class Shape(NamedTuple):
+    """What a workload asks of nodes, without who asks. Equal shapes fit in the same places.
+
+    A value to look up by: thousands of waiting workloads have few different shapes.
+    """
+
+    gpu_count: int = 1
+    nodes: int = 1
+    gpu_types: tuple[str, ...] = ()
+    gpu_memory_gib: int | None = None
+    capacity_type: str | None = None
+    gpu_share_milli: int = WHOLE_GPU_MILLI
+    mig_profile: str | None = None
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    node_labels: tuple[tuple[str, str], ...] = ()
+    tolerations: frozenset[str] = frozenset()
+    same_label: str | None = None
+    avoided_nodes: frozenset[str] = frozenset()
+    preferred_nodes: frozenset[str] = frozenset()
+
+    @property
+    def total_gpu_milli(self) -> int:
+        """Thousandths of GPUs over all nodes; a MIG slice counts as its GPU's share."""
+        return self.gpu_count * self.nodes * self.gpu_share_milli
+
+    @property
+    def is_whole(self) -> bool:
+        """Does it have its GPUs to itself?"""
+        return self.gpu_share_milli == WHOLE_GPU_MILLI and self.mig_profile is None
+
+
+MIN_MEASURED_STARTS = 3
+"""So many measured starts replace the policy's changeover."""
+
+
+class Changeover(NamedTuple):
+    """What a start on other capacity is taken to lose, and how that is known."""
+
+    loss_s: float
+    """Seconds, over 0."""
+    starts: int = 0
+    """Measured starts of the deployment."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Is it the deployment's own number, and not the policy's?"""
+        return self.starts >= MIN_MEASURED_STARTS
+
+    @property
+    def reason(self) -> str:
+        """What a deadline rests on, as part of a sentence."""
+        loss = format_duration(self.loss_s)
+        if self.is_measured:
+            return f"a start loses at most {loss} by {self.starts} measured starts"
+        return (
+            f"the deadline holds if a start loses at most {loss} "
+            f"({self.starts} of {MIN_MEASURED_STARTS} starts measured)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One pending or running flow run, as the scheduler sees it. Admitted whole or not at all."""
+
+    workload_id: str
+    """The flow run id."""
+    name: str
+    priority: int
+    """Points; more is more urgent (critical 1,000,000, high 10,000, medium 1,000, low 100)."""
+    submitted_at: datetime
+    """When the run first wanted to start. It keeps its place in line over all its attempts."""
+
+    gpu_count: int = 1
+    """GPUs on each node. 0: the run needs no GPU and starts at once."""
+    nodes: int = 1
+    """How many different nodes, all at once: more than 1 is a gang."""
+    gpu_types: tuple[str, ...] = ()
+    """Acceptable GPU types, most wanted first; empty: any."""
+    gpu_type_reason: str | None = None
+    """Why these were chosen for a run that left them open; None: they were not."""
+    gpu_memory_gib: int | None = None
+    """Nominal memory that each GPU must have at least; None: any."""
+    capacity_type: str | None = None
+    """`on-demand`, `spot` or `reserved`; None: any."""
+    capacity_reason: str | None = None
+    """Why that was chosen for a run that left it open; None: it was not."""
+    zone_reason: str | None = None
+    """Why it prefers the spot of one zone; None: it does not."""
+    gpu_share_milli: int = WHOLE_GPU_MILLI
+    """Thousandths of each GPU, 1 to 1000; less than 1000 shares it by time-slicing or MPS."""
+    mig_profile: str | None = None
+    """A MIG profile such as `1g.10gb`, one instance for each of `gpu_count`; None: no MIG."""
+    cpu_milli: int = 0
+    """Thousandths of CPU cores on each node."""
+    memory_mib: int = 0
+    """Main memory on each node."""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels that each node must have, as sorted pairs."""
+    tolerations: frozenset[str] = frozenset()
+    """Taints that do not keep it off a node."""
+    same_label: str | None = None
+    """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
+    avoided_nodes: frozenset[str] = frozenset()
+    """Nodes that failed it lately: left alone while there are others that it could use."""
+    avoided_until: datetime | None = None
+    """When it may use the first of them again. None: it avoids none, or nobody says."""
+    preferred_nodes: frozenset[str] = frozenset()
+    """Nodes that are tried before others that it wants as much."""
+
+    is_preemptible: bool = True
+    takes_free_only: bool = False
+    """The cluster would not take its last attempt: nobody gives way for it before it takes one."""
+    min_runtime_s: int = 0
+    """How long an attempt is left alone, once it has begun, before it may be preempted."""
+    expected_duration_s: int | None = None
+    """What the owner expects one uninterrupted run to take; None: nobody said."""
+    run_time: RunTime | None = None
+    """What is thought of its run time, from its owner or from history; None: nothing."""
+    remaining_s: float | None = None
+    """What of its run time is left, after what earlier attempts saved; None: unknown."""
+    changeover: Changeover | None = None
+    """What a start of its deployment loses; None: nobody has looked, the policy's number holds."""
+    attained_gpu_s: float = 0.0
+    """GPU-seconds that its earlier attempts have had."""
+    deadline_at: datetime | None = None
+    budget_micro_usd: int | None = None
+    """What all its attempts may cost together; None: it has no budget of its own."""
+
+    team: str | None = None
+    user: str | None = None
+    project: str | None = None
+    queue: str | None = None
+    group: str | None = None
+    """A sweep whose runs count as one for fairness; None: it counts by itself."""
+    moved_up: int = 0
+    """More comes first among all, whatever the policy: a person moved it up."""
+    hold: Hold | None = None
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs over all nodes."""
+        return self.gpu_count * self.nodes
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks of nodes."""
+        return Shape(
+            self.gpu_count,
+            self.nodes,
+            self.gpu_types,
+            self.gpu_memory_gib,
+            self.capacity_type,
+            self.gpu_share_milli,
+            self.mig_profile,
+            self.cpu_milli,
+            self.memory_mib,
+            self.node_labels,
+            self.tolerations,
+            self.same_label,
+            self.avoided_nodes,
+            self.preferred_nodes,
+        )
+
+
+def planned_s(workload: Workload) -> float | None:
+    """How long would the workload hold its GPUs, as far as plans may rely on it? None: unknown."""
+    if workload.remaining_s is not None:
+        return workload.remaining_s
+    if workload.run_time is not None:
+        return workload.run_time.upper_s
+    return workload.expected_duration_s

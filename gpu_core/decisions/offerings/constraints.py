@@ -1,0 +1,158 @@
+"""What somebody wants of a job's run beside its result: by when, for how much, and where."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.model.errors import InvalidInput, listed
+from gpu_core.decisions.model.pydantic_errors import refuse
+from gpu_core.decisions.model.units import LONGEST_DURATION_S, require_aware
+from gpu_core.decisions.requirements.reading.limits import Limits
+
+
+class Goal(StrEnum):
+    """What comes first among the offerings that are good enough."""
+
+    COST = "cost"
+    TIME = "time"
+
+
+_MOST_GIB = 1_000_000_000
+"""Of data: an exbibyte, more than any cloud keeps for one job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where data lies."""
+
+    provider: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What is wanted. None: no wish."""
+
+    goal: Goal = Goal.COST
+    deadline_at: datetime | None = None
+    budget_micro_usd: int | None = None
+    max_nodes: int = 1
+    gpu_types: tuple[str, ...] = ()
+    """The only GPU types that will do. Empty: any."""
+    gpus: int | None = None
+    """Exactly so many GPUs over all nodes. None: as many as an offering has."""
+    data_gib: float | None = None
+    """Data that the job reads; it has to be where the GPUs are."""
+    data_at: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is thought of starts, saves and interruptions, where nothing was observed."""
+
+    startup_s: float = 300.0
+    """From the request of an instance until the work begins."""
+    storage_gb_per_s: float = 1.0
+    """Of each node, to and from where checkpoints lie."""
+    spot_mean_life_s: float = 7_600.0
+    """How long a spot instance lives. 2.1 h: the mean of 204 runs of p3.2xlarge in the public spot
+    traces of 2022 and 2023 (skypilot-org/spot-traces). Other types may be far from it."""
+    kept_checkpoints: int = 2
+
+
+def with_limits(wishes: Wishes, limits: Limits, now: datetime) -> Wishes:
+    """The wishes with what a text states; where both state something, the wishes count.
+
+    Args:
+        wishes: From options or job variables.
+        limits: From the text.
+        now: From when the text's time counts.
+    """
+    within = None if limits.within_s is None else now + timedelta(seconds=limits.within_s)
+    return replace(
+        wishes,
+        deadline_at=wishes.deadline_at or within,
+        budget_micro_usd=(
+            limits.budget_micro_usd if wishes.budget_micro_usd is None else wishes.budget_micro_usd
+        ),
+        max_nodes=max(wishes.max_nodes, limits.nodes or 1),
+        gpu_types=wishes.gpu_types or limits.gpu_types,
+        gpus=limits.gpus if wishes.gpus is None else wishes.gpus,
+    )
+
+
+def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
+    """The same wishes, if they can be.
+
+    Raises:
+        InvalidInput: One cannot.
+        InvalidInputs: Several cannot.
+    """
+    errors = []
+    if wishes.deadline_at is not None and require_aware(wishes.deadline_at, "deadline") <= now:
+        errors.append(
+            InvalidInput(
+                "deadline",
+                "is in the past",
+                got=wishes.deadline_at.isoformat(),
+                allowed=f"later than {now.isoformat(timespec='seconds')}",
+            )
+        )
+    if wishes.budget_micro_usd is not None and wishes.budget_micro_usd <= 0:
+        errors.append(
+            InvalidInput(
+                "budget",
+                "buys nothing",
+                got=wishes.budget_micro_usd,
+                allowed="more than 0",
+                remedy="leave it out for no limit",
+            )
+        )
+    if wishes.max_nodes < 1:
+        errors.append(
+            InvalidInput("max-nodes", "is too small", got=wishes.max_nodes, allowed="1 or more")
+        )
+    errors += [
+        InvalidInput(
+            "gpu-type",
+            "is not a known GPU type",
+            got=name,
+            allowed=listed(GPU_TYPES, limit=20),
+            nearest=gpu_types_meant(name, GPU_TYPES),
+        )
+        for name in wishes.gpu_types
+        if name not in GPU_TYPES
+    ]
+    if wishes.gpus is not None and wishes.gpus < 1:
+        errors.append(InvalidInput("gpus", "is too small", got=wishes.gpus, allowed="1 or more"))
+    if wishes.data_gib is not None and not 0 <= wishes.data_gib <= _MOST_GIB:
+        errors.append(
+            InvalidInput(
+                "data-gib", "is out of range", got=wishes.data_gib, allowed=f"0 to {_MOST_GIB:,}"
+            )
+        )
+    refuse(errors)
+    return wishes
+
+
+def check_conditions(conditions: Conditions) -> Conditions:
+    """The same conditions, if they can be.
+
+    Raises:
+        InvalidInput: One cannot.
+        InvalidInputs: Several cannot.
+    """
+    bounds = (
+        ("storage-gb-per-s", conditions.storage_gb_per_s, 0.0001, 1_000_000),
+        ("spot-life", conditions.spot_mean_life_s, 1, LONGEST_DURATION_S),
+    )
+    refuse(
+        [
+            InvalidInput(name, "is out of range", got=value, allowed=f"{least:g} to {most:,}")
+            for name, value, least, most in bounds
+            if not least <= value <= most
+        ]
+    )
+    return conditions

@@ -1,0 +1,187 @@
+"""How a job runs on an instance type, wherever and at whatever price that is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType, Precision
+from gpu_core.decisions.catalog.offerings import InstanceType
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.model.errors import InvalidInput, alternatives, listed
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.offerings.constraints import Wishes
+from gpu_core.decisions.offerings.options import Reason
+from gpu_core.decisions.requirements.duration import (
+    PCIE_GB_PER_S,
+    Duration,
+    Hardware,
+    Observed,
+    Utilisation,
+    duration_of,
+    learned,
+    prior,
+)
+from gpu_core.decisions.requirements.fit import Fit, best_fit, powers_of_two
+from gpu_core.decisions.requirements.job import Job
+
+_BYTES_PER_GIB = 1024**3
+_MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The job on some nodes of an instance type."""
+
+    nodes: int
+    fit: Fit
+    work: Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRun:
+    """Why the job cannot run there."""
+
+    reason: Reason
+    summary: str
+    times_too_large: float | None = None
+    """How many times the memory that there is; None: that is not the reason."""
+
+
+def runs_on(
+    job: Job, kind: InstanceType, wishes: Wishes, observed: Observed | None
+) -> tuple[Run, ...] | NoRun:
+    """How does the job run on this instance type: on 1, 2, 4 and so on nodes, or as many as wished?
+
+    Args:
+        job: What is to be done.
+        kind: The instance type.
+        wishes: GPU types, number of GPUs and most nodes.
+        observed: What earlier runs reached, if there were any.
+    """
+    gpu = GPU_TYPES.get(kind.gpu_type)
+    if gpu is None:
+        return _unknown_gpu(kind)
+    nodes_tried = _nodes(kind, wishes)
+    if isinstance(nodes_tried, NoRun):
+        return nodes_tried
+    if gpu.tflops(job.precision) is None:
+        return _no_fast_units(gpu, job.precision)
+    utilisation = _utilisation(job, gpu, observed)
+    results = [_with_nodes(job, kind, gpu, nodes, utilisation) for nodes in nodes_tried]
+    runs = tuple(result for result in results if isinstance(result, Run))
+    # Of several reasons that of the most nodes says most: it is not for want of nodes.
+    return runs or next(result for result in reversed(results) if isinstance(result, NoRun))
+
+
+def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Observed:
+    """What was observed on these GPUs, all in one node?
+
+    Raises:
+        InvalidInput: Nobody knows the GPU type, or there is no GPU.
+    """
+    gpu = GPU_TYPES.get(gpu_type)
+    if gpu is None or gpus < 1:
+        raise InvalidInput(
+            "observed",
+            "is on no known GPU",
+            got=f"{gpus} x {gpu_type}",
+            allowed=f"1 or more of {listed(GPU_TYPES)}",
+            nearest=None if gpu else gpu_types_meant(gpu_type, GPU_TYPES),
+        )
+    hardware = Hardware(gpu=gpu, gpus=gpus, link_gb_per_s=_inside_gb_per_s(gpu))
+    return Observed(hardware=hardware, units_per_s=units_per_s)
+
+
+def _nodes(kind: InstanceType, wishes: Wishes) -> tuple[int, ...] | NoRun:
+    """Which numbers of nodes are tried? No run: the GPUs are not those that are wished."""
+    if kind.gpu_share_milli < WHOLE_GPU_MILLI:
+        return NoRun(
+            reason=Reason.PARTIAL_GPU,
+            summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a {kind.gpu_type}, "
+            "which a run cannot ask for as a GPU",
+        )
+    if wishes.gpu_types and kind.gpu_type not in wishes.gpu_types:
+        return NoRun(
+            reason=Reason.OTHER_GPU_TYPE,
+            summary=f"has {kind.gpu_type}, not {' or '.join(wishes.gpu_types)}",
+        )
+    if wishes.gpus is None:
+        return tuple(powers_of_two(wishes.max_nodes))
+    if wishes.gpus % kind.gpu_count:
+        return NoRun(
+            reason=Reason.OTHER_GPU_COUNT,
+            summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to {wishes.gpus}",
+        )
+    return (wishes.gpus // kind.gpu_count,)
+
+
+def _with_nodes(
+    job: Job, kind: InstanceType, gpu: GpuType, nodes: int, utilisation: Utilisation
+) -> Run | NoRun:
+    gpus = kind.gpu_count * nodes
+    fit = best_fit(job, gpus, kind.gpu_memory_mib or _reported_mib(gpu))
+    if not fit.fits:
+        return _too_little_memory(fit, gpus)
+    hardware = Hardware(
+        gpu=gpu,
+        gpus=gpus,
+        gpu_share_milli=kind.gpu_share_milli,
+        link_gb_per_s=_link_gb_per_s(kind, gpu, fit),
+    )
+    work = duration_of(fit.job, hardware, fit.division, utilisation)
+    if work is None:
+        return NoRun(
+            reason=Reason.UNKNOWN_NETWORK,
+            summary=f"needs {nodes} nodes, and nobody knows how fast their network is",
+        )
+    return Run(nodes=nodes, fit=fit, work=work)
+
+
+def _utilisation(job: Job, gpu: GpuType, observed: Observed | None) -> Utilisation:
+    if observed is None:
+        return prior(job)
+    then = observed.hardware
+    fit = best_fit(job, then.gpus, _reported_mib(then.gpu))
+    return learned(fit.job, observed, fit.division, gpu.name)
+
+
+def _reported_mib(gpu: GpuType) -> int:
+    return gpu.reported_memory_mib or gpu.memory_gib * _MIB_PER_GIB
+
+
+def _link_gb_per_s(kind: InstanceType, gpu: GpuType, fit: Fit) -> float | None:
+    """The slowest link between GPUs that share a copy; None: nobody knows."""
+    inside = _inside_gb_per_s(gpu)
+    if fit.division.gpus <= kind.gpu_count:
+        return inside
+    return None if kind.network_gbps is None else min(inside, kind.network_gbps / 8)
+
+
+def _inside_gb_per_s(gpu: GpuType) -> float:
+    return gpu.nvlink_gb_per_s or PCIE_GB_PER_S
+
+
+def _unknown_gpu(kind: InstanceType) -> NoRun:
+    meant = alternatives(gpu_types_meant(kind.gpu_type, GPU_TYPES))
+    hint = f"; did you mean {meant}?" if meant else ""
+    return NoRun(
+        reason=Reason.UNKNOWN_GPU_TYPE,
+        summary=f"nobody knows how fast a {kind.gpu_type} is{hint}",
+    )
+
+
+def _no_fast_units(gpu: GpuType, precision: Precision) -> NoRun:
+    has = ", ".join(str(known) for known in gpu.dense_tflops)
+    return NoRun(
+        reason=Reason.NO_FAST_UNITS,
+        summary=f"a {gpu.name} does not compute in {precision}; it does in {has}",
+    )
+
+
+def _too_little_memory(fit: Fit, gpus: int) -> NoRun:
+    needed, usable = (size / _BYTES_PER_GIB for size in (fit.memory.bytes, fit.usable_bytes))
+    on = f"each of {gpus} GPUs" if gpus > 1 else "its GPU"
+    return NoRun(
+        reason=Reason.TOO_LITTLE_MEMORY,
+        summary=f"needs {needed:,.1f} GiB on {on}, and {usable:,.1f} GiB can be used",
+        times_too_large=needed / usable,
+    )

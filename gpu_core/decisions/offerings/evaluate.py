@@ -1,0 +1,164 @@
+"""What it would be like to run a job on one offering, with each number of nodes."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpu_core.decisions.catalog.offerings import SPOT, Catalog, Offering, TypeKey
+from gpu_core.decisions.catalog.plausible import doubtful_spot
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
+from gpu_core.decisions.offerings.constraints import Conditions, Wishes
+from gpu_core.decisions.offerings.estimates import NoRun, Run
+from gpu_core.decisions.offerings.interruption_overhead import Overhead, interruption_chance
+from gpu_core.decisions.offerings.options import Cost, Option, Reason, Refusal
+from gpu_core.decisions.offerings.transfer_and_storage import storage_micro_usd, transfer_micro_usd
+from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requirements.memory import checkpoint_bytes, weight_bytes
+
+_BYTES_PER_GIB = 1024**3
+
+# Inference writes down how far it is, not the model.
+_PROGRESS_MARK_S = 1.0
+
+_CENTURY_S = 100 * 365 * 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """All that offerings are judged by."""
+
+    job: Job
+    catalog: Catalog
+    wishes: Wishes
+    conditions: Conditions
+    overhead: Overhead
+    runs: Mapping[TypeKey, tuple[Run, ...] | NoRun]
+    """How the job runs on each instance type: the same in all places."""
+    siblings: Mapping[TypeKey, tuple[Offering, ...]]
+    """All offerings of each instance type."""
+    now: datetime
+
+
+def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refusal:
+    """Which ways are there to run the job on this offering? A refusal: none, whatever is wished.
+
+    Args:
+        setting: What it is judged by.
+        offering: One of the setting's catalog.
+    """
+    if not setting.catalog.is_available(offering):
+        return _not_there(offering)
+    source = offering.price.source
+    if source is None:
+        return _from_memory(offering)
+    usual = doubtful_spot(offering, setting.siblings[_type_of(offering)], setting.now)
+    if usual is not None:
+        return _doubtful(offering, usual)
+    runs = setting.runs[setting.catalog.instance_type(offering).key]
+    if isinstance(runs, NoRun):
+        return Refusal(
+            key=offering.key,
+            reason=runs.reason,
+            summary=runs.summary,
+            times_too_large=runs.times_too_large,
+        )
+    results = [_option(setting, offering, run, source) for run in runs]
+    options = tuple(result for result in results if isinstance(result, Option))
+    return options or next(result for result in results if isinstance(result, Refusal))
+
+
+def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Option | Refusal:
+    conditions, is_spot = setting.conditions, offering.key.capacity_type == SPOT
+    kind, nodes, work = setting.catalog.instance_type(offering), run.nodes, run.work
+    rate = conditions.storage_gb_per_s * 1e9 * nodes
+    saved = checkpoint_bytes(setting.job)
+    load_s = setting.job.model.parameters * weight_bytes(setting.job) / rate
+    begin_s = conditions.startup_s + load_s
+    life_s = conditions.spot_mean_life_s
+    save_s = max(saved / rate, _PROGRESS_MARK_S)
+    factor = setting.overhead(save_s, begin_s + saved / rate, life_s) if is_spot else 1.0
+    if math.isinf(factor):
+        return Refusal(
+            key=offering.key,
+            reason=Reason.NEVER_ENDS,
+            summary=f"a save takes {save_s:,.0f} s, and an instance lives {life_s:,.0f} s",
+        )
+    if work.high_s * factor > _CENTURY_S:
+        return Refusal(
+            key=offering.key,
+            reason=Reason.NEVER_ENDS,
+            summary="may take more than a century",
+        )
+    walls = [begin_s + s * factor for s in (work.low_s, work.likely_s, work.high_s)]
+    computes = [_compute_micro_usd(offering, nodes, wall_s) for wall_s in walls]
+    stored_gib = (setting.wishes.data_gib or 0) + (
+        conditions.kept_checkpoints * saved / _BYTES_PER_GIB
+    )
+    return Option(
+        key=offering.key,
+        gpu_type=kind.gpu_type,
+        nodes=nodes,
+        gpus=kind.gpu_count * nodes,
+        fit=run.fit,
+        work=work,
+        wall_low_s=walls[0],
+        wall_s=walls[1],
+        wall_high_s=walls[2],
+        fallback_s=begin_s + work.high_s if is_spot else 0.0,
+        overhead=factor,
+        interruption_chance=interruption_chance(walls[1], life_s) if is_spot else 0.0,
+        cost=Cost(
+            compute_low=computes[0],
+            compute=computes[1],
+            compute_high=computes[2],
+            storage=storage_micro_usd(setting.catalog, offering.key, stored_gib, walls[1]),
+            transfer=transfer_micro_usd(setting.catalog, setting.wishes, offering.key),
+        ),
+        priced_at=offering.price.seen_until,
+        is_price_age_known=offering.price.is_age_known,
+        price_source=source,
+    )
+
+
+def _compute_micro_usd(offering: Offering, nodes: int, wall_s: float) -> int:
+    return round(offering.price.micro_usd_per_hour * nodes * wall_s / SECONDS_PER_HOUR)
+
+
+def _type_of(offering: Offering) -> TypeKey:
+    return TypeKey(offering.key.provider, offering.key.instance_type)
+
+
+def _from_memory(offering: Offering) -> Refusal:
+    price = format_usd(offering.price.micro_usd_per_hour)
+    return Refusal(
+        key=offering.key,
+        reason=Reason.UNKNOWN_PRICE,
+        summary=f"has no price with a source ({price} per hour is from memory): refresh the "
+        "catalog, or give your own price with --prices",
+    )
+
+
+def _doubtful(offering: Offering, usual_micro_usd: int) -> Refusal:
+    price, seen = offering.price.micro_usd_per_hour, offering.price.seen_until.date().isoformat()
+    if not offering.price.is_age_known:
+        seen += " or later"
+    return Refusal(
+        key=offering.key,
+        reason=Reason.DOUBTFUL_PRICE,
+        summary=f"was at {format_usd(price)} per hour on {seen}, and other zones are at "
+        f"{format_usd(usual_micro_usd)}: refresh the catalog to plan with it",
+    )
+
+
+def _not_there(offering: Offering) -> Refusal:
+    if offering.is_offered:
+        return Refusal(
+            key=offering.key,
+            reason=Reason.NO_SPOT_CAPACITY,
+            summary="its price for spot is that for on-demand: there is no spot here",
+        )
+    seen = offering.price.seen_until.date().isoformat()
+    return Refusal(
+        key=offering.key, reason=Reason.NOT_OFFERED, summary=f"was offered last on {seen}"
+    )

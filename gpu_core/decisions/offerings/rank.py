@@ -1,0 +1,224 @@
+"""The offerings that can run a job, best first, and why the others cannot."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpu_core.decisions.catalog.offerings import Catalog, Offering, TypeKey
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import format_duration, format_usd
+from gpu_core.decisions.offerings.constraints import (
+    Conditions,
+    Goal,
+    Wishes,
+    check_conditions,
+    check_wishes,
+)
+from gpu_core.decisions.offerings.estimates import runs_on
+from gpu_core.decisions.offerings.evaluate import Setting, evaluate
+from gpu_core.decisions.offerings.interruption_overhead import Overhead, daly_overhead
+from gpu_core.decisions.offerings.options import Certainty, Option, Reason, Refusal
+from gpu_core.decisions.requirements.duration import Observed
+from gpu_core.decisions.requirements.job import Job, check_job
+
+_CERTAINTIES = tuple(Certainty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An offering that can run the job as wished."""
+
+    option: Option
+    certainty: Certainty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What can be done."""
+
+    candidates: tuple[Candidate, ...]
+    """Best first: the safe ones before the likely ones, then by the goal."""
+    refused: tuple[Refusal, ...]
+    """By reason."""
+    cheapest_in_time: Option | None
+    """The cheapest that meets the deadline, whatever the budget."""
+    cheapest: Option | None
+    """The cheapest, whatever the deadline."""
+    fastest: Option | None
+    """The fastest, whatever the budget."""
+    types_without_spot: tuple[TypeKey, ...]
+    """Instance types that could run it, of which no spot price is known anywhere."""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Can it be done as wished?"""
+        return bool(self.candidates)
+
+
+def choose(
+    job: Job,
+    catalog: Catalog,
+    offerings: Sequence[Offering],
+    wishes: Wishes,
+    now: datetime,
+    *,
+    conditions: Conditions | None = None,
+    overhead: Overhead = daly_overhead,
+    observed: Observed | None = None,
+) -> Choice:
+    """Which offerings can run the job as wished, and which of them is best?
+
+    Args:
+        job: What is to be done.
+        catalog: What is known to be had.
+        offerings: Those of the catalog that are asked about.
+        wishes: Deadline, budget and the like.
+        now: When the job would start.
+        conditions: What is thought of starts, saves and interruptions; None: the usual.
+        overhead: How much longer it takes with checkpoints and interruptions.
+        observed: What earlier runs reached, if there were any.
+
+    Raises:
+        InvalidInput: The job or a wish makes no sense, or no offering has memory for the model.
+        InvalidInputs: Several of these.
+    """
+    check_job(job)
+    check_wishes(wishes, now)
+    setting = Setting(
+        job=job,
+        catalog=catalog,
+        wishes=wishes,
+        conditions=check_conditions(conditions or Conditions()),
+        overhead=overhead,
+        runs={
+            key: runs_on(job, catalog.instance_types[key], wishes, observed)
+            for key in {catalog.instance_type(offering).key for offering in offerings}
+        },
+        siblings=_by_type(catalog),
+        now=now,
+    )
+    results = [evaluate(setting, offering) for offering in offerings]
+    refused = [result for result in results if isinstance(result, Refusal)]
+    ways = [result for result in results if not isinstance(result, Refusal)]
+    if not ways:
+        _refuse_what_fits_nowhere(job, wishes, refused)
+    judged = [_best_way(options, wishes, now) for options in ways]
+    candidates = [result for result in judged if isinstance(result, Candidate)]
+    refused += [result for result in judged if isinstance(result, Refusal)]
+    options = [option for way in ways for option in way]
+    return Choice(
+        candidates=tuple(sorted(candidates, key=lambda c: _place(c, wishes.goal))),
+        refused=tuple(sorted(refused, key=lambda r: (r.reason, str(r.key)))),
+        cheapest_in_time=_best(_in_time(options, wishes, now), Goal.COST),
+        cheapest=_best(options, Goal.COST),
+        fastest=_best(options, Goal.TIME),
+        types_without_spot=_types_without_spot(catalog, candidates),
+    )
+
+
+def _types_without_spot(catalog: Catalog, candidates: Iterable[Candidate]) -> tuple[TypeKey, ...]:
+    fitting = {TypeKey(c.option.key.provider, c.option.key.instance_type) for c in candidates}
+    return tuple(key for key in catalog.types_without_spot() if key in fitting)
+
+
+def _by_type(catalog: Catalog) -> dict[TypeKey, tuple[Offering, ...]]:
+    siblings: dict[TypeKey, list[Offering]] = defaultdict(list)
+    for key, offering in catalog.offerings.items():
+        siblings[TypeKey(key.provider, key.instance_type)].append(offering)
+    return {key: tuple(offerings) for key, offerings in siblings.items()}
+
+
+def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
+    """Can it be done, and what is nearest to it if not? One or two sentences."""
+    if choice.candidates:
+        best = choice.candidates[0]
+        sure = "" if best.certainty is Certainty.SAFE else ", if all goes as is likely"
+        return f"Take {_told(best.option, now)}{sure}. {_age(best.option, now)}"
+    if choice.fastest is None or choice.cheapest is None:
+        return "No offering can run it: see the reasons."
+    by = "" if wishes.deadline_at is None else f" by {_moment(wishes.deadline_at)}"
+    if choice.cheapest_in_time is None:
+        return f"Nothing finishes it{by}. The fastest is {_told(choice.fastest, now)}."
+    told = f"The cheapest that does is {_told(choice.cheapest_in_time, now)}."
+    within = f"for at most {format_usd(wishes.budget_micro_usd)}"
+    if choice.cheapest.key == choice.cheapest_in_time.key:
+        return f"Nothing finishes it{by} {within}. {told}"
+    later = f"The cheapest at all is {_told(choice.cheapest, now)}."
+    return f"Nothing finishes it{by} {within}. {told} {later}"
+
+
+def _best_way(options: Sequence[Option], wishes: Wishes, now: datetime) -> Candidate | Refusal:
+    """The best number of nodes; where none will do, why the nearest one does not."""
+    candidates = [
+        Candidate(option=option, certainty=option.certainty(wishes, now)) for option in options
+    ]
+    possible = [c for c in candidates if c.certainty is not Certainty.NO]
+    if possible:
+        return min(possible, key=lambda candidate: _place(candidate, wishes.goal))
+    violations = [
+        violation
+        for option in sorted(options, key=lambda option: option.rank(Goal.TIME))
+        if (violation := option.violation(wishes, now)) is not None
+    ]
+    # In time but too dear is nearer than too late.
+    return next((v for v in violations if v.reason is Reason.OVER_BUDGET), violations[0])
+
+
+def _place(candidate: Candidate, goal: Goal) -> tuple[int, tuple[float, float, str, int]]:
+    return (_CERTAINTIES.index(candidate.certainty), candidate.option.rank(goal))
+
+
+def _in_time(options: Iterable[Option], wishes: Wishes, now: datetime) -> list[Option]:
+    deadline = wishes.deadline_at
+    return [o for o in options if deadline is None or o.ends_at(now) <= deadline]
+
+
+def _best(options: Sequence[Option], goal: Goal) -> Option | None:
+    return min(options, key=lambda option: option.rank(goal), default=None)
+
+
+# Offerings with one of these might hold the job, if something else were wished.
+_OTHER_THAN_MEMORY = frozenset(
+    (
+        Reason.UNKNOWN_NETWORK,
+        Reason.NEVER_ENDS,
+        Reason.OTHER_GPU_TYPE,
+        Reason.OTHER_GPU_COUNT,
+    )
+)
+
+
+def _refuse_what_fits_nowhere(job: Job, wishes: Wishes, refused: Sequence[Refusal]) -> None:
+    """Nothing could run it: where that is for want of memory, it is the model that is wrong."""
+    too_large = [refusal for refusal in refused if refusal.times_too_large is not None]
+    others = {refusal.reason for refusal in refused if refusal.times_too_large is None}
+    if not too_large or others & _OTHER_THAN_MEMORY:
+        return
+    nearest = min(too_large, key=lambda refusal: refusal.times_too_large or 0)
+    nodes = "" if wishes.max_nodes == 1 else f", on up to {wishes.max_nodes} nodes"
+    raise InvalidInput(
+        "model",
+        f"fits on no offering{nodes}",
+        got=job.model.name,
+        allowed=f"the nearest is {nearest.key}, which {nearest.summary}",
+        remedy="take more nodes, LoRA or QLoRA, a smaller batch or shorter sequences",
+    )
+
+
+def _told(option: Option, now: datetime) -> str:
+    done = _moment(option.ends_at(now))
+    cost, wall = format_usd(option.cost.total), format_duration(option.wall_s)
+    return f"{option.key} ({option.size}): {cost}, {wall}, done by {done}"
+
+
+def _age(option: Option, now: datetime) -> str:
+    days, day = (now - option.priced_at).days, option.priced_at.date().isoformat()
+    if not option.is_price_age_known:
+        return f"The day of its price is unknown: {day} or later, at most {days} days ago."
+    old = f", {days} days ago" if days > 0 else ""
+    return f"Its price is that of {day}{old}."
+
+
+def _moment(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")

@@ -1,1 +1,0 @@
-"""What the runs of a team may ask for."""

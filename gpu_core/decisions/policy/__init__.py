@@ -1,0 +1,1 @@
+"""`policy.yaml`: one file for each section."""

@@ -1,0 +1,34 @@
+"""Whether somebody further back may start on GPUs that those ahead cannot use yet."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_core.decisions.model.section import Section
+
+
+class Backfill(StrEnum):
+    """What is kept for those who wait."""
+
+    NONE = "none"
+    """Every node that somebody ahead could use: a strict line."""
+    EASY = "easy"
+    """The place where the first in line will start, from then on (Lifka, JSSPP 1995)."""
+    GREEDY = "greedy"
+    """Nothing: whoever fits starts. Large runs may wait for ever, unless they preempt by order."""
+    CONSERVATIVE = "conservative"
+    """The places of all who wait, up to `depth` of them (Mu'alem and Feitelson, TPDS 2001)."""
+
+
+class BackfillPolicy(Section):
+    """How GPUs are used that those ahead cannot use yet.
+
+    It needs run times: where nobody knows when those end who hold the GPUs, nothing can be
+    promised for later, and everything is kept as with `none`.
+    """
+
+    mode: Backfill = Field(default=Backfill.EASY, strict=False)
+    depth: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """How many reservations there are at most with `conservative`; whoever waits behind those has
+    none, and is delayed by backfill as with `easy`."""

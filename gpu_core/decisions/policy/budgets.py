@@ -1,0 +1,116 @@
+"""Policy section `budgets`: what teams, users and projects may use in a period."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import parsed_by
+from gpu_core.decisions.model.section import Name, Section
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd
+
+Period = Literal["day", "week", "month"]
+
+
+Scope = Literal["pool", "team", "user", "project"]
+
+
+_LARGEST_AMOUNT = 1_000_000_000
+
+
+_AMOUNT_HELP = f"a number, 0 to {_LARGEST_AMOUNT:,}"
+
+
+def _amount(value: object, field: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not an amount", got=value, allowed=_AMOUNT_HELP)
+    try:
+        amount = Fraction(str(value))
+    except ValueError:
+        raise InvalidInput(field, "is not finite", got=value, allowed=_AMOUNT_HELP) from None
+    if amount < 0:
+        raise InvalidInput(field, "is negative", got=value, allowed=_AMOUNT_HELP)
+    if amount > _LARGEST_AMOUNT:
+        raise InvalidInput(field, "is too large", got=value, allowed=_AMOUNT_HELP)
+    return amount
+
+
+def _gpu_s(value: object, field: str) -> int:
+    return round(_amount(value, field) * SECONDS_PER_HOUR)
+
+
+def _micro_usd(value: object, field: str) -> int:
+    _amount(value, field)
+    return micro_usd(str(value), field)
+
+
+def _zone(value: object, field: str) -> str:
+    try:
+        if isinstance(value, str):
+            return ZoneInfo(value).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise InvalidInput(
+        field, "is not a time zone", got=value, allowed="a name such as 'UTC' or 'Europe/Berlin'"
+    )
+
+
+class BudgetPolicy(Section):
+    """How much one of them may use in each period: of money, or of GPU-hours."""
+
+    name: Name
+    scope: Scope
+    of: Name | None = None
+    """Which team, user or project; None: the pool."""
+    period: Period
+    time_zone: Annotated[str, parsed_by(_zone)] = "UTC"
+    """Where its days, weeks and months begin at midnight; weeks begin on Monday."""
+    limit_micro_usd: Annotated[int, parsed_by(_micro_usd)] | None = Field(default=None, alias="usd")
+    limit_gpu_s: Annotated[int, parsed_by(_gpu_s)] | None = Field(default=None, alias="gpu_hours")
+    mode: Literal["hard", "soft"] = "hard"
+    """Over the limit a hard budget starts no run; a soft one only warns."""
+    warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """The part of the limit from which on it warns."""
+
+    @property
+    def limit(self) -> int:
+        """The limit in the budget's unit: micro-USD or GPU-seconds."""
+        return self.limit_micro_usd if self.limit_micro_usd is not None else self.limit_gpu_s or 0
+
+    @property
+    def is_money(self) -> bool:
+        """Is it counted in micro-USD, not in GPU-seconds?"""
+        return self.limit_micro_usd is not None
+
+    def text(self, amount: int) -> str:
+        """An amount in the budget's unit as people read it: `$412.00`, `36.0 GPU-hours`."""
+        return (
+            format_usd(amount) if self.is_money else f"{amount / SECONDS_PER_HOUR:,.1f} GPU-hours"
+        )
+
+
+def budget_contradictions(budgets: Sequence[BudgetPolicy]) -> list[InvalidInput]:
+    """Which of these budgets contradict themselves or each other?
+
+    Returns:
+        An error for each, with field paths from `budgets` on; none: they can be used.
+    """
+    errors = []
+    names: set[str] = set()
+    for place, budget in enumerate(budgets):
+        path = f"budgets.{place}"
+        if budget.name in names:
+            errors.append(InvalidInput(f"{path}.name", "is used twice", got=budget.name))
+        names.add(budget.name)
+        if (budget.limit_micro_usd is None) == (budget.limit_gpu_s is None):
+            errors.append(InvalidInput(path, "needs one limit", allowed="either usd or gpu_hours"))
+        if budget.scope == "pool" and budget.of is not None:
+            errors.append(
+                InvalidInput(f"{path}.of", "has no meaning with scope pool", got=budget.of)
+            )
+        if budget.scope != "pool" and budget.of is None:
+            errors.append(InvalidInput(f"{path}.of", "is missing", allowed=f"a {budget.scope}"))
+    return errors

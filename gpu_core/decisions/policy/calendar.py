@@ -1,0 +1,140 @@
+"""Policy section `calendar`: closures and the nodes that should be there at certain hours."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, time
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from pydantic import Field
+
+from gpu_core.decisions.model.errors import InvalidInput, nearest_name
+from gpu_core.decisions.model.pydantic_errors import parsed_by
+from gpu_core.decisions.model.section import CapacityType, Name, Section
+from gpu_core.decisions.model.units import require_aware
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+_WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def _clock(value: object, field: str) -> time:
+    match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidInput(
+            field,
+            "is not a time of day",
+            got=value,
+            allowed="text from '00:00' to '23:59'",
+            remedy="quote it: YAML reads 10:00 as the number 600",
+        )
+    return time(int(match[1]), int(match[2]))
+
+
+def _zone(value: object, field: str) -> str:
+    try:
+        ZoneInfo(str(value))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(
+            field,
+            "is not a time zone",
+            got=value,
+            allowed="a name of the IANA database, such as 'Europe/Berlin'",
+            nearest=nearest_name(str(value), available_timezones()),
+        ) from None
+    return str(value)
+
+
+def _moment(value: object, field: str) -> datetime:
+    if isinstance(value, datetime):
+        return require_aware(value, field)
+    try:
+        return require_aware(datetime.fromisoformat(str(value)), field)
+    except ValueError:
+        raise InvalidInput(
+            field, "is not a moment", got=value, allowed="ISO 8601, such as 2026-12-01T08:00Z"
+        ) from None
+
+
+ClockTime = Annotated[time, parsed_by(_clock)]
+
+
+Zone = Annotated[str, parsed_by(_zone)]
+
+
+Moment = Annotated[datetime, parsed_by(_moment)]
+
+
+class Weekly(Section):
+    """The same hours on some days of every week."""
+
+    weekdays: Annotated[Sequence[Weekday], Field(min_length=1)]
+    """The days on which it starts."""
+    starts: ClockTime
+    ends: ClockTime
+    """At or before the start: on the day after."""
+    zone: Zone = "UTC"
+
+
+class ClosureRule(Section):
+    """Capacity that is not there, or only for one team: a maintenance window or a reservation.
+
+    Once (`starts_at` and `ends_at`) or `weekly`; certain `nodes`, or some `gpus` of a type.
+    """
+
+    name: Name
+    starts_at: Moment | None = None
+    ends_at: Moment | None = None
+    weekly: Weekly | None = None
+    nodes: Sequence[Name] = ()
+    gpu_type: Name | None = None
+    capacity_type: CapacityType = "on-demand"
+    gpus: Annotated[int, Field(ge=1)] | None = None
+    for_team: Name | None = None
+    """Whose runs may use it all the same; None: nobody's."""
+
+
+class CapacityRule(Section):
+    """Nodes that should be there at certain hours, needed or not."""
+
+    name: Name
+    weekly: Weekly
+    gpu_type: Name
+    capacity_type: CapacityType = "on-demand"
+    nodes: Annotated[int, Field(ge=1)]
+
+
+class CalendarPolicy(Section):
+    """What changes by the clock."""
+
+    closures: Sequence[ClosureRule] = ()
+    capacity: Sequence[CapacityRule] = ()
+
+
+def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> list[InvalidInput]:
+    """Which rules say too little or too much?
+
+    Args:
+        policy: The rules.
+        field: The dotted path of the section, for the errors.
+    """
+    return [
+        InvalidInput(f"{field}.closures.{index}", problem, remedy=remedy)
+        for index, rule in enumerate(policy.closures)
+        for problem, remedy in _mistakes(rule)
+    ]
+
+
+def _mistakes(rule: ClosureRule) -> Iterator[tuple[str, str]]:
+    moments = [m for m in (rule.starts_at, rule.ends_at) if m is not None]
+    if len(moments) != (2 if rule.weekly is None else 0):
+        yield "has no clear time", "give starts_at and ends_at, or weekly"
+    elif len(moments) == 2 and moments[0] >= moments[1]:
+        yield "ends before it starts", "exchange starts_at and ends_at"
+    by_type = (rule.gpu_type is not None, rule.gpus is not None)
+    if by_type != ((False, False) if rule.nodes else (True, True)):
+        yield "does not say clearly what is closed", "give nodes, or gpu_type and gpus"

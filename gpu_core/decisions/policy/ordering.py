@@ -1,0 +1,78 @@
+"""Policy section `ordering`: by which keys pending workloads are sorted."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.pydantic_errors import parsed_by
+from gpu_core.decisions.model.section import PositiveDuration, Section
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+
+
+class OrderKey(StrEnum):
+    """By what workloads are compared. The first key in which two differ decides."""
+
+    PRIORITY = "priority"
+    """More points first; with `aging_points_per_hour` the points grow while a workload waits."""
+    FAIR_SHARE = "fair-share"
+    """Whose team, and inside it whose user, has had the least of its share."""
+    DEADLINE_SLACK = "deadline-slack"
+    """Whoever can wait the shortest and still finish by its deadline; without one, last."""
+    SHORTEST_JOB = "shortest-job"
+    """The shortest run time; unknown ones last."""
+    SHORTEST_REMAINING_TIME = "shortest-remaining-time"
+    """The least run time left; unknown ones last."""
+    SHORTEST_REMAINING_SERVICE = "shortest-remaining-service"
+    """The least GPU-seconds left (run time × GPUs); unknown ones last."""
+    LEAST_ATTAINED_SERVICE = "least-attained-service"
+    """The least GPU-seconds had so far, by doubling levels: needs no run times (Tiresias, Gu et
+    al., NSDI 2019, whose two-dimensional attained service and discrete queues it takes)."""
+    MOST_GPUS = "most-gpus"
+    """The most GPUs first, over all nodes: large gangs are the hardest to make room for. After
+    `least-attained-service`, which counts against them that they attain it faster than others."""
+    SUBMITTED = "submitted"
+    """First come, first served."""
+
+
+def _order_key(value: object, field: str) -> OrderKey:
+    names = [key.value for key in OrderKey]
+    if not isinstance(value, str) or value not in names:
+        raise InvalidInput(
+            field,
+            "is not one of the choices",
+            got=value,
+            allowed=listed(names),
+            nearest=nearest_name(value, names) if isinstance(value, str) else None,
+        )
+    return OrderKey(value)
+
+
+def _keys(value: object, field: str) -> tuple[object, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(field, "is not a list", got=value, allowed="a list of keys")
+    names = [name for name in value if isinstance(name, str)]
+    if len(set(names)) < len(names):
+        raise InvalidInput(field, "names a key twice", got=", ".join(names))
+    return tuple(value)
+
+
+class OrderingPolicy(Section):
+    """In which order workloads are considered."""
+
+    keys: Annotated[tuple[Annotated[OrderKey, parsed_by(_order_key)], ...], parsed_by(_keys)] = (
+        OrderKey.PRIORITY,
+        OrderKey.SUBMITTED,
+    )
+    """The most important first. Submission and id come last by themselves."""
+    aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+    """Points of priority that a workload gains for each hour in line. They move it forward and
+    let it preempt nobody."""
+    starvation_after_s: PositiveDuration | None = Field(default=None, alias="starvation_after")
+    """Whoever has waited this long comes before all others, oldest first; None: nobody does."""
+    service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
+    """The first level of attained service ends here; each further one is twice as long."""
+    service_levels: Annotated[int, Field(ge=1)] | None = None
+    """How many such levels there are; the last one has no end, and all long runs are equal there,
+    for the next keys to decide (a multilevel feedback queue). None: without bound."""

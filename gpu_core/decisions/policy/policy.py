@@ -1,0 +1,181 @@
+"""The policy: priorities, prices, preemption and limits, as one strictly checked value."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_core.decisions.catalog.sheet import Moment
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.pydantic_errors import validated
+from gpu_core.decisions.model.section import (
+    CapacityType,
+    Name,
+    Points,
+    PositiveDuration,
+    PriceMicroUsd,
+    Section,
+    Version,
+)
+from gpu_core.decisions.policy.backfill import BackfillPolicy
+from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
+from gpu_core.decisions.policy.calendar import CalendarPolicy, calendar_contradictions
+from gpu_core.decisions.policy.fair_share import FairSharePolicy
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
+from gpu_core.decisions.policy.ordering import OrderingPolicy
+from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_contradictions
+from gpu_core.decisions.policy.placement import PlacementPolicy
+from gpu_core.decisions.policy.preemption import PreemptionPolicy
+from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
+from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.decisions.policy.scaling import ScalePolicy, scale_contradictions
+from gpu_core.decisions.policy.spot import CapacityPolicy
+
+PREFECT_DEFAULT_QUEUE = "default"
+"""The queue that Prefect itself makes in every work pool."""
+
+
+class VirtualGpus(Section):
+    """What a process worker offers on a machine without GPUs, to try everything there."""
+
+    gpu_type: Name
+    count: Annotated[int, Field(ge=1, le=64)]
+    spot: Annotated[int, Field(ge=0, le=64)] = 0
+    """So many more play spot, to try what the policy does with it."""
+
+
+class CheckpointPolicy(Section):
+    """How often runs make their progress safe, and how many checkpoints are kept."""
+
+    interval_s: PositiveDuration = Field(default=600, alias="interval")
+    keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    refuse_pickles: bool = False
+    """Runs restore and save no pickles: reading one runs code that the store's writers choose."""
+    require_signatures: bool = False
+    """Runs restore only checkpoints that are signed with a key of the pool."""
+
+
+class Limits(Section):
+    """What one run may take at most. None: no limit."""
+
+    max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
+    max_duration_s: PositiveDuration | None = Field(default=None, alias="max_duration")
+    max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    """What one user may hold at once; a team's own limit comes before this one."""
+    max_failures: Annotated[int, Field(ge=1)] = 3
+    """The failure with this number is the last: the run is not tried again."""
+
+
+class WaitingPolicy(Section):
+    """How much is published about runs that wait."""
+
+    publish_per_cycle: Annotated[int, Field(ge=0)] = 20
+
+
+class Policy(Section):
+    """The rules of one pool. Made by `parse_policy`; durations are seconds, money micro-USD."""
+
+    version: Version
+    priorities: Mapping[Name, Points] = Field(
+        default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
+    )
+    """Points by queue name; more is more urgent."""
+    default_priority: str = "medium"
+    """The queue whose points Prefect's own `default` queue gets."""
+    prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
+    """Micro-USD per GPU-hour by GPU type and capacity type."""
+    prices_as_of: Moment | None = None
+    """The day of these prices, which is said where they decide; None: unknown."""
+    virtual_gpus: VirtualGpus | None = None
+    ordering: OrderingPolicy = OrderingPolicy()
+    fair_share: FairSharePolicy = FairSharePolicy()
+    quotas: QuotaPolicy | None = None
+    budgets: Sequence[BudgetPolicy] = ()
+    calendar: CalendarPolicy = CalendarPolicy()
+    run_times: RunTimePolicy = RunTimePolicy()
+    scale: ScalePolicy = ScalePolicy()
+    capacity: CapacityPolicy = CapacityPolicy()
+    backfill: BackfillPolicy = BackfillPolicy()
+    placement: PlacementPolicy = PlacementPolicy()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    limits: Limits = Limits()
+    permissions: PermissionPolicy = PermissionPolicy()
+    waiting: WaitingPolicy = WaitingPolicy()
+    kubernetes: KubernetesPolicy = KubernetesPolicy()
+
+    def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:
+        """What does one GPU of this type cost per hour? None: unpriced, which is never free."""
+        for known, price in self.prices.get(gpu_type, {}).items():
+            if known == capacity_type:
+                return price
+        return None
+
+    @property
+    def prices_day(self) -> str:
+        """The day of the prices, in words."""
+        day = self.prices_as_of
+        return "prices of an unknown day" if day is None else f"prices of {day.date().isoformat()}"
+
+    def max_gpus_per_user(self, team: str | None) -> int | None:
+        """How many GPUs may a user of this team hold at once? None: any number."""
+        of_team = None if self.quotas is None else self.quotas.max_gpus_per_user(team)
+        return self.limits.max_gpus_per_user if of_team is None else of_team
+
+    def priority_of_queue(self, queue_name: str) -> int | None:
+        """How many points does a run of this queue have? None: the policy knows no such queue."""
+        known = self.queue_with_points(queue_name)
+        return None if known is None else self.priorities[known]
+
+    def queue_with_points(self, queue_name: str) -> str | None:
+        """Whose points does a run of this queue have? None: the policy knows no such queue."""
+        known = self.default_priority if queue_name == PREFECT_DEFAULT_QUEUE else queue_name
+        return known if known in self.priorities else None
+
+
+def parse_policy(
+    data: object, source: str = "policy", lines: Mapping[str, int] | None = None
+) -> Policy:
+    """Which policy does this data describe?
+
+    Args:
+        data: Plain Python data, as a YAML or JSON reader gives it.
+        source: Where it comes from, for the errors: a file's path.
+        lines: The line of each dotted field path in that file, for the errors.
+
+    Raises:
+        InvalidInput: One field cannot be used.
+        InvalidInputs: Several cannot; the message has a line for each.
+    """
+    return validated(Policy, data, source, lines, _contradictions)
+
+
+def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInput]:
+    """What contradicts what; nothing about the damaged sections, which stand at their defaults."""
+    errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
+    errors += budget_contradictions(policy.budgets)
+    errors += calendar_contradictions(policy.calendar)
+    errors += kubernetes_contradictions(policy.kubernetes)
+    errors += scale_contradictions(policy.scale)
+    if "priorities" in damaged:
+        return errors
+    errors += permission_contradictions(policy.permissions, policy.priorities)
+    if PREFECT_DEFAULT_QUEUE in policy.priorities:
+        errors.append(
+            InvalidInput(
+                f"priorities.{PREFECT_DEFAULT_QUEUE}",
+                "cannot have points of its own",
+                remedy="name the queue whose points it gets in default_priority",
+            )
+        )
+    if policy.default_priority not in policy.priorities:
+        errors.append(
+            InvalidInput(
+                "default_priority",
+                "is not one of the priorities",
+                got=policy.default_priority,
+                allowed=listed(policy.priorities),
+                nearest=nearest_name(policy.default_priority, policy.priorities),
+            )
+        )
+    return errors

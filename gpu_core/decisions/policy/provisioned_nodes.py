@@ -1,0 +1,48 @@
+"""The policy's list of what a provisioner may still add."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.section import CapacityType, Name, Section
+
+
+class ProvisionedNodes(Section):
+    """Nodes of one kind that come when pods ask for them."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+    gpu_type: Name
+    capacity_type: CapacityType = "on-demand"
+    gpus_per_node: Annotated[int, Field(ge=1, le=64)]
+    max_nodes: Annotated[int, Field(ge=1, le=1000)]
+    """With those of this kind that are there already."""
+    zone: Name | None = None
+    """None: any."""
+    instance_type: Name | None = None
+    """None: any that has such GPUs."""
+    node_labels: Mapping[Name, str] = Field(default={})
+    """Other labels that its nodes have, and that pods ask for."""
+    taints: Sequence[Name] = ()
+    """As `key=value:effect`: only runs that tolerate all of them are planned there."""
+    cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Cores for workloads on each node; None: not counted."""
+    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Main memory for workloads on each node; None: not counted."""
+
+
+def provisioned_contradictions(kinds: Sequence[ProvisionedNodes]) -> list[InvalidInput]:
+    """Which of these kinds cannot be told apart?"""
+    names = Counter(kind.name for kind in kinds)
+    return [
+        InvalidInput(
+            f"kubernetes.provisioned.{number}.name",
+            "is the name of another kind",
+            got=kind.name,
+            remedy="give each kind a name of its own",
+        )
+        for number, kind in enumerate(kinds)
+        if names[kind.name] > 1
+    ]

@@ -1,0 +1,214 @@
+"""The policy's quotas: nominal quota, borrowing and lending limits of teams and cohorts."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpu_core.decisions.catalog.product_names import gpu_types_meant
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.decisions.model.pydantic_errors import parsed_by
+from gpu_core.decisions.model.section import Name, Section, Weight
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
+from gpu_core.decisions.policy.flavor_keys import ANY, parse_flavor_key, takes_from
+
+_GPUS_HELP = "GPUs, 0 or more, with at most three decimals"
+
+
+def _milli(value: object, field: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, "is not a number of GPUs", got=value, allowed=_GPUS_HELP)
+    try:
+        milli = Fraction(str(value)) * WHOLE_GPU_MILLI
+    except ValueError:
+        raise InvalidInput(field, "is not finite", got=value, allowed=_GPUS_HELP) from None
+    if milli < 0 or milli.denominator != 1:
+        raise InvalidInput(field, "is not a number of GPUs", got=value, allowed=_GPUS_HELP)
+    return int(milli)
+
+
+FlavorKey = Annotated[str, parsed_by(parse_flavor_key)]
+GpusMilli = Annotated[int, parsed_by(_milli)]
+
+
+class Quota(Section):
+    """What teams and cohorts have in common. Numbers are GPUs, by flavor."""
+
+    nominal_quota_milli: Mapping[FlavorKey, GpusMilli] | None = Field(
+        default=None, alias="nominal_quota"
+    )
+    """What it can always have. A flavor that is not listed: 0. None: what the strategy gives."""
+    borrowing_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
+        default={}, alias="borrowing_limit"
+    )
+    """How much it may have beyond that; a flavor that is not listed: as much as is idle."""
+    lending_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(default={}, alias="lending_limit")
+    """How much of its quota others may use meanwhile; a flavor that is not listed: all."""
+    weight: Weight = 1.0
+    """Its share, in proportion to those beside it, of what the strategy divides."""
+
+
+class TeamQuota(Quota):
+    """The quota of one team: a leaf of the tree."""
+
+    cohort: Name | None = None
+    """With whom it shares first; None: with everybody."""
+    max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    """What each of its users may hold at once; None: no limit."""
+
+
+class CohortQuota(Quota):
+    """Teams or cohorts that share among each other first.
+
+    Its nominal quota comes on top of its members': GPUs for whichever member wants them.
+    """
+
+    parent: Name | None = None
+    """The cohort that it is a member of; None: it is at the top."""
+
+
+class QuotaPolicy(Section):
+    """Who is entitled to how many GPUs. Without this section nobody is limited.
+
+    What teams and cohorts state is theirs. Of what is left, the strategy reserves a part for the
+    teams that state nothing, by weight, and whatever is then left is everybody's:
+
+    - `static` reserves all of it, and nothing is lent or borrowed.
+    - `dynamic` reserves nothing: GPUs go to whoever asks.
+    - `hybrid` reserves `reserved_ratio`; idle quota is lent, and taken back when it is wanted.
+    """
+
+    strategy: Literal["static", "dynamic", "hybrid"] = "hybrid"
+    reserved_ratio: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """The part that `hybrid` reserves."""
+    unlisted: Literal["shared", "refused"] = "shared"
+    """Runs of a team that is not listed here, or of no team: they borrow, or never start."""
+    teams: Mapping[Name, TeamQuota] = Field(default={})
+    cohorts: Mapping[Name, CohortQuota] = Field(default={})
+
+    def max_gpus_per_user(self, team: str | None) -> int | None:
+        """How many GPUs may a user of this team hold at once? None: no limit."""
+        listed_team = None if team is None else self.teams.get(team)
+        return None if listed_team is None else listed_team.max_gpus_per_user
+
+    def buckets(self) -> frozenset[str]:
+        """The flavor keys that quota is counted by: all that somebody names, and `*`."""
+        named = (
+            key
+            for _, quota in _members(self)
+            for key in (*(quota.nominal_quota_milli or ()), *quota.borrowing_limit_milli)
+        )
+        return frozenset({ANY, *named})
+
+
+def quota_contradictions(policy: QuotaPolicy) -> list[InvalidInput]:
+    """Which parts of this section contradict each other?
+
+    Returns:
+        An error for each, with field paths from `quotas` on; none: it can be used.
+    """
+    errors = [*_unknown_cohorts(policy), *_cycles(policy)]
+    if policy.strategy != "hybrid" and "reserved_ratio" in policy.model_fields_set:
+        errors.append(_no_effect("quotas.reserved_ratio", policy.strategy))
+    for path, quota in _members(policy):
+        errors += _without_effect(path, quota, policy)
+        errors += _gaps(path, quota, policy.buckets())
+    for name, team in policy.teams.items():
+        errors += _lent_above_nominal(f"quotas.teams.{name}", team)
+    return errors
+
+
+def _members(policy: QuotaPolicy) -> Iterator[tuple[str, Quota]]:
+    for name, team in policy.teams.items():
+        yield f"quotas.teams.{name}", team
+    for name, cohort in policy.cohorts.items():
+        yield f"quotas.cohorts.{name}", cohort
+
+
+def _unknown_cohorts(policy: QuotaPolicy) -> Iterator[InvalidInput]:
+    named = [(f"quotas.teams.{name}.cohort", team.cohort) for name, team in policy.teams.items()]
+    named += [(f"quotas.cohorts.{name}.parent", c.parent) for name, c in policy.cohorts.items()]
+    for field, cohort in named:
+        if cohort is not None and cohort not in policy.cohorts:
+            yield InvalidInput(
+                field,
+                "is not one of the cohorts",
+                got=cohort,
+                allowed=listed(policy.cohorts),
+                nearest=nearest_name(cohort, policy.cohorts),
+            )
+
+
+def _cycles(policy: QuotaPolicy) -> Iterator[InvalidInput]:
+    for name in sorted(policy.cohorts):
+        path = _ancestors(name, policy.cohorts)
+        # Each cycle once: at its first name.
+        if path[-1] == name and len(path) > 1 and name == min(path):
+            yield InvalidInput(f"quotas.cohorts.{name}.parent", "is a cycle", got=" → ".join(path))
+
+
+def _ancestors(name: str, cohorts: Mapping[str, CohortQuota]) -> list[str]:
+    """The cohort and those above it, to the top or to the first that comes twice."""
+    path = [name]
+    while (above := cohorts[path[-1]].parent) is not None and above in cohorts:
+        path.append(above)
+        if above in path[:-1]:
+            break
+    return path
+
+
+def _without_effect(path: str, quota: Quota, policy: QuotaPolicy) -> Iterator[InvalidInput]:
+    pointless = {
+        "static": ["borrowing_limit", "lending_limit"],
+        "dynamic": ["nominal_quota", "lending_limit"],
+        "hybrid": [],
+    }[policy.strategy]
+    if policy.strategy == "static" and isinstance(quota, CohortQuota):
+        pointless = ["nominal_quota", *pointless]
+    for field in pointless:
+        if getattr(quota, f"{field}_milli"):
+            yield _no_effect(f"{path}.{field}", policy.strategy)
+
+
+def _no_effect(field: str, strategy: str) -> InvalidInput:
+    return InvalidInput(
+        field,
+        f"has no effect with strategy {strategy}",
+        remedy="leave it out, or use strategy hybrid",
+    )
+
+
+def _lent_above_nominal(path: str, team: TeamQuota) -> Iterator[InvalidInput]:
+    if team.nominal_quota_milli is None:
+        return
+    for key, lent_milli in team.lending_limit_milli.items():
+        nominal_milli = team.nominal_quota_milli.get(key, 0)
+        if lent_milli > nominal_milli:
+            yield InvalidInput(
+                f"{path}.lending_limit.{key}",
+                "is more than there is to lend",
+                got=lent_milli / WHOLE_GPU_MILLI,
+                allowed=f"at most its nominal_quota, {nominal_milli / WHOLE_GPU_MILLI:g}",
+            )
+
+
+def _gaps(path: str, quota: Quota, buckets: frozenset[str]) -> Iterator[InvalidInput]:
+    for field in ("nominal_quota", "borrowing_limit", "lending_limit"):
+        keys = getattr(quota, f"{field}_milli") or {}
+        for key in sorted(keys):
+            if key not in buckets:
+                yield InvalidInput(
+                    f"{path}.{field}.{key}",
+                    "is a flavor that no nominal_quota or borrowing_limit names",
+                    allowed=listed(buckets),
+                    nearest=gpu_types_meant(key, buckets),
+                )
+            for part in sorted(buckets - set(keys)):
+                if takes_from(part, key):
+                    yield InvalidInput(
+                        f"{path}.{field}",
+                        f"does not say what holds for {part}",
+                        got=f"a number for {key}, while {part} is counted by itself",
+                        remedy=f"add {part}",
+                    )

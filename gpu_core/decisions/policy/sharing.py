@@ -1,0 +1,82 @@
+"""How the device plugins of a cluster offer GPUs: by which names, whole or in which parts.
+
+The names and numbers of the policy hold for all nodes, but for those of a pool that has its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.section import Name, Section
+
+MigStrategy = Literal["mixed", "single"]
+SharesPerGpu = Annotated[int, Field(ge=2, le=64)]
+
+MIG_PREFIX = "nvidia.com/mig-"
+"""With the strategy `mixed` each profile has its resource, whose name begins so."""
+
+
+class NodePoolSharing(Section):
+    """How the GPUs of some nodes are offered, where it is another way than elsewhere."""
+
+    match_labels: Annotated[Mapping[Name, str], Field(min_length=1)]
+    """The nodes that have all of these labels. The first entry that matches a node counts."""
+    gpu_resource: Name | None = None
+    """None: as for all nodes; so are the others."""
+    shared_gpu_resource: Name | None = None
+    shares_per_gpu: SharesPerGpu | None = None
+    """Its nodes share each GPU by so many, those to come too."""
+    mig_strategy: MigStrategy | None = None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Is a node with these labels of this pool?"""
+        return self.match_labels.items() <= labels.items()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSharing:
+    """What the policy says of a node's device plugin."""
+
+    gpu_resource: str
+    shared_gpu_resource: str
+    shares_per_gpu: int
+    mig_strategy: MigStrategy
+    is_shared: bool
+    """The node's own pool says that its GPUs are shared."""
+    stated: Mapping[str, str]
+    """Where the policy says it, by field; what is not there is a default."""
+
+
+SHARING_FIELDS = ("gpu_resource", "shared_gpu_resource", "shares_per_gpu", "mig_strategy")
+
+
+def sharing_contradictions(pools: tuple[NodePoolSharing, ...]) -> list[InvalidInput]:
+    """Which of these pools does no node ever belong to?"""
+    errors = []
+    for number, pool in enumerate(pools):
+        for earlier, other in enumerate(pools[:number]):
+            if other.match_labels.items() <= pool.match_labels.items():
+                errors.append(
+                    InvalidInput(
+                        f"kubernetes.node_pools.{number}.match_labels",
+                        f"are those of nodes that entry {earlier} matches before",
+                        got=dict(pool.match_labels),
+                        remedy="put the entry with more labels first",
+                    )
+                )
+                break
+    return errors
+
+
+def field_of(sharing: GpuSharing, name: str) -> str:
+    """Where does the policy say this, as a clause?"""
+    return f"the policy's {sharing.stated.get(name, f'kubernetes.{name}')}"
+
+
+def stated_fields(pool: Section, where: str) -> dict[str, str]:
+    """Which fields of sharing does this section name, and where?"""
+    names = (name for name in SHARING_FIELDS if name in pool.model_fields_set)
+    return {name: f"{where}.{name}" for name in names if getattr(pool, name) is not None}

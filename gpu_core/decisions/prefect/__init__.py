@@ -1,0 +1,1 @@
+"""Prefect's objects: the pool, its blocks, its status and its API's address."""

@@ -1,0 +1,114 @@
+"""Can this be the address of Prefect's API? What is said where it cannot, or does not answer."""
+
+import re
+from urllib.parse import urlsplit
+
+from gpu_core.decisions.model.errors import InvalidInput
+
+NAME = "PREFECT_API_URL"
+"""The setting that names Prefect's API."""
+
+EXAMPLE = "http://127.0.0.1:4200/api"
+
+_ALLOWED = f"http:// or https://, a host, a port from 1 to 65535 and the path, such as {EXAMPLE}"
+_SCHEMES = ("http", "https")
+# What people leave out: `localhost:4200`, `prefect.example/api`.
+_HOST_AND_PORT = re.compile(r"(?:[\w-]+\.)*[\w-]+(?::\d{1,5})?(?:/\S*)?")
+
+
+def check_api_address(address: str | None) -> str:
+    """Which address is it? Only its form is looked at.
+
+    Args:
+        address: As the setting has it; None: it is not set.
+
+    Raises:
+        InvalidInput: It is not set, or no address.
+    """
+    if address is None or not address.strip():
+        raise InvalidInput(
+            NAME,
+            "is not set",
+            allowed=_ALLOWED,
+            remedy="start a server with `prefect server start` in another terminal, then run "
+            f"`prefect config set {NAME}={EXAMPLE}`",
+        )
+    problem = _problem(address)
+    if problem is not None:
+        meant = _with_scheme(address)
+        raise InvalidInput(
+            NAME,
+            problem,
+            got=address,
+            allowed=_ALLOWED,
+            nearest=meant,
+            remedy=f"run `prefect config set {NAME}={meant or EXAMPLE}`",
+        )
+    return address
+
+
+def unreachable(address: str, why: str) -> InvalidInput:
+    """The error for an address at which nothing answers.
+
+    Args:
+        address: It.
+        why: What the connection failed with.
+    """
+    if address.startswith("https:") and "WRONG_VERSION_NUMBER" in why.upper():
+        return InvalidInput(
+            NAME,
+            "is not answered with TLS",
+            got=address,
+            nearest=f"http{address.removeprefix('https')}",
+        )
+    if "CERTIFICATE_VERIFY_FAILED" in why.upper():
+        return InvalidInput(
+            NAME,
+            "is answered with a certificate that cannot be verified",
+            got=address,
+            remedy="name the file of its authority in SSL_CERT_FILE",
+        )
+    return InvalidInput(
+        NAME,
+        "cannot be reached",
+        got=address,
+        remedy="start the server with `prefect server start`, or correct the address with "
+        f"`prefect config set {NAME}=...`",
+    )
+
+
+def no_api(address: str) -> InvalidInput:
+    """The error for an address at which something answers, but not Prefect's API."""
+    is_short = not urlsplit(address).path.strip("/")
+    return InvalidInput(
+        NAME,
+        "is not the address of a Prefect API",
+        got=address,
+        allowed=_ALLOWED,
+        nearest=f"{address.rstrip('/')}/api" if is_short else None,
+    )
+
+
+def _problem(address: str) -> str | None:
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return "has a host or a port that cannot be"
+    if parts.scheme not in _SCHEMES:
+        return "has no http:// or https:// in front"
+    if not parts.hostname:
+        return "names no host"
+    if port == 0:
+        return "has a port that cannot be"
+    return "has a blank in it" if re.search(r"\s", address) else None
+
+
+def _with_scheme(address: str) -> str | None:
+    """The address that was probably meant; None: it cannot be seen."""
+    if "://" in address or _HOST_AND_PORT.fullmatch(address) is None:
+        return None
+    host, _, path = address.partition("/")
+    if ":" not in host and "." not in host and host != "localhost":
+        return None
+    return f"http://{host}/{path or 'api'}"

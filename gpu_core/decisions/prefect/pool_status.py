@@ -1,0 +1,228 @@
+"""What keeps runs of a work pool back before its scheduler sees them, and who serves the pool.
+
+Prefect's server hands out no run of a paused pool or queue, and none over a concurrency limit. Its
+rules are those of `get-runs-from-worker-queues.sql.jinja` in Prefect 3.8.8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.workload import Hold
+from gpu_core.decisions.prefect.pool_commands import (
+    resume_command,
+    unlimited_command,
+    worker_command,
+)
+
+NO_WORKER = "no worker"
+"""The key of the notice that nobody serves the pool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatus:
+    """One work queue of a pool."""
+
+    name: str
+    is_paused: bool = False
+    concurrency_limit: int | None = None
+    active: int = 0
+    """Runs that are Pending or Running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenWorker:
+    """A worker that Prefect believes to be online."""
+
+    name: str
+    worker_type: str | None
+    """None: nothing is known of how it was started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """A work pool as Prefect has it."""
+
+    name: str
+    pool_id: str = ""
+    worker_type: str
+    is_paused: bool = False
+    concurrency_limit: int | None = None
+    queues: tuple[QueueStatus, ...] = ()
+    """The most urgent one first."""
+    workers: tuple[SeenWorker, ...] = ()
+
+    @property
+    def active(self) -> int:
+        """Runs that are Pending or Running; Prefect leaves out those of paused queues."""
+        return sum(queue.active for queue in self.queues if not queue.is_paused)
+
+    @property
+    def may_keep_back(self) -> bool:
+        """Is anything paused or limited?"""
+        return (
+            self.is_paused
+            or self.concurrency_limit is not None
+            or any(q.is_paused or q.concurrency_limit is not None for q in self.queues)
+        )
+
+    @property
+    def strangers(self) -> tuple[SeenWorker, ...]:
+        """The workers of another type: they start runs without giving them GPUs."""
+        return tuple(
+            worker for worker in self.workers if worker.worker_type not in (None, self.worker_type)
+        )
+
+    @property
+    def has_worker(self) -> bool:
+        """Is a worker of the pool's type online, as far as anybody can tell?"""
+        return len(self.workers) > len(self.strangers)
+
+
+class StrangersRun(NamedTuple):
+    """A run of the pool that a worker of another type has started."""
+
+    run_id: str
+    run: str
+    worker: SeenWorker
+
+    def text(self, pool: PoolStatus) -> str:
+        """What its owner must know, and do."""
+        return (
+            f"Worker {self.worker.name!r} of type {self.worker.worker_type!r} started this run. It "
+            "has no GPUs of its own, gives way to no run, and its cost is not accounted. Stop that "
+            "worker, start the pool's own and run this again: "
+            f"{worker_command(pool.name, pool.worker_type)}"
+        )
+
+
+class Notice(NamedTuple):
+    """What a person must know of a pool, in a sentence and the command that helps."""
+
+    key: str
+    """What it is about; the text may change while that stays so."""
+    text: str
+    over: str
+    """What is said when it is no longer so."""
+
+
+def kept_back(pool: PoolStatus, due: Sequence[tuple[str, str]]) -> dict[str, Hold]:
+    """Which of these due runs does Prefect hand out to no worker, and why?
+
+    Args:
+        pool: The pool.
+        due: Id and queue of every run that waits and is due, the earliest one first.
+    """
+    holds: dict[str, Hold] = {}
+    handed_out = 0
+    queues = {queue.name: queue for queue in pool.queues}
+    room = _room(pool.concurrency_limit, pool.active)
+    ranks = {queue.name: rank for rank, queue in enumerate(pool.queues)}
+    used = dict.fromkeys(queues, 0)
+    for run_id, name in sorted(due, key=lambda each: ranks.get(each[1], len(ranks))):
+        queue = queues.get(name)
+        hold = _paused(pool, queue) or _over_limit_of_queue(pool, queue, used.get(name, 0))
+        if hold is None and room is not None and handed_out >= room:
+            hold = _over_limit(pool.name, None, pool.concurrency_limit or 0, pool.active)
+        if hold is not None:
+            holds[run_id] = hold
+            continue
+        handed_out += 1
+        used[name] = used.get(name, 0) + 1
+    return holds
+
+
+def notices(pool: PoolStatus) -> tuple[Notice, ...]:
+    """What of the pool itself must a person know who asks why runs wait?"""
+    paused = [queue for queue in pool.queues if queue.is_paused and not pool.is_paused]
+    full = [q for q in pool.queues if not q.is_paused and _room(q.concurrency_limit, q.active) == 0]
+    found = [_paused_notice(pool, None)] if pool.is_paused else []
+    found += [_paused_notice(pool, queue.name) for queue in paused]
+    if _room(pool.concurrency_limit, pool.active) == 0:
+        found.append(_full_notice(pool, None, pool.concurrency_limit or 0, pool.active))
+    found += [_full_notice(pool, q.name, q.concurrency_limit or 0, q.active) for q in full]
+    found += [_stranger_notice(pool, worker) for worker in pool.strangers]
+    if not pool.has_worker:
+        text = (
+            f"No {pool.worker_type} worker of this pool is online. "
+            f"Start one: {worker_command(pool.name, pool.worker_type)}"
+        )
+        found.append(Notice(NO_WORKER, text, over="A worker is online"))
+    return tuple(found)
+
+
+def _paused_notice(pool: PoolStatus, queue: str | None) -> Notice:
+    what = _named(pool.name, queue)
+    return Notice(
+        f"{what} is paused",
+        f"{what} is paused, and none of its runs starts. "
+        f"Resume it: {resume_command(pool.name, queue)}",
+        over=f"{what} is resumed",
+    )
+
+
+def _full_notice(pool: PoolStatus, queue: str | None, limit: int, active: int) -> Notice:
+    what = _named(pool.name, queue)
+    return Notice(
+        f"{what} is full",
+        f"{what} is full: its concurrency limit is {limit}, with {count(active, 'active run')}. "
+        f"Take the limit away: {unlimited_command(pool.name, queue)}",
+        over=f"{what} has room again",
+    )
+
+
+def _stranger_notice(pool: PoolStatus, worker: SeenWorker) -> Notice:
+    kind = worker.worker_type or ""
+    return Notice(
+        f"worker {worker.name}",
+        f"Worker {worker.name!r} of type {kind!r} starts runs of this pool and gives them no GPUs. "
+        f"Stop it, and start: {worker_command(pool.name, pool.worker_type)} ; a pool of its own "
+        f"type is made with: prefect work-pool create {kind}-pool --type {kind}",
+        over=f"Worker {worker.name!r} of type {kind!r} is gone",
+    )
+
+
+def _named(pool: str, queue: str | None) -> str:
+    return f"Work pool {pool!r}" if queue is None else f"Work queue {queue!r}"
+
+
+def _paused(pool: PoolStatus, queue: QueueStatus | None) -> Hold | None:
+    if pool.is_paused:
+        return Hold(
+            reason=Reason.POOL_PAUSED,
+            summary=f"Held: work pool {pool.name!r} is paused.",
+            resolution=f"It may start when the pool is resumed: `{resume_command(pool.name)}`.",
+        )
+    if queue is None or not queue.is_paused:
+        return None
+    command = resume_command(pool.name, queue.name)
+    return Hold(
+        reason=Reason.QUEUE_PAUSED,
+        summary=f"Held: work queue {queue.name!r} is paused.",
+        resolution=f"It may start when the queue is resumed: `{command}`.",
+    )
+
+
+def _over_limit_of_queue(pool: PoolStatus, queue: QueueStatus | None, used: int) -> Hold | None:
+    limit = None if queue is None else queue.concurrency_limit
+    if queue is None or limit is None or used < max(0, limit - queue.active):
+        return None
+    return _over_limit(pool.name, queue.name, limit, queue.active)
+
+
+def _over_limit(pool: str, queue: str | None, limit: int, active: int) -> Hold:
+    what = _named(pool, queue).replace("W", "w", 1)
+    return Hold(
+        reason=Reason.POOL_LIMIT if queue is None else Reason.QUEUE_LIMIT,
+        summary=f"Held: {what} has a concurrency limit of {limit}, with "
+        f"{count(active, 'active run')}.",
+        resolution="It may start when one of them ends, or without the limit: "
+        f"`{unlimited_command(pool, queue)}`.",
+    )
+
+
+def _room(limit: int | None, active: int) -> int | None:
+    """How many more may be active at once? None: any number."""
+    return None if limit is None else max(0, limit - active)

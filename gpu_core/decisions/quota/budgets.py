@@ -1,0 +1,207 @@
+"""Budgets: what teams, users and projects may use in a day, a week or a month.
+
+A run is admitted only if `spent + committed + expected(this run) <= limit`: what is over cannot be
+unspent, so a run that would cross the limit does not start.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from math import ceil
+from zoneinfo import ZoneInfo
+
+from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, require_aware
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Period, Scope
+
+
+def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
+    """When did the period that `now` is in begin, in UTC?
+
+    Args:
+        period: Days and months begin at midnight of the zone, weeks on Monday (ISO 8601).
+        now: Aware.
+        time_zone: A name such as `Europe/Berlin`.
+    """
+    zone = ZoneInfo(time_zone)
+    today = require_aware(now, "now").astimezone(zone).date()
+    match period:
+        case "day":
+            first = today
+        case "week":
+            first = today - timedelta(days=today.weekday())
+        case "month":
+            first = today.replace(day=1)
+    return datetime(first.year, first.month, first.day, tzinfo=zone).astimezone(UTC)
+
+
+def period_end(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
+    """When does the next period begin, in UTC, and the budget is whole again?"""
+    # To noon of one of the next period's first days, by the wall clock: days have 23 to 25 hours.
+    longest_days = {"day": 1, "week": 7, "month": 31}[period]
+    start = period_start(period, now, time_zone).astimezone(ZoneInfo(time_zone))
+    return period_start(period, start + timedelta(days=longest_days, hours=12), time_zone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetCheck:
+    """What one budget says to one run. Amounts in its unit: micro-USD or GPU-seconds."""
+
+    budget: BudgetPolicy
+    spent: int
+    """Used in this period before now."""
+    committed: int
+    """What admitted runs are still expected to use."""
+    expected: int | None
+    """What this run is expected to use; None: its run time or its price is unknown."""
+    is_unpriced: bool = False
+    """It is counted in money, and the run's GPUs have no price."""
+
+    @property
+    def total(self) -> int:
+        """What it comes to with the run, as far as that is known."""
+        return self.spent + self.committed + (self.expected or 0)
+
+    @property
+    def is_within(self) -> bool:
+        """May the run start? Of unknown length: while anything is left. Unpriced: never."""
+        if self.is_unpriced:
+            return False
+        # An unknown amount is at least something.
+        return self.total + (self.expected is None) <= self.budget.limit
+
+    @property
+    def is_refusal(self) -> bool:
+        """Does it keep the run from starting?"""
+        return self.budget.mode == "hard" and not self.is_within
+
+    @property
+    def is_warning(self) -> bool:
+        """Should somebody hear of it? Over the warning mark, or not to be told."""
+        return not self.is_within or self.total >= self.budget.warn_at * self.budget.limit
+
+    @property
+    def is_permanent(self) -> bool:
+        """Would the run be refused in an untouched period, too?"""
+        return self.is_unpriced or (self.expected or 0) > self.budget.limit
+
+    @property
+    def summary(self) -> str:
+        """One line with the numbers: `BudgetExceeded: $412.00 of $400.00 (…)`."""
+        budget = self.budget
+        name = f"{budget.name}, per {budget.period}"
+        if self.is_unpriced:
+            return f"BudgetUnknown: these GPUs have no price, and {name}, is in USD"
+        parts = f"{budget.text(self.spent)} spent, {budget.text(self.committed)} committed"
+        this_run = "unknown" if self.expected is None else budget.text(self.expected)
+        word = "BudgetWithin" if self.is_within else "BudgetExceeded"
+        return (
+            f"{word}: {budget.text(self.total)} of {budget.text(budget.limit)} "
+            f"({name}: {parts}, {this_run} for this run)"
+        )
+
+
+class Budgets:
+    """What is left of each budget in one cycle: first the past, then what the cycle admits.
+
+    Tell it at the beginning with `commit` what running workloads are still expected to use.
+
+    Args:
+        policy: The budgets, without contradictions.
+        usage: What was spent in the current period of each, by its name.
+    """
+
+    def __init__(self, policy: Sequence[BudgetPolicy], usage: Usage) -> None:
+        self._by_holder: dict[tuple[Scope, str | None], list[BudgetPolicy]] = {}
+        for budget in policy:
+            self._by_holder.setdefault((budget.scope, budget.of), []).append(budget)
+        self._spent = {
+            budget.name: (
+                usage.micro_usd_by_budget if budget.is_money else usage.gpu_s_by_budget
+            ).get(budget.name, 0)
+            for budget in policy
+        }
+        self._committed = dict.fromkeys(self._spent, 0)
+
+    def checks(
+        self,
+        workload: Workload,
+        gpus: float,
+        price_micro_usd_per_gpu_hour: int | None,
+        expected_s: float | None,
+    ) -> tuple[BudgetCheck, ...]:
+        """What do the budgets say to this run? One check for each that it counts in.
+
+        Args:
+            workload: Its team, user and project say which budgets it counts in.
+            gpus: GPUs over all nodes, shares of GPUs as fractions. 0: it uses no budget.
+            price_micro_usd_per_gpu_hour: Of the GPUs that it would get; None: unpriced.
+            expected_s: How long it is thought to run; None: unknown.
+        """
+        if not gpus:
+            return ()
+        return tuple(
+            BudgetCheck(
+                budget=budget,
+                spent=self._spent[budget.name],
+                committed=self._committed[budget.name],
+                expected=_expected(budget, gpus, price_micro_usd_per_gpu_hour, expected_s),
+                is_unpriced=budget.is_money and price_micro_usd_per_gpu_hour is None,
+            )
+            for budget in self._of(workload)
+        )
+
+    def refusal(
+        self,
+        workload: Workload,
+        gpus: float,
+        price_micro_usd_per_gpu_hour: int | None,
+        expected_s: float | None,
+    ) -> BudgetCheck | None:
+        """Which budget keeps this run from starting? None: none does. Arguments as for `checks`.
+
+        Of several, one that will never let it start comes first, then the pool's, the team's, the
+        project's and the user's.
+        """
+        checks = self.checks(workload, gpus, price_micro_usd_per_gpu_hour, expected_s)
+        refusals = [check for check in checks if check.is_refusal]
+        return min(refusals, key=lambda check: not check.is_permanent, default=None)
+
+    def commit(
+        self,
+        workload: Workload,
+        gpus: float,
+        price_micro_usd_per_gpu_hour: int | None,
+        expected_s: float | None,
+    ) -> None:
+        """The run starts, or runs and is expected to go on so long. Arguments as for `checks`.
+
+        What is unknown commits nothing: it counts once it is spent.
+        """
+        for check in self.checks(workload, gpus, price_micro_usd_per_gpu_hour, expected_s):
+            self._committed[check.budget.name] += check.expected or 0
+
+    def _of(self, workload: Workload) -> Iterator[BudgetPolicy]:
+        yield from self._by_holder.get(("pool", None), ())
+        holders: tuple[tuple[Scope, str | None], ...] = (
+            ("team", workload.team),
+            ("project", workload.project),
+            ("user", workload.user),
+        )
+        for scope, name in holders:
+            yield from self._by_holder.get((scope, name), ())
+
+
+def _expected(
+    budget: BudgetPolicy, gpus: float, price_micro_usd_per_gpu_hour: int | None, run_s: float | None
+) -> int | None:
+    if run_s is None:
+        return None
+    gpu_s = Fraction(gpus) * Fraction(run_s)
+    if not budget.is_money:
+        return ceil(gpu_s)
+    if price_micro_usd_per_gpu_hour is None:
+        return None
+    return ceil(gpu_s * price_micro_usd_per_gpu_hour / SECONDS_PER_HOUR)

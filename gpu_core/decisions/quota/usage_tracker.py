@@ -1,0 +1,122 @@
+"""What everybody has used, kept up to date from the starts and ends of attempts."""
+
+from datetime import datetime, timedelta
+
+from gpu_core.decisions.costs import usage_cost as cost
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+from gpu_core.decisions.policy.budgets import BudgetPolicy
+from gpu_core.decisions.policy.ordering import OrderKey
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budgets import period_start
+from gpu_core.decisions.quota.fair_share import UsageMeter
+
+_HALF_LIVES = 10
+"""What is older counts less than a thousandth of itself."""
+
+
+class UsageBook:
+    """The usage that shares and budgets of one policy need, for as long as `serves` is true.
+
+    After a change of the policy, and at the turn of a budget's period, a new one is opened and
+    told of every attempt since `since` anew.
+
+    Args:
+        policy: The rules.
+        now: When it is opened, aware.
+    """
+
+    def __init__(self, policy: Policy, now: datetime) -> None:
+        self._rules = _rules(policy, now)
+        self._measures_dollars = policy.fair_share.measure == "dollars"
+        self._starts = {b.name: _period_start(b, now) for b in policy.budgets}
+        self._budgets = tuple(policy.budgets)
+        self._meter = (
+            UsageMeter[tuple[str | None, str | None]](policy.fair_share.half_life_s)
+            if OrderKey.FAIR_SHARE in policy.ordering.keys
+            else None
+        )
+        self._open: dict[str, tuple[RunRecord, Attempt]] = {}
+        self._spent = {budget.name: cost.NO_USAGE for budget in policy.budgets}
+        self.since = min([*self._starts.values(), *self._shares_since(policy, now)], default=now)
+        """What ended before this moment does not count."""
+
+    def serves(self, policy: Policy, now: datetime) -> bool:
+        """Is it still the book for this policy, and for this period of each budget?"""
+        return self._rules == _rules(policy, now)
+
+    def start(self, run: RunRecord, attempt: Attempt) -> None:
+        """An attempt holds GPUs since its admission. It may be over already: then `end` follows."""
+        self._open[attempt.attempt_id] = run, attempt
+        if self._meter is not None:
+            at_s = attempt.admitted_at.timestamp()
+            self._meter.start((run.team, run.user), self._worth(attempt), at_s)
+
+    def end(self, run: RunRecord, attempt: Attempt) -> None:
+        """A started attempt is over: its `released_at` is known now."""
+        if attempt.released_at is None:
+            raise ValueError(f"attempt {attempt.attempt_id} is not over")
+        del self._open[attempt.attempt_id]
+        self._stop(run, attempt, attempt.released_at)
+        for budget in self._budgets:
+            if _counts(budget, run):
+                used = self._used(budget, attempt, attempt.released_at)
+                self._spent[budget.name] += used
+
+    def withdraw(self, attempt_id: str) -> None:
+        """A started attempt never was: its run was not started after all."""
+        run, attempt = self._open.pop(attempt_id)
+        self._stop(run, attempt, attempt.admitted_at)
+
+    def usage(self, now: datetime) -> Usage:
+        """What has been used by now, with what runs at this moment?
+
+        Args:
+            now: Not before the last start or end.
+        """
+        spent = dict(self._spent)
+        for run, attempt in self._open.values():
+            for budget in self._budgets:
+                if _counts(budget, run):
+                    spent[budget.name] += self._used(budget, attempt, now)
+        return Usage(
+            gpu_s_by_user={} if self._meter is None else self._meter.usage(now.timestamp()),
+            gpu_s_by_budget={name: round(used.gpu_s) for name, used in spent.items()},
+            micro_usd_by_budget={name: used.micro_usd for name, used in spent.items()},
+        )
+
+    def _stop(self, run: RunRecord, attempt: Attempt, at: datetime) -> None:
+        if self._meter is not None:
+            self._meter.stop((run.team, run.user), self._worth(attempt), at.timestamp())
+
+    def _used(self, budget: BudgetPolicy, attempt: Attempt, now: datetime) -> cost.Usage:
+        start = self._starts[budget.name]
+        return cost.attempt_usage(attempt, now, cost.Window(start, max(start, now)))
+
+    def _worth(self, attempt: Attempt) -> float:
+        if not self._measures_dollars:
+            return attempt.gpu_count
+        price = attempt.price_micro_usd_per_gpu_hour or 0
+        return attempt.gpu_count * price / SECONDS_PER_HOUR
+
+    def _shares_since(self, policy: Policy, now: datetime) -> list[datetime]:
+        if self._meter is None:
+            return []
+        return [now - timedelta(seconds=_HALF_LIVES * policy.fair_share.half_life_s)]
+
+
+def _rules(policy: Policy, now: datetime) -> tuple[object, ...]:
+    starts = tuple(_period_start(budget, now) for budget in policy.budgets)
+    return (OrderKey.FAIR_SHARE in policy.ordering.keys, policy.fair_share, policy.budgets, starts)
+
+
+def _period_start(budget: BudgetPolicy, now: datetime) -> datetime:
+    return period_start(budget.period, now, budget.time_zone)
+
+
+def _counts(budget: BudgetPolicy, run: RunRecord) -> bool:
+    if budget.scope == "pool":
+        return True
+    holders = {"team": run.team, "user": run.user, "project": run.project}
+    return holders[budget.scope] == budget.of

@@ -1,0 +1,1 @@
+"""What a run asks for, what it may ask for, and what it is given."""

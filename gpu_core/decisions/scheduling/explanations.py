@@ -1,0 +1,195 @@
+"""One explanation for each waiting workload, in the order of the line."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, overload
+
+from gpu_core.decisions.model.reasons import Explanation
+from gpu_core.decisions.model.workload import Shape, Workload
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.scheduling import messages as explain
+from gpu_core.decisions.scheduling.cluster_state import Facts
+from gpu_core.decisions.scheduling.cycle import Outcome
+from gpu_core.decisions.scheduling.ordering import Key, Order
+from gpu_core.decisions.scheduling.outcome import Tell
+from gpu_core.decisions.scheduling.queue import Entry
+
+_NAMES_KEPT = 3
+
+
+class Explanations(Sequence[Explanation]):
+    """Why does everybody wait, and at which position?
+
+    What a cycle decides is wanted at once, why somebody far back waits perhaps never: the line is
+    put in order when somebody reads the first explanation, and each is worded when it is read. All
+    is as it was at the plan's moment, whenever that is. Otherwise as a tuple.
+
+    Args:
+        facts: Who waits.
+        outcome: What the cycle said of those it looked at; all others wait behind them.
+    """
+
+    def __init__(self, facts: Facts, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._order = facts.order
+        self._room = facts.now.room
+        self._waiting = [(queue.kind, tuple(queue.entries)) for queue in facts.line.queues]
+        self._length = len(facts.line)
+        self._still_hold = facts.line.ids & facts.holdings.ids
+        self._lines: list[_Line] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Explanation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Explanation, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Explanation | tuple[Explanation, ...]:
+        lines = self._in_order()
+        if isinstance(index, slice):
+            return tuple([line.explanation() for line in lines[index]])
+        return lines[index].explanation()
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (line.explanation() for line in self._in_order())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as its elements: their numbers are mappings
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def _in_order(self) -> "list[_Line]":
+        if self._lines is None:
+            self._lines = list(self._told())
+            # All that is needed is in there.
+            self._waiting.clear()
+        return self._lines
+
+    def _told(self) -> "Iterator[_Line]":
+        ahead = _Ahead(self._room, self._order)
+        position = 0
+        # No two keys are equal, so that nothing behind them is compared.
+        for _, key, shape, entry, tell, is_in_line in sorted(self._keyed()):
+            if tell is None and entry.workload.workload_id in self._still_hold:
+                yield _Line(explain.previous_attempt_ending, entry.workload, 0)
+                continue
+            if tell is not None and not is_in_line:
+                yield _Line(tell, entry.workload, 0)
+                continue
+            position += 1
+            yield _Line(tell or ahead.tell(shape, key), entry.workload, position)
+            ahead.join(shape, position, key, entry)
+
+    def _keyed(self) -> Iterator[tuple[bool, Key, Shape, Entry, Tell | None, bool]]:
+        """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
+        outcome, order = self._outcome, self._order
+        for kind, entries in self._waiting:
+            # As it was when they were considered: whoever was passed over for somebody ahead must
+            # not find itself in front of them because they have used more since.
+            of_kind = outcome.shares.get(kind)
+            rest = outcome.rest.get(kind)
+            for place, entry in enumerate(entries):
+                workload_id = entry.workload.workload_id
+                share = outcome.shares_of.get(workload_id, of_kind)
+                key = entry.key if share is None else order.with_share(entry.key, share)
+                tell = outcome.told.get(workload_id)
+                is_in_line = workload_id not in outcome.not_in_line
+                if tell is None and rest is not None and place > rest.place:
+                    tell, is_in_line = rest.tell, rest.is_in_line
+                is_behind = workload_id not in outcome.preemptors
+                yield is_behind, key, kind.shape, entry, tell, is_in_line
+
+
+class _Line:
+    """One explanation, as yet unsaid."""
+
+    __slots__ = ("_explanation", "_position", "_tell", "_workload")
+
+    def __init__(self, tell: Tell, workload: Workload, position: int) -> None:
+        self._tell = tell
+        self._workload = workload
+        self._position = position
+        self._explanation: Explanation | None = None
+
+    def explanation(self) -> Explanation:
+        if self._explanation is None:
+            told = self._tell(self._workload, position=self._position)
+            self._explanation = explain.with_choices(told, self._workload)
+        return self._explanation
+
+
+class _Ahead:
+    """Who of those told so far waits for GPUs of the same nodes.
+
+    By shape rather than by workload: a thousand waiting runs have few shapes.
+    """
+
+    def __init__(self, room: Room, order: Order) -> None:
+        self._room = room
+        self._order = order
+        self._counts: dict[Shape, int] = {}
+        self._first: dict[Shape, list[_Named]] = {}
+        # What was found for a shape stays true until somebody joins whose name is shown.
+        self._same: dict[Shape, tuple[Shape, ...]] = {}
+        self._shown: dict[Shape, list[_Named]] = {}
+
+    def join(self, shape: Shape, position: int, key: Key, entry: Entry) -> None:
+        """One more waits."""
+        self._counts[shape] = self._counts.get(shape, 0) + 1
+        first = self._first.setdefault(shape, [])
+        if not first:
+            self._same.clear()
+        if len(first) < _NAMES_KEPT:
+            first.append(_Named(position, entry.workload.name, key))
+            self._shown.clear()
+
+    def tell(self, shape: Shape, key: Key) -> Tell:
+        """What does somebody hear who waits behind them?"""
+        shown = self._shown_to(shape)
+        count = sum([self._counts[other] for other in self._same[shape]])
+        return partial(_behind, order=self._order, key=key, ahead=shown, count=count)
+
+    def _shown_to(self, shape: Shape) -> "list[_Named]":
+        shown = self._shown.get(shape)
+        if shown is None:
+            if shape not in self._same:
+                overlaps = self._room.overlaps
+                self._same[shape] = tuple(o for o in self._counts if overlaps(shape, o))
+            first = sorted(named for other in self._same[shape] for named in self._first[other])
+            shown = self._shown[shape] = first[:_NAMES_KEPT]
+        return shown
+
+
+class _Named(NamedTuple):
+    """Somebody whose name is shown to those behind."""
+
+    position: int
+    name: str
+    key: Key
+
+
+def _behind(
+    workload: Workload,
+    *,
+    order: Order,
+    key: Key,
+    ahead: Sequence[_Named],
+    count: int,
+    position: int,
+) -> Explanation:
+    return explain.behind_others(
+        workload,
+        [named.name for named in ahead],
+        count,
+        order.deciding_key(ahead[0].key, key),
+        position,
+    )

@@ -1,0 +1,390 @@
+"""Why a workload waits, in words and numbers that its owner can act on."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from gpu_core.decisions.model.cluster import Allocation, Placement
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.workload import Hold, Workload
+from gpu_core.decisions.placement.feasibility import NeverFits
+from gpu_core.decisions.placement.shortage import NotPlaced
+from gpu_core.decisions.quota.budgets import BudgetCheck
+
+_NAMES_SHOWN = 3
+
+
+def starting(workload: Workload, placement: Placement, position: int = 0) -> Explanation:
+    """It was admitted in this cycle."""
+    nodes = [share.node for share in placement.shares]
+    on = f"on {_gpus(workload, placement.gpu_type)} of {_names(nodes)}" if nodes else "without GPUs"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.STARTING,
+        summary=f"Starting {on}.",
+        resolution="Nothing to do.",
+        position=position,
+        numbers={"gpus": len(placement.gpu_ids), "gpu_type": placement.gpu_type},
+    )
+
+
+def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
+    """It may not be considered for now."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason(hold.reason),
+        summary=hold.summary,
+        resolution=hold.resolution,
+        position=position,
+    )
+
+
+def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
+    """The same, with why the workload is for these GPUs and this capacity, if it left that open."""
+    for name, word, why in (
+        ("gpu_types", "GPU types", workload.gpu_type_reason),
+        ("capacity", "Capacity", workload.capacity_reason),
+    ):
+        if why is not None:
+            explanation = replace(
+                explanation,
+                summary=f"{explanation.summary} {word}: {why}.",
+                numbers={**explanation.numbers, name: why},
+            )
+    return explanation
+
+
+def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanation:
+    """Its own previous attempt still holds GPUs."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.PREVIOUS_ATTEMPT_ENDING,
+        summary="Waiting for the last process of the previous attempt to end.",
+        resolution="It starts again when that attempt has given its GPUs back.",
+        position=position,
+    )
+
+
+def exceeds_cluster(workload: Workload, never: NeverFits, position: int = 0) -> Explanation:
+    """No state of this cluster could ever hold it."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.EXCEEDS_CLUSTER,
+        summary=never.summary,
+        resolution=never.resolution,
+        position=position,
+        numbers=never.numbers,
+    )
+
+
+def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
+    """Its team could not have so many GPUs if nobody else ran anything."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.EXCEEDS_QUOTA,
+        summary=f"Needs {_gpus(workload)}: {_team(workload)} may have "
+        f"{numbers['most_gpus']} at most, with all that it can borrow.",
+        resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus, **numbers},
+    )
+
+
+def user_limit(workload: Workload, left_gpus: int, position: int) -> Explanation:
+    """Its user has as many GPUs as one user may have.
+
+    Args:
+        left_gpus: How many more the user may have now.
+    """
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.USER_LIMIT,
+        summary=f"Needs {_gpus(workload)}: {_user(workload)} may have "
+        f"{count(left_gpus, 'GPU')} more at once.",
+        resolution="It starts when other runs of this user have ended.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus, "left_gpus": left_gpus},
+    )
+
+
+def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
+    """A budget does not pay for it."""
+    remedy = (
+        "Ask for less, for a shorter run, or for a larger budget."
+        if check.is_permanent
+        else "It starts in the next period, or when the budget is raised."
+    )
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.BUDGET_EXCEEDED,
+        summary=f"{check.summary}.",
+        resolution=remedy,
+        position=position,
+        numbers={
+            "budget": check.budget.name,
+            "spent": check.spent,
+            "committed": check.committed,
+            "expected": check.expected,
+            "limit": check.budget.limit,
+        },
+    )
+
+
+def capacity_closed(workload: Workload, position: int) -> Explanation:
+    """Free GPUs are closed by the calendar before it would have ended."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.CAPACITY_CLOSED,
+        summary=f"Waiting for {_wanted(workload)}: a maintenance window or an advance "
+        "reservation closes the free ones before this run would have ended.",
+        resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
+        "expected_duration.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus},
+    )
+
+
+def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: int) -> Explanation:
+    """Its team has used up what it may have now, with what it can borrow."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_QUOTA,
+        summary=f"Waiting for quota: {_team(workload)} holds "
+        f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
+        f"this run needs {workload.total_gpus}.",
+        resolution="It starts when runs of its team end, or when others give back what they have "
+        "borrowed.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus, **numbers},
+    )
+
+
+def backfill_would_delay(workload: Workload, position: int) -> Explanation:
+    """There are free GPUs, and somebody ahead will need them before it would have ended."""
+    known = workload.run_time is not None or workload.expected_duration_s is not None
+    needs = "runs too long to end before" if known else "may run on beyond the moment when"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.RESERVED_AHEAD,
+        summary=f"Waiting for {_wanted(workload)}: free ones are reserved for a run ahead, and "
+        f"this one {needs} that run {'starts' if known else 'is to start'}.",
+        resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus},
+    )
+
+
+def waiting_for_victims(
+    workload: Workload,
+    awaited: Sequence[tuple[str, int]],
+    latest_s: float | None,
+    now_s: float,
+    position: int,
+) -> Explanation:
+    """GPUs are being given back for it: whose, how many, and by when?
+
+    Args:
+        awaited: Name and number of GPUs of everyone who gives some back.
+        latest_s: When all are free at the latest; None: unknown.
+    """
+    names = sorted(name for name, _ in awaited)
+    coming = sum(gpus for _, gpus in awaited)
+    latest = _instant(latest_s)
+    by = f", at the latest at {_moment(latest, now_s)}" if latest else ""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_VICTIMS,
+        summary=f"Waiting for {_wanted(workload)}: {_names(names)} "
+        f"{'is' if len(names) == 1 else 'are'} giving back {count(coming, 'GPU')}{by}.",
+        resolution="It starts when those runs have saved their progress and ended.",
+        position=position,
+        expected_start_at=latest,
+        numbers={"wanted_gpus": workload.total_gpus, "coming_gpus": coming},
+    )
+
+
+def min_runtime_protects(
+    workload: Workload,
+    protected: Sequence[str],
+    starting: int,
+    possible_from_s: float,
+    starts_s: float,
+    now_s: float,
+    position: int,
+) -> Explanation:
+    """The runs that it may preempt start, or have not had their minimum run time yet.
+
+    Args:
+        protected: Their names.
+        starting: How many of them start.
+    """
+    possible_from = datetime.fromtimestamp(possible_from_s, UTC)
+    until = _moment(possible_from, now_s)
+    if not starting:
+        why = f"not inside the minimum run time, which lasts until {until}"
+    elif len(protected) == 1:
+        why = f"it is protected until it starts, at the latest until {until}"
+    elif starting == len(protected):
+        why = f"they are protected until they start, at the latest until {until}"
+    else:
+        why = f"not while they start or inside the minimum run time, at the latest until {until}"
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.MIN_RUNTIME_PROTECTS,
+        summary=f"Waiting for {_wanted(workload)}: {_names(protected)} may be preempted "
+        f"for it, but {why}.",
+        resolution="It preempts them then, unless GPUs become free before.",
+        position=position,
+        expected_start_at=_instant(starts_s),
+        numbers={
+            "wanted_gpus": workload.total_gpus,
+            "protected_runs": len(protected),
+            "starting_runs": starting,
+            "possible_from": possible_from.isoformat(),
+        },
+    )
+
+
+def waiting_for_gpus(
+    workload: Workload,
+    room: NotPlaced,
+    holders: Sequence[tuple[str, int]],
+    starts_s: float | None,
+    position: int,
+) -> Explanation:
+    """It is next for these GPUs, and they are in use: by whom?
+
+    Args:
+        holders: Name and number of GPUs of everyone who holds some that it could use.
+        starts_s: When it starts if all end when they are thought to; None: unknown.
+    """
+    facts = [_free(room, workload)]
+    if room.unhealthy_gpus:
+        verb = "is" if room.unhealthy_gpus == 1 else "are"
+        facts.append(f"{room.unhealthy_gpus} {verb} unhealthy or used by others")
+    if room.avoided_free_gpus:
+        facts.append(_avoided(room.avoided_free_gpus, workload))
+    if holders:
+        facts.append(_holding(holders))
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_GPUS,
+        summary=f"Waiting for {_wanted(workload)}: {', '.join(facts)}.",
+        resolution="It starts when enough of them are free; it is first in line for them.",
+        position=position,
+        expected_start_at=_instant(starts_s),
+        numbers={
+            "wanted_gpus": workload.total_gpus,
+            "free_gpus": room.free_gpus,
+            "usable_gpus": room.usable_gpus,
+            "most_free_on_one_node": room.most_free_on_one_node,
+            "unhealthy_gpus": room.unhealthy_gpus,
+            "avoided_free_gpus": room.avoided_free_gpus,
+            **_avoided_until(workload),
+        },
+    )
+
+
+def _avoided(gpus: int, workload: Workload) -> str:
+    """The GPUs of nodes that it leaves alone for some time, for `Reason.WAITING_FOR_GPUS`."""
+    until = workload.avoided_until
+    text = f"{gpus} free on nodes that failed this run lately"
+    return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
+
+
+def _avoided_until(workload: Workload) -> dict[str, str]:
+    until = workload.avoided_until
+    return {} if until is None else {"avoided_until": until.isoformat()}
+
+
+def behind_others(
+    workload: Workload, ahead: Sequence[str], ahead_count: int, decided_by: str, position: int
+) -> Explanation:
+    """Others ahead in the line want the same GPUs.
+
+    Args:
+        ahead: The first few of them by name, in the order of the line.
+        ahead_count: How many they are.
+        decided_by: The key of the order in which the first of them is ahead.
+    """
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.BEHIND_OTHERS,
+        summary=f"Waiting for {_wanted(workload)} behind {_names(ahead, ahead_count)}.",
+        resolution="It starts after them, or on GPUs that none of them can use.",
+        position=position,
+        numbers={
+            "wanted_gpus": workload.total_gpus,
+            "ahead": ahead_count,
+            "ahead_by": decided_by,
+        },
+    )
+
+
+def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tuple[str, int]]:
+    """Who holds GPUs on the nodes of these names, and how many? Most first."""
+    counts = [
+        (
+            allocation.workload.name,
+            sum(len(s.gpu_ids) for s in allocation.placement.shares if s.node in names),
+        )
+        for allocation in running
+    ]
+    return sorted((c for c in counts if c[1]), key=lambda c: (-c[1], c[0]))
+
+
+def _wanted(workload: Workload) -> str:
+    if workload.nodes > 1:
+        return f"{workload.nodes} nodes with {_gpus(workload)} each"
+    return f"{_gpus(workload)} on one node" if workload.gpu_count > 1 else _gpus(workload)
+
+
+def _gpus(workload: Workload, gpu_type: str | None = None) -> str:
+    kind = gpu_type or " or ".join(workload.gpu_types)
+    capacity = f" ({workload.capacity_type})" if workload.capacity_type else ""
+    memory = f" with {workload.gpu_memory_gib} GiB" if workload.gpu_memory_gib else ""
+    any_type = f"{count(workload.gpu_count, 'GPU')} of any type"
+    return f"{f'{workload.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
+
+
+def _free(room: NotPlaced, workload: Workload) -> str:
+    free = f"{room.free_gpus} of {room.usable_gpus} {'is' if room.free_gpus == 1 else 'are'} free"
+    is_scattered = room.most_free_on_one_node < room.free_gpus >= workload.gpu_count
+    return f"{free} ({room.most_free_on_one_node} on one node)" if is_scattered else free
+
+
+def _holding(holders: Sequence[tuple[str, int]]) -> str:
+    shown = [f"{name!r} holds {gpus}" for name, gpus in holders[:_NAMES_SHOWN]]
+    rest = holders[_NAMES_SHOWN:]
+    if rest:
+        held = sum(gpus for _, gpus in rest)
+        shown.append(f"{len(rest)} {'other holds' if len(rest) == 1 else 'others hold'} {held}")
+    return ", ".join(shown)
+
+
+def _names(names: Sequence[str], count: int | None = None) -> str:
+    """`'a', 'b', 'c' and 3 others`"""
+    shown = [repr(name) for name in names[:_NAMES_SHOWN]]
+    others = (len(names) if count is None else count) - len(shown)
+    if others:
+        return f"{', '.join(shown)} and {others} other{'s' if others > 1 else ''}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _team(workload: Workload) -> str:
+    return f"team {workload.team!r}" if workload.team else "a run without a team"
+
+
+def _user(workload: Workload) -> str:
+    return f"user {workload.user!r}" if workload.user else "a run without a user"
+
+
+def _instant(moment_s: float | None) -> datetime | None:
+    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC)
+
+
+def _moment(moment: datetime, now_s: float) -> str:
+    now = datetime.fromtimestamp(now_s, UTC)
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC"

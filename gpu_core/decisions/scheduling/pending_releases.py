@@ -1,0 +1,49 @@
+"""Promises of GPUs that are on their way back: which ones, and whose they still are."""
+
+from collections.abc import Container, Iterator
+from dataclasses import replace
+
+from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.scheduling.cluster_state import Facts
+
+
+def free_first(facts: Facts, shape: Shape, placement: Placement) -> Placement:
+    """The same nodes with as many GPUs, those that are free now before those that come."""
+    if not shape.is_whole:
+        return placement
+    shares = []
+    for share in placement.shares:
+        free_now = set(facts.now.room[share.node].free_ids)
+        soon = sorted(facts.soon.room[share.node].free_ids, key=lambda gpu: gpu not in free_now)
+        shares.append(NodeShare(node=share.node, gpu_ids=tuple(soon[: shape.gpu_count])))
+    return replace(placement, shares=tuple(shares))
+
+
+def awaited_from(
+    facts: Facts, leaving: Container[str], placement: Placement
+) -> list[tuple[str, int]]:
+    """Who of those that leave still holds some of these GPUs, and how many? By id."""
+    awaited: dict[str, int] = {}
+    for share in placement.shares:
+        for holding in facts.holdings.on(share.node):
+            if holding.workload_id in leaving:
+                held = {
+                    gpu
+                    for theirs in holding.allocation.placement.shares
+                    if theirs.node == share.node
+                    for gpu in theirs.gpu_ids
+                }
+                common = len(held.intersection(share.gpu_ids))
+                if common:
+                    awaited[holding.workload_id] = awaited.get(holding.workload_id, 0) + common
+    return sorted(awaited.items())
+
+
+def free_parts(facts: Facts, placement: Placement) -> Iterator[Placement]:
+    """The whole GPUs of the placement that are free now, node by node."""
+    for share in placement.shares:
+        free = set(facts.now.room[share.node].free_ids)
+        ids = tuple(gpu for gpu in share.gpu_ids if gpu in free)
+        if ids:
+            yield replace(placement, shares=(NodeShare(node=share.node, gpu_ids=ids),))

@@ -1,0 +1,250 @@
+"""The plan so far: what this cycle has given away, and what that leaves to whoever comes next."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from gpu_core.decisions.model.cluster import Flavor, Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
+from gpu_core.decisions.quota.fair_share import Shares
+from gpu_core.decisions.scheduling.allocations import Release
+from gpu_core.decisions.scheduling.cluster_state import Facts, View
+from gpu_core.decisions.scheduling.node_closures import NodeClosure
+from gpu_core.decisions.scheduling.pending_releases import awaited_from, free_first, free_parts
+from gpu_core.decisions.scheduling.plan import Admit, Command
+from gpu_core.decisions.scheduling.preemption import Allows, Preemption
+from gpu_core.decisions.scheduling.preemption_cost import Candidate, Candidates
+from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.quota_usage import owner_of
+from gpu_core.decisions.scheduling.reservations import Amount, Reservations, amount_of
+
+_ASSUMED_S = 24 * SECONDS_PER_HOUR
+"""How long a run of unknown length is taken to be where the calendar closes nodes."""
+
+
+class Draft:
+    """A plan in the making. It changes the facts as it goes, and puts everything back.
+
+    Args:
+        facts: What is so.
+        policy: The rules.
+        shares: How much of its share everybody has had; None: shares do not count.
+        budgets: What is left of the budgets; None: there are none.
+        closures: When nodes are not there for everybody.
+        now_s: The moment.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        policy: Policy,
+        *,
+        shares: Shares | None,
+        budgets: Budgets | None,
+        closures: Sequence[NodeClosure],
+        now_s: float,
+    ) -> None:
+        self.facts = facts
+        self.policy = policy
+        self.shares = shares
+        self.budgets = budgets
+        self.now_s = now_s
+        self.commands: list[Command] = []
+        self.reservations = Reservations(self._free_soon, self._releases)
+        for closure in closures:
+            self.reservations.close(*closure)
+        self.kept: set[str] = set()
+        """Nodes that are kept for somebody ahead, until nobody knows when."""
+        self.leaving: dict[str, float | None] = {
+            workload_id: _drained_s(facts, workload_id) for workload_id in facts.draining
+        }
+        """Whose GPUs are coming, and when at the latest."""
+        self._undo: list[Callable[[], None]] = []
+        self._preemption: Preemption | None = None
+
+    def put_back(self) -> None:
+        """The facts are as before the first change."""
+        while self._undo:
+            self._undo.pop()()
+
+    # What is left to a workload.
+
+    def place(self, view: View, kind: Kind, allows: Allows | None) -> Placement | None:
+        """Where would it go? What its team owns comes before what it would borrow.
+
+        A stated preference of GPU types comes before that: it may be worth borrowing for.
+        """
+        shape = kind.shape
+        if not view.entitlements.has_quotas or not shape.gpu_count:
+            return view.room.find(shape, allows=allows)
+        allowance = view.entitlements.allowance(kind.team, shape)
+        tiers = (allowance.open,) if shape.gpu_types else (allowance.own, allowance.borrowed)
+        for flavors in tiers:
+            placement = view.room.find(shape, flavors=flavors, allows=allows) if flavors else None
+            if placement is not None:
+                return placement
+        return None
+
+    def allows(self, kind: Kind, entry: Entry) -> Allows | None:
+        """Which nodes may it use, as far as others ahead leave them to it? None: all."""
+        if not self.kept and not self.reservations and self.budgets is None:
+            return None
+        is_open = self.is_open(kind, entry)
+        wanted, until_s = amount_of(kind.shape), self.now_s + or_forever(entry.planned_s)
+        return lambda node: (
+            node not in self.kept
+            and self.reservations.allows(node, wanted, until_s)
+            and is_open(node)
+        )
+
+    def allows_waiting(self, kind: Kind, entry: Entry) -> Allows | None:
+        """The same for GPUs that are coming.
+
+        Whoever reclaims its own team's quota goes before those who borrow, also where these wait.
+        """
+        entitlements = self.facts.soon.entitlements
+        if entitlements.has_quotas and entitlements.allowance(kind.team, kind.shape).reclaimable:
+            return self.is_open(kind, entry)
+        return self.allows(kind, entry)
+
+    def is_open(self, kind: Kind, entry: Entry) -> Allows:
+        """Which nodes may it use, as far as the calendar and the budgets go?"""
+        now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
+        is_payable = self.is_payable(kind, entry)
+        return lambda node: (
+            is_payable(node) and self.reservations.is_open(node, kind.team, now_s, until_s)
+        )
+
+    def is_payable(self, kind: Kind, entry: Entry) -> Allows:
+        """Which nodes may it use, as far as the budgets go?"""
+        if self.budgets is None:
+            return lambda _node: True
+        room = self.facts.now.room
+        payable = {
+            flavor
+            for flavor in self.facts.now.entitlements.wanted(kind.shape)
+            if self.budget_refusal(entry, flavor) is None
+        }
+        return lambda node: room[node].node.flavor in payable
+
+    def budget_refusal(self, entry: Entry, flavor: Flavor) -> BudgetCheck | None:
+        """Which budget does not pay for it on such GPUs? None: all do."""
+        if self.budgets is None:
+            return None
+        price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
+        gpus = entry.workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
+        return self.budgets.refusal(entry.workload, gpus, price, entry.planned_s)
+
+    # What is given away.
+
+    def start(self, entry: Entry, placement: Placement) -> bool:
+        """It starts there. False: it cannot, part of the place is promised to somebody."""
+        facts, workload = self.facts, entry.workload
+        shape = workload.shape
+        try:
+            self._take(facts.soon.room, shape, placement)
+        except InvalidInput:
+            # The rest of a shared GPU is free now, but promised with the part that is coming.
+            return False
+        self._take(facts.now.room, shape, placement)
+        self._charge(workload, placement)
+        until_s = self.now_s + or_forever(entry.planned_s)
+        for share in placement.shares:
+            self.reservations.start(share.node, amount_of(shape), until_s)
+        self.commands.append(Admit(workload_id=workload.workload_id, placement=placement))
+        return True
+
+    def promise(self, workload: Workload, placement: Placement) -> list[tuple[str, int]]:
+        """Give these GPUs away, now or when they come. Returns whose are awaited, and how many."""
+        facts, shape = self.facts, workload.shape
+        promised = free_first(facts, shape, placement)
+        awaited = awaited_from(facts, self.leaving, promised)
+        self._take(facts.soon.room, shape, promised)
+        # Nobody else may start on the part of a promise that is free already.
+        for part in free_parts(facts, promised):
+            self._take(facts.now.room, Shape(gpu_count=len(part.gpu_ids)), part)
+        self._charge(workload, promised)
+        return awaited
+
+    def preempt(self, victims: Iterable[Candidate], preemptor: Workload) -> None:
+        """Tell these to end: their GPUs are coming."""
+        deadline_s = self.now_s + self.policy.preemption.grace_period_s
+        for victim in victims:
+            self.preemption.take(victim)
+            self._undo.append(partial(self.facts.soon.take, victim.holding))
+            self.leaving[victim.workload_id] = deadline_s
+            self.commands.append(victim.command(preemptor))
+
+    def move(self, victim: Candidate, to: Placement, preemptor: Workload) -> None:
+        """Tell this one to end, and keep its new place for it."""
+        self.preempt([victim], preemptor)
+        self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
+        owner, holding = owner_of(victim.holding.workload), victim.holding
+        soon = self.facts.soon.entitlements
+        soon.take(owner, holding.flavor, holding.gpu_milli)
+        self._undo.append(partial(soon.give, owner, holding.flavor, holding.gpu_milli))
+        for view in (self.facts.soon, self.facts.now):
+            self._take(view.room, holding.shape, to)
+
+    @property
+    def preemption(self) -> Preemption:
+        """Made when somebody needs it: it looks at everybody who runs."""
+        if self._preemption is None:
+            self._preemption = Preemption(
+                self.facts,
+                Candidates(self.facts.holdings, self.policy, self.now_s),
+                self.policy.preemption,
+                self.now_s,
+            )
+        return self._preemption
+
+    def _take(self, room: Room, shape: Shape, placement: Placement) -> None:
+        room.take(shape, placement)
+        self._undo.append(partial(room.give, shape, placement))
+        if self._preemption is not None:
+            self._preemption.touch(share.node for share in placement.shares)
+
+    def _charge(self, workload: Workload, placement: Placement) -> None:
+        owner, flavor = owner_of(workload), placement.flavor
+        milli = workload.shape.total_gpu_milli
+        for view in (self.facts.now, self.facts.soon):
+            view.entitlements.take(owner, flavor, milli)
+            self._undo.append(partial(view.entitlements.give, owner, flavor, milli))
+        gpus, run_s = milli / WHOLE_GPU_MILLI, planned_s(workload)
+        if self.shares is not None:
+            self.shares.admit(workload.team, workload.user, workload.group, gpus, run_s)
+        if self.budgets is not None and flavor is not None:
+            price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
+            self.budgets.commit(workload, gpus, price, run_s)
+
+    # What reservations need to know.
+
+    def _free_soon(self, node: str) -> Amount:
+        room = self.facts.soon.room[node]
+        return Amount(room.free_gpus, room.cpu_milli_left, room.memory_mib_left)
+
+    def _releases(self, node: str) -> Sequence[Release]:
+        return self.facts.holdings.releases(node, self.now_s, self.leaving)
+
+
+def assumed_s(entry: Entry) -> float:
+    """How long does the calendar have to leave nodes open for it?"""
+    return _ASSUMED_S if entry.planned_s is None else entry.planned_s
+
+
+def or_forever(duration_s: float | None) -> float:
+    """The duration; infinity if nobody knows it."""
+    return math.inf if duration_s is None else duration_s
+
+
+def _drained_s(facts: Facts, workload_id: str) -> float | None:
+    holding = facts.holdings.get(workload_id)
+    if holding is None or holding.allocation.drain_deadline_at is None:
+        return None
+    return holding.allocation.drain_deadline_at.timestamp()

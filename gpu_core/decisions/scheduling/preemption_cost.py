@@ -1,0 +1,164 @@
+"""What it costs those who run to give their GPUs back."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.allocations import Holding
+from gpu_core.decisions.scheduling.plan import Preempt
+
+
+class Loss(NamedTuple):
+    """What a set of victims costs, in the order in which sets are compared.
+
+    Each part only grows when a victim is added, so that the best sets are made of best sets.
+    """
+
+    lost: int = 0
+    """Thousandths of GPU × s × micro-USD / h, or without the price where one is missing."""
+    victims: int = 0
+    priority_points: int = 0
+    run_time_s: float = 0.0
+    """The less of it, the more recently the victims were admitted."""
+    ids: tuple[str, ...] = ()
+
+    def plus(self, other: "Loss") -> "Loss":
+        """Both."""
+        return Loss(
+            self.lost + other.lost,
+            self.victims + other.victims,
+            self.priority_points + other.priority_points,
+            self.run_time_s + other.run_time_s,
+            self.ids + other.ids,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A workload that may have to give its GPUs back, and what that would cost it."""
+
+    holding: Holding
+    lost_milli_gpu_s: int
+    price_micro_usd_per_gpu_hour: int | None
+    """None: unpriced."""
+    loss: Loss
+
+    @property
+    def workload_id(self) -> str:
+        """Whose GPUs these are."""
+        return self.holding.workload_id
+
+    def command(self, preemptor: Workload) -> Preempt:
+        """The command that takes these GPUs for `preemptor`."""
+        price = self.price_micro_usd_per_gpu_hour
+        hour = WHOLE_GPU_MILLI * SECONDS_PER_HOUR
+        return Preempt(
+            workload_id=self.workload_id,
+            for_workload_id=preemptor.workload_id,
+            lost_gpu_s=self.lost_milli_gpu_s // WHOLE_GPU_MILLI,
+            # Whole numbers to the end, rounded half up once.
+            lost_micro_usd=(
+                None if price is None else (2 * self.lost_milli_gpu_s * price + hour) // (2 * hour)
+            ),
+        )
+
+
+class Candidates(Mapping[str, Candidate]):
+    """Who could be preempted by somebody urgent enough, by id, and what each would lose.
+
+    What somebody would lose is worked out when it is asked for.
+
+    Args:
+        holdings: Who holds something.
+        policy: For prices.
+        now_s: The cycle's moment.
+    """
+
+    def __init__(self, holdings: Iterable[Holding], policy: Policy, now_s: float) -> None:
+        self._holdings = {
+            h.workload_id: h
+            for h in holdings
+            if h.workload.is_preemptible and not h.allocation.is_draining
+        }
+        self._now_s = now_s
+        self._known: dict[str, Candidate] = {}
+        flavors = {h.flavor for h in self._holdings.values() if h.flavor is not None}
+        self._prices = {f: policy.price_micro_usd_per_gpu_hour(*f) for f in flavors}
+        # Dollars only compare with dollars: one missing price, and lost work counts without any.
+        self._in_money = None not in self._prices.values()
+
+    def __getitem__(self, workload_id: str) -> Candidate:
+        candidate = self._known.get(workload_id)
+        if candidate is None:
+            candidate = self._candidate(self._holdings[workload_id])
+            self._known[workload_id] = candidate
+        return candidate
+
+    def __contains__(self, workload_id: object) -> bool:
+        return workload_id in self._holdings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._holdings)
+
+    def __len__(self) -> int:
+        return len(self._holdings)
+
+    @property
+    def holdings(self) -> Iterable[Holding]:
+        """What they hold."""
+        return self._holdings.values()
+
+    def remove(self, workload_id: str) -> None:
+        """This one was told to end."""
+        del self._holdings[workload_id]
+
+    def _candidate(self, holding: Holding) -> Candidate:
+        workload, allocation, now_s = holding.workload, holding.allocation, self._now_s
+        saved_s = holding.admitted_s
+        if allocation.checkpointed_at is not None:
+            saved_s = max(saved_s, epoch_s(allocation.checkpointed_at))
+        # Another machine's clock may be ahead of ours; nobody has lost negative work.
+        unsaved_s = max(0, int(now_s - saved_s))
+        lost = holding.gpu_milli * unsaved_s
+        price = 0 if holding.flavor is None else self._prices[holding.flavor]
+        return Candidate(
+            holding=holding,
+            lost_milli_gpu_s=lost,
+            price_micro_usd_per_gpu_hour=price,
+            loss=Loss(
+                lost=lost * price if self._in_money and price is not None else lost,
+                victims=1,
+                priority_points=workload.priority,
+                run_time_s=now_s - holding.admitted_s,
+                ids=(workload.workload_id,),
+            ),
+        )
+
+
+def cheapest_covers(offers: Sequence[tuple[int, Loss]]) -> list[Loss]:
+    """Which of the offers give at least so many GPUs with the least loss, for each number?
+
+    Dynamic programming over the sums that sets of offers give; whoever gives more covers less too.
+
+    Args:
+        offers: How many GPUs each gives, and at what loss.
+
+    Returns:
+        The loss for none, for at least one GPU, and so on, up to what all offers give together.
+    """
+    # Of each sum the best set that gives just so much.
+    best: dict[int, Loss] = {0: Loss()}
+    for gpus, loss in offers:
+        for given, before in list(best.items()):
+            after = before.plus(loss)
+            current = best.get(given + gpus)
+            if current is None or after < current:
+                best[given + gpus] = after
+    most = max(best)
+    covers = [best[most]] * (most + 1)
+    for gpus in range(most - 1, -1, -1):
+        covers[gpus] = min(best.get(gpus, covers[gpus + 1]), covers[gpus + 1])
+    return covers

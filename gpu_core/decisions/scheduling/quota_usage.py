@@ -1,0 +1,219 @@
+"""What teams and users may still take: quotas and limits, as they change within a cycle."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload
+from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
+from gpu_core.decisions.scheduling.allocations import Account, Holding
+
+
+class Owner(NamedTuple):
+    """On whose account a workload runs."""
+
+    team: str | None
+    user: str | None
+
+
+class Allowance(NamedTuple):
+    """The kinds of GPU that a workload may have now, as far as quotas go."""
+
+    own: frozenset[Flavor]
+    """From its team's nominal quota."""
+    borrowed: frozenset[Flavor]
+    """Only by borrowing."""
+    reclaimable: frozenset[Flavor]
+    """Within its team's nominal quota, which others may have borrowed."""
+
+    @property
+    def open(self) -> frozenset[Flavor]:
+        """What it may have without anybody giving anything back."""
+        return self.own | self.borrowed
+
+
+class Entitlements:
+    """Who may still take how much.
+
+    Args:
+        tree: The quotas; None: there are none.
+        flavors: What the cluster has.
+        user_limit: How many GPUs a user of this team may have at once; None: any number.
+    """
+
+    def __init__(
+        self,
+        tree: QuotaTree | None,
+        flavors: Iterable[Flavor],
+        user_limit: Callable[[str | None], int | None],
+    ) -> None:
+        self._tree = tree
+        self._usage = None if tree is None else QuotaUsage(tree)
+        self._flavors = tuple(sorted(flavors))
+        self._everything = frozenset(self._flavors)
+        self._user_limit = user_limit
+        self._milli_by_user: dict[Owner, int] = {}
+        self._allowances: dict[tuple[str | None, int], Allowance] = {}
+        self._borrowing: dict[tuple[frozenset[str], tuple[str, ...]], frozenset[Account]] = {}
+        self._borrowing_as_of = 0
+        self._team_of: dict[tuple[str, ...], str | None] = {}
+        self._buckets: dict[Flavor, str] = {}
+
+    @property
+    def has_quotas(self) -> bool:
+        """Does the policy give quotas at all?"""
+        return self._usage is not None
+
+    def _bucket(self, flavor: Flavor) -> str:
+        """What this kind of GPU counts against; its last node may be gone."""
+        if self._tree is None:
+            raise ValueError("there are no quotas")
+        bucket = self._buckets.get(flavor)
+        if bucket is None:
+            bucket = self._buckets[flavor] = self._tree.bucket(flavor)
+        return bucket
+
+    def take(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
+        """The owner holds so many thousandths of GPUs more."""
+        self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
+        if self._usage is not None and self._tree is not None and flavor is not None:
+            self._usage.take(owner.team, self._bucket(flavor), milli)
+            self._allowances.clear()
+
+    def give(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
+        """The owner holds so many thousandths of GPUs less."""
+        self._milli_by_user[owner] -= milli
+        if self._usage is not None and self._tree is not None and flavor is not None:
+            self._usage.give(owner.team, self._bucket(flavor), milli)
+            self._allowances.clear()
+
+    @contextmanager
+    def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
+        """As if these had given back what they hold."""
+        gone = tuple(holdings)
+        for holding in gone:
+            self.give(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+        try:
+            yield
+        finally:
+            for holding in gone:
+                self.take(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+
+    def user_room(self, owner: Owner) -> int | None:
+        """How many more thousandths of GPUs may this user have? None: any number."""
+        limit = self._user_limit(owner.team)
+        if limit is None:
+            return None
+        return limit * WHOLE_GPU_MILLI - self._milli_by_user.get(owner, 0)
+
+    def allowance(self, team: str | None, shape: Shape) -> Allowance:
+        """Which kinds of GPU may a workload of this team and shape have now?"""
+        usage, tree, milli = self._usage, self._tree, shape.total_gpu_milli
+        if usage is None or tree is None:
+            return Allowance(self._everything, frozenset(), frozenset())
+        known = self._allowances.get((team, milli))
+        if known is not None:
+            return known
+        own: set[Flavor] = set()
+        borrowed: set[Flavor] = set()
+        reclaimable: set[Flavor] = set()
+        for flavor in self._flavors:
+            bucket = self._bucket(flavor)
+            is_within_nominal = milli <= usage.nominal_left(team, bucket)
+            if is_within_nominal:
+                reclaimable.add(flavor)
+            if milli <= usage.available(team, bucket):
+                (own if is_within_nominal else borrowed).add(flavor)
+        found = Allowance(frozenset(own), frozenset(borrowed), frozenset(reclaimable))
+        self._allowances[team, milli] = found
+        return found
+
+    def quota_numbers(self, team: str | None, shape: Shape) -> dict[str, int]:
+        """How much could the team have at most, does it hold, and is left, in whole GPUs?
+
+        Over all quota buckets that the shape could use.
+        """
+        usage, tree = self._usage, self._tree
+        if usage is None or tree is None:
+            return {}
+        buckets = sorted({self._bucket(f) for f in self.wanted(shape)})
+        return {
+            "held_gpus": sum(usage.held(team, b) for b in buckets) // WHOLE_GPU_MILLI,
+            "left_gpus": sum(usage.available(team, b) for b in buckets) // WHOLE_GPU_MILLI,
+            "most_gpus": max((usage.most_ever(team, b) for b in buckets), default=0)
+            // WHOLE_GPU_MILLI,
+        }
+
+    def could_ever(self, team: str | None, shape: Shape) -> bool:
+        """Would the quotas let it run if nobody else ran anything?"""
+        usage, tree = self._usage, self._tree
+        if usage is None or tree is None or not shape.gpu_count:
+            return True
+        return tree.has_quota(team) and any(
+            usage.most_ever(team, self._bucket(f)) >= shape.total_gpu_milli
+            for f in self.wanted(shape)
+        )
+
+    def buckets(self, flavors: Iterable[Flavor]) -> frozenset[str]:
+        """The quota buckets of these kinds of GPU."""
+        tree = self._tree
+        return frozenset() if tree is None else frozenset(self._bucket(f) for f in flavors)
+
+    def scope(self, team: str | None) -> tuple[str, ...]:
+        """The cohorts above the team. Teams with the same scope may reclaim from the same teams."""
+        if self._tree is None:
+            return ()
+        bucket = self._bucket(self._flavors[0])
+        scope = tuple(node.name for node in self._tree.path(team, bucket)[1:])
+        self._team_of.setdefault(scope, team)
+        return scope
+
+    def borrowing(self, buckets: frozenset[str], scope: tuple[str, ...]) -> frozenset[Account]:
+        """Which accounts use what a team of this scope could reclaim in these buckets?
+
+        The same object as long as the answer is the same.
+        """
+        usage = self._usage
+        if usage is None:
+            return frozenset()
+        if self._borrowing_as_of != usage.borrowing_changes:
+            self._borrowing_as_of = usage.borrowing_changes
+            self._borrowing.clear()
+        known = self._borrowing.get((buckets, scope))
+        if known is None:
+            known = self._borrowing[buckets, scope] = frozenset(
+                Account(team, flavor)
+                for flavor in self._flavors
+                if (bucket := self._bucket(flavor)) in buckets
+                for team in _borrowers(usage, self._team_of.get(scope), bucket)
+            )
+        return known
+
+    def held_by(self, team: str | None) -> frozenset[Flavor]:
+        """Which kinds of GPU does the team have some of?"""
+        usage, tree = self._usage, self._tree
+        if usage is None or tree is None:
+            return frozenset()
+        return frozenset(f for f in self._flavors if usage.held(team, self._bucket(f)))
+
+    def wanted(self, shape: Shape) -> list[Flavor]:
+        """Which kinds of GPU could the shape use, as far as it names any?"""
+        return [
+            f
+            for f in self._flavors
+            if (not shape.gpu_types or f.gpu_type in shape.gpu_types)
+            and shape.capacity_type in (None, f.capacity_type)
+        ]
+
+
+def owner_of(workload: Workload) -> Owner:
+    """On whose account does it run?"""
+    return Owner(workload.team, workload.user)
+
+
+def _borrowers(usage: QuotaUsage, team: str | None, bucket: str) -> Iterator[str | None]:
+    """From whom could teams of this one's scope reclaim?"""
+    yield from usage.borrowers(team, bucket)
+    if usage.borrowed(team, bucket):
+        yield team

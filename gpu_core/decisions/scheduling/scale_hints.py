@@ -1,0 +1,226 @@
+"""Which nodes should come or go? Hints for whoever provisions them; nothing is done here.
+
+A hint names the state that is wanted, so the same state gives the same hint until it is reached.
+Up and down cannot alternate: a node goes only when no pending workload could use it, and only
+pending workloads and the calendar make nodes come.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from gpu_core.decisions.model.cluster import Allocation, Flavor, Node
+from gpu_core.decisions.model.units import count, format_duration
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.policy.scaling import Offer, ScalePolicy
+from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleHint, ScaleUp, Trigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleState:
+    """What scaling looks at."""
+
+    nodes: tuple[Node, ...]
+    allocations: tuple[Allocation, ...]
+    pending: tuple[Workload, ...]
+    not_for_gpus: frozenset[str] = frozenset()
+    """Pending workloads that more GPUs would not start: they wait for a share or a budget."""
+    kept_nodes: frozenset[str] = frozenset()
+    """Nodes with GPUs that are kept for someone."""
+    idle_since: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
+    scheduled_nodes: Mapping[Flavor, int] = field(default_factory=dict)
+    """Nodes that the calendar wants now."""
+
+
+def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[ScaleHint, ...]:
+    """Which nodes should come or go?
+
+    Demand is counted in GPUs, so a hint is a lower bound where GPUs are scattered over nodes; who
+    still waits when the nodes have come asks again.
+
+    Args:
+        state: What there is and who waits, in the order of the line.
+        policy: What can come, the thresholds and the cap.
+        now: Aware.
+
+    Returns:
+        Ups in the order of `policy.offers`, each within what the cap leaves after those before it,
+        then downs, longest idle first.
+    """
+    waiting = [w for w in state.pending if w.hold is None and w.total_gpus > 0]
+    ups = _ups(state, waiting, policy, now)
+    return (*ups, *_downs(state, waiting, policy, now))
+
+
+def _ups(
+    state: ScaleState, waiting: Sequence[Workload], policy: ScalePolicy, now: datetime
+) -> list[ScaleUp]:
+    demand = _demand_by_flavor(state, waiting, policy.offers)
+    gpus = sum(len(node.gpu_ids) for node in state.nodes)
+    ups = []
+    for offer in policy.offers:
+        wanted = _wanted(state, offer, demand.get(offer.flavor, []), policy, now)
+        if wanted is None:
+            continue
+        room = math.inf if policy.max_gpus is None else policy.max_gpus - gpus
+        nodes = int(min(wanted.nodes, max(room, 0) // offer.gpus_per_node))
+        if nodes == 0:
+            continue
+        gpus += nodes * offer.gpus_per_node
+        ups.append(_up(state, offer, wanted, nodes))
+    return ups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    nodes: int
+    workload_ids: tuple[str, ...]
+    triggers: Mapping[Trigger, str]
+
+
+def _wanted(
+    state: ScaleState,
+    offer: Offer,
+    demand: Sequence[Workload],
+    policy: ScalePolicy,
+    now: datetime,
+) -> _Wanted | None:
+    own = [node for node in state.nodes if node.flavor == offer.flavor]
+    total_milli = sum(_usable_milli(node) for node in own)
+    busy_milli = _busy_milli(state.allocations, own)
+    triggers = _demand_triggers(demand, busy_milli, total_milli, policy, now)
+    nodes = 0
+    if triggers:
+        missing_milli = sum(w.shape.total_gpu_milli for w in demand) - (total_milli - busy_milli)
+        nodes = math.ceil(max(missing_milli, 1) / (offer.gpus_per_node * WHOLE_GPU_MILLI))
+    scheduled = state.scheduled_nodes.get(offer.flavor, 0)
+    if scheduled > len(own):
+        triggers[Trigger.CALENDAR] = f"the calendar wants {count(scheduled, 'node')}"
+        nodes = max(nodes, scheduled - len(own))
+    if not triggers:
+        return None
+    return _Wanted(
+        nodes=nodes, workload_ids=tuple(w.workload_id for w in demand), triggers=triggers
+    )
+
+
+def _demand_triggers(
+    demand: Sequence[Workload],
+    busy_milli: int,
+    total_milli: int,
+    policy: ScalePolicy,
+    now: datetime,
+) -> dict[Trigger, str]:
+    triggers: dict[Trigger, str] = {}
+    if not demand:
+        return triggers
+    longest_s = max((now - w.submitted_at).total_seconds() for w in demand)
+    if longest_s > policy.waiting_s:
+        triggers[Trigger.WAITING] = f"a workload has waited {format_duration(longest_s)}"
+    if busy_milli > policy.utilisation * total_milli:
+        triggers[Trigger.UTILISATION] = f"{busy_milli / total_milli:.0%} of the GPUs are in use"
+    if len(demand) > policy.queued:
+        triggers[Trigger.QUEUED] = f"{count(len(demand), 'workload')} wait"
+    return triggers
+
+
+def _up(state: ScaleState, offer: Offer, wanted: _Wanted, nodes: int) -> ScaleUp:
+    capped = f"; {wanted.nodes - nodes} more are over the cap" if nodes < wanted.nodes else ""
+    existing = sum(node.flavor == offer.flavor for node in state.nodes)
+    return ScaleUp(
+        flavor=offer.flavor,
+        nodes=nodes,
+        target_nodes=existing + nodes,
+        workload_ids=wanted.workload_ids,
+        triggers=tuple(wanted.triggers),
+        reason=f"{', '.join(wanted.triggers.values())}{capped}",
+    )
+
+
+def _downs(
+    state: ScaleState, waiting: Sequence[Workload], policy: ScalePolicy, now: datetime
+) -> list[ScaleDown]:
+    held = {share.node for a in state.allocations for share in a.placement.shares}
+    longest_idle = sorted(
+        (state.idle_since[node.name], node.name, node)
+        for node in state.nodes
+        if node.name in state.idle_since and node.name not in held | state.kept_nodes
+    )
+    left = _nodes_by_flavor(state.nodes)
+    downs = []
+    for since, name, node in longest_idle:
+        is_due = now - since >= timedelta(seconds=policy.idle_s)
+        is_scheduled = left[node.flavor] <= state.scheduled_nodes.get(node.flavor, 0)
+        if not is_due or is_scheduled or _someone_could_use(node, waiting):
+            continue
+        left[node.flavor] -= 1
+        idle = format_duration((now - since).total_seconds())
+        reason = f"idle for {idle}, and nobody waits for it"
+        downs.append(ScaleDown(node=name, idle_since=since, reason=reason))
+    return downs
+
+
+def _demand_by_flavor(
+    state: ScaleState, waiting: Sequence[Workload], offers: Sequence[Offer]
+) -> dict[Flavor, list[Workload]]:
+    demand: dict[Flavor, list[Workload]] = {}
+    for workload in waiting:
+        offer = _best_offer(workload, offers)
+        if offer is not None and workload.workload_id not in state.not_for_gpus:
+            demand.setdefault(offer.flavor, []).append(workload)
+    return demand
+
+
+def _best_offer(workload: Workload, offers: Sequence[Offer]) -> Offer | None:
+    """The first that suits, of the type that the workload wants most."""
+    suitable = [
+        offer
+        for offer in offers
+        if _suits(workload, offer.flavor, offer.gpu_memory_gib)
+        and workload.gpu_count <= offer.gpus_per_node
+    ]
+    if not workload.gpu_types:
+        return suitable[0] if suitable else None
+    return min(suitable, key=lambda o: workload.gpu_types.index(o.flavor.gpu_type), default=None)
+
+
+def _someone_could_use(node: Node, waiting: Iterable[Workload]) -> bool:
+    return any(
+        _suits(w, node.flavor, node.gpu_memory_gib)
+        and node.taints <= w.tolerations
+        and all(node.labels.get(key) == value for key, value in w.node_labels)
+        for w in waiting
+    )
+
+
+def _suits(workload: Workload, flavor: Flavor, gpu_memory_gib: int | None) -> bool:
+    wanted_gib = workload.gpu_memory_gib
+    return (
+        (not workload.gpu_types or flavor.gpu_type in workload.gpu_types)
+        and workload.capacity_type in (None, flavor.capacity_type)
+        and (wanted_gib is None or (gpu_memory_gib is not None and gpu_memory_gib >= wanted_gib))
+    )
+
+
+def _usable_milli(node: Node) -> int:
+    return len(set(node.gpu_ids) - node.unhealthy_gpu_ids) * WHOLE_GPU_MILLI
+
+
+def _busy_milli(allocations: Iterable[Allocation], nodes: Iterable[Node]) -> int:
+    usable = {(n.name, g) for n in nodes for g in n.gpu_ids if g not in n.unhealthy_gpu_ids}
+    return sum(
+        share.share_milli
+        for allocation in allocations
+        for share in allocation.placement.shares
+        for gpu_id in share.gpu_ids
+        if (share.node, gpu_id) in usable
+    )
+
+
+def _nodes_by_flavor(nodes: Iterable[Node]) -> dict[Flavor, int]:
+    counts: dict[Flavor, int] = {}
+    for node in nodes:
+        counts[node.flavor] = counts.get(node.flavor, 0) + 1
+    return counts

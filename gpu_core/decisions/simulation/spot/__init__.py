@@ -1,0 +1,1 @@
+"""Spot strategies replayed on recorded availability."""

@@ -1,0 +1,81 @@
+"""Spot traces: was spot there, tick by tick; and made-up ones whose law is known."""
+
+import random
+from dataclasses import dataclass
+
+from gpu_core.decisions.model.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotTrace:
+    """How many spot nodes could be had in one place, tick by tick."""
+
+    name: str
+    tick_s: int
+    nodes_up: tuple[int, ...]
+    """During [i × tick_s, (i + 1) × tick_s)."""
+
+    def is_up(self, nodes: int = 1) -> tuple[bool, ...]:
+        """When could a gang of so many nodes have run on spot? When it had all of them at once.
+
+        Raises:
+            InvalidInput: The trace never has so many.
+        """
+        most = max(self.nodes_up, default=0)
+        if nodes > max(most, 1):
+            raise InvalidInput(
+                "nodes", f"are more than {self.name} ever has", got=nodes, allowed=f"1 to {most}"
+            )
+        return tuple(up >= nodes for up in self.nodes_up)
+
+
+def window_starts(trace: SpotTrace, window_ticks: int, number: int, seed: int) -> tuple[int, ...]:
+    """At which ticks do the replays of one trace begin?
+
+    At random, one in each of equal parts of the trace, so that a few replays already stand for all
+    of it; the same for every strategy, others for a trace of another name.
+
+    Raises:
+        InvalidInput: The trace is shorter than one replay.
+    """
+    ticks = len(trace.nodes_up)
+    if ticks <= window_ticks:
+        raise InvalidInput(
+            "deadline-hours",
+            f"is longer than {trace.name}",
+            got=f"{window_ticks} ticks of {trace.tick_s} s",
+            allowed=f"fewer than {ticks} ticks",
+        )
+    chance = random.Random(f"{seed} {trace.name}")  # noqa: S311 - a repeatable sample
+    part = (ticks - window_ticks) / number
+    return tuple(int((n + chance.random()) * part) for n in range(number))
+
+
+def renewal_trace(
+    *,
+    mean_up_s: float,
+    mean_away_s: float,
+    tail: float,
+    ticks: int,
+    tick_s: int,
+    seed: int,
+) -> SpotTrace:
+    """A trace whose times up and away are independent, with hazards that fall with age.
+
+    Args:
+        mean_up_s: Of the times up.
+        mean_away_s: Of the times away.
+        tail: The shape of both Lomax laws, over 1; nearer to 1 is a heavier tail.
+        ticks: Its length.
+        tick_s: The length of a tick; a time lasts one at least.
+        seed: The same seed gives the same trace.
+    """
+    chance = random.Random(seed)  # noqa: S311 - a repeatable sample
+    is_up = chance.random() < mean_up_s / (mean_up_s + mean_away_s)
+    nodes_up: list[int] = []
+    while len(nodes_up) < ticks:
+        scale_s = (mean_up_s if is_up else mean_away_s) * (tail - 1)
+        life_s = scale_s * ((1 - chance.random()) ** (-1 / tail) - 1)
+        nodes_up += [int(is_up)] * max(1, min(round(life_s / tick_s), ticks))
+        is_up = not is_up
+    return SpotTrace(name=f"renewal-{seed}", tick_s=tick_s, nodes_up=tuple(nodes_up[:ticks]))

@@ -1,0 +1,159 @@
+"""The budget of one run: may it begin, may it go on, and how far has it come?"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd
+from gpu_core.decisions.model.workload import Hold, RunTimeSource, Workload
+from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.feasibility import BudgetStage, budget_stage, feasibility
+from gpu_core.decisions.spot.observed_lifetimes import SPOT
+from gpu_core.decisions.spot.state import Capacity, CapacityState
+from gpu_core.decisions.spot.survival import SpotRecord
+
+_REMEDY = "Set the job variable budget_usd higher, or run less"
+
+
+class Spending(NamedTuple):
+    """What a run has spent of its budget, and what follows. Money is whole micro-USD."""
+
+    stage: BudgetStage
+    spent_micro_usd: int
+    next_micro_usd: int
+    """What it costs until the next look, and until it has saved and ended."""
+    budget_micro_usd: int
+
+    @property
+    def reason(self) -> str:
+        """The numbers as one sentence."""
+        return (
+            f"{format_usd(self.spent_micro_usd)} of its budget of "
+            f"{format_usd(self.budget_micro_usd)} are spent, "
+            f"{format_usd(self.next_micro_usd)} more until it could be ended at the next look"
+        )
+
+
+def spent_micro_usd(attempts: Iterable[Attempt], now: datetime) -> int:
+    """What have these attempts cost until now? What has no price counts for nothing."""
+    return sum(usage_until(attempt, now).micro_usd for attempt in attempts)
+
+
+def budget_left_micro_usd(
+    workload: Workload, attempts: Iterable[Attempt], now: datetime
+) -> int | None:
+    """What is left of the run's budget? None: it has none. Negative: it is overspent.
+
+    Args:
+        workload: With its budget.
+        attempts: All of the run so far.
+        now: Aware.
+    """
+    budget = workload.budget_micro_usd
+    return None if budget is None else budget - spent_micro_usd(attempts, now)
+
+
+def spending(
+    attempts: Iterable[Attempt],
+    *,
+    budget_micro_usd: int,
+    grace_s: float,
+    policy: CapacityPolicy,
+    now: datetime,
+) -> Spending:
+    """How far has a run come with its budget?
+
+    Args:
+        attempts: All of it, by number; the last one runs.
+        budget_micro_usd: What they may cost together.
+        grace_s: What an attempt that is told to end may take to save.
+        policy: The warning mark, and what happens at the end.
+        now: Aware.
+    """
+    attempts = tuple(attempts)
+    spent = spent_micro_usd(attempts, now)
+    last = attempts[-1]
+    per_hour = last.gpu_count * (last.price_micro_usd_per_gpu_hour or 0)
+    # Rounded up: a budget is never overspent by a micro-dollar.
+    ahead = -(-per_hour * int(LOOK_S + grace_s) // SECONDS_PER_HOUR)
+    return Spending(
+        stage=budget_stage(spent, ahead, budget_micro_usd, policy),
+        spent_micro_usd=spent,
+        next_micro_usd=ahead,
+        budget_micro_usd=budget_micro_usd,
+    )
+
+
+def refusal(workload: Workload, view: CapacityView) -> str | None:
+    """Why should a run be refused that has just been submitted? None: it should not.
+
+    Its budget cannot hold even without any interruption, on the cheapest GPUs that it could use; or
+    its deadline has passed. What has no price, or no known run time, is not refused for money.
+
+    Args:
+        workload: With its run time.
+        view: What there is.
+    """
+    due = workload.deadline_at
+    if due is not None and due <= workload.submitted_at:
+        return (
+            f"Its deadline, {due:%Y-%m-%d %H:%M} UTC, is not after its submission. "
+            "Set the job variable deadline to a later moment, or to a duration."
+        )
+    state = _undisturbed(workload, view)
+    if state is None:
+        return None
+    found = feasibility(state)
+    if not found.is_refusal:
+        return None
+    return (
+        f"{found.reason}; its work is thought to take "
+        f"{format_duration(state.remaining_work_s)}. {_REMEDY}."
+    )
+
+
+def _undisturbed(workload: Workload, view: CapacityView) -> CapacityState | None:
+    """The run as if nothing ever disturbed it: what it costs at least. None: nobody knows."""
+    budget, estimate = workload.budget_micro_usd, workload.run_time
+    if budget is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
+        return None
+    prices = view.lowest_prices(workload)
+    known = [price for price in prices.values() if price is not None]
+    if not known or len(known) < len(prices):
+        return None
+    lowest = min(known)
+    return CapacityState(
+        work_s=estimate.median_s,
+        remaining_work_s=estimate.median_s,
+        elapsed_s=0.0,
+        time_left_s=None,
+        changeover_s=0.0,
+        look_s=LOOK_S,
+        current=Capacity.IDLE,
+        spot=SpotRecord(is_up=SPOT in prices),
+        spot_micro_usd_per_hour=prices.get(SPOT, lowest),
+        on_demand_micro_usd_per_hour=prices.get(ON_DEMAND, lowest),
+        budget_left_micro_usd=budget,
+    )
+
+
+def spent_hold(
+    workload: Workload, attempts: Iterable[Attempt], policy: CapacityPolicy, now: datetime
+) -> Hold | None:
+    """What keeps a run from its next attempt, if its budget is used up and the policy stops it?"""
+    budget = workload.budget_micro_usd
+    if budget is None or policy.at_budget == "continue":
+        return None
+    spent = spent_micro_usd(attempts, now)
+    if spent < budget:
+        return None
+    return Hold(
+        reason=Reason.BUDGET_EXCEEDED,
+        summary=f"Held: its attempts have cost {format_usd(spent)}, and its budget is "
+        f"{format_usd(budget)}.",
+        resolution=f"{_REMEDY}; it goes on from its newest checkpoint.",
+    )

@@ -1,0 +1,1 @@
+"""The attempts of a worker: launched, watched, terminated and settled."""

@@ -1,0 +1,85 @@
+"""When the flows and containers of attempts begin: until then nobody takes their GPUs."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.worker.attempts.state import RunningAttempt
+
+# Starts are many at times, and Prefect's server has to serve them all.
+_POLL_S = 1.0
+
+# How many runs the server returns at most in one answer. The rest follows with the next poll.
+_PAGE = 200
+
+_NOT_BEGUN = [StateType.SCHEDULED, StateType.PENDING]
+
+
+class Beginnings:
+    """Polls Prefect for which attempts have begun: the flow or the container of each is Running.
+
+    Args:
+        client: Prefect's.
+    """
+
+    def __init__(self, client: PrefectClient) -> None:
+        self._client = client
+        self._polled_at_s = float("-inf")
+
+    async def poll(self, attempts: Iterable[RunningAttempt], now: datetime) -> None:
+        """Note which of these have begun, at most once a second.
+
+        A worker that was restarted learns it from Prefect, too.
+        """
+        by_run = {r.flow_run_id: r for r in attempts if _is_starting(r) and r.has_valid_id}
+        if not by_run or anyio.current_time() - self._polled_at_s < _POLL_S:
+            return
+        self._polled_at_s = anyio.current_time()
+        begun = FlowRunFilter(
+            id=FlowRunFilterId(any_=list(by_run)),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(not_any_=_NOT_BEGUN)),
+        )
+        for run in await self._client.read_flow_runs(flow_run_filter=begun, limit=_PAGE):
+            running = by_run[run.id]
+            running.began_at = _began_at(run, running.attempt.admitted_at, now)
+
+    def next_poll_at(
+        self, attempts: Iterable[RunningAttempt], pending: Iterable[Workload], now: datetime
+    ) -> datetime | None:
+        """When is it worth asking again? None: no pending workload waits for a start.
+
+        Args:
+            pending: Those that were not admitted.
+        """
+        most_urgent = max((w.priority for w in pending if w.hold is None), default=None)
+        if most_urgent is None:
+            return None
+        is_awaited = any(
+            _is_starting(running)
+            and running.workload.is_preemptible
+            and running.workload.priority < most_urgent
+            for running in attempts
+        )
+        return now + timedelta(seconds=_POLL_S) if is_awaited else None
+
+
+def _is_starting(running: RunningAttempt) -> bool:
+    if running.began_at is not None or running.attempt.started_at is None:
+        return False
+    return not running.is_ending and not running.is_draining
+
+
+def _began_at(run: FlowRun, admitted_at: datetime, now: datetime) -> datetime:
+    """When did it begin, as far as its state says? Other machines' clocks may be wrong."""
+    said_at = now if run.state is None else run.state.timestamp
+    return max(admitted_at, min(said_at, now))

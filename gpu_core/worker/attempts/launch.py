@@ -1,0 +1,161 @@
+"""Starting an admitted run where its infrastructure runs it."""
+
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.workers.base import BaseJobConfiguration
+
+from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.worker.attempts.registry import OpenAttempts, with_start, write_start
+from gpu_core.worker.attempts.run_log import run_fields, run_log
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.whereabouts import told
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.operations.event_notes import start_note
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.pending.history import History
+from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.connections import Connections, read_checkpoint_uri
+
+_log = logging.getLogger("prefect.gpu.launching")
+
+# A change of the block in the UI reaches the runs that start so much later.
+_STORE_AGE_S = 5.0
+
+
+class Launching:
+    """Starts runs; the scheduler has decided before that they may start."""
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        pool: str,
+        settings: GpuWorkerSettings,
+        connections: Connections,
+        ledger: Ledger,
+        attempts: OpenAttempts,
+        infrastructure: Infrastructure,
+        history: History,
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._settings = settings
+        self._connections = connections
+        self._ledger = ledger
+        self._attempts = attempts
+        self._infrastructure = infrastructure
+        self._history = history
+        self._store_uri: str | None = None
+        self._store_read_at_s = 0.0
+
+    def admitted(self, flow_run_id: UUID) -> RunningAttempt:
+        """The attempt that was opened for this run and has not been started yet.
+
+        Raises:
+            LookupError: There is none.
+        """
+        running = self._attempts.of_run(str(flow_run_id))
+        if running is None or running.attempt.started_at is not None:
+            raise LookupError(f"flow run {flow_run_id} was not admitted by this scheduler")
+        return running
+
+    async def launch(
+        self, flow_run: FlowRun, configuration: BaseJobConfiguration, policy: Policy
+    ) -> str:
+        """Start an admitted run. Returns what Prefect keeps as its infrastructure.
+
+        Raises:
+            LookupError: The run was not admitted.
+            Exception: What runs it could not be created.
+        """
+        running = self.admitted(flow_run.id)
+        context = await self._infrastructure.context(running, await self._context(running, policy))
+        started = await self._infrastructure.start(
+            running, configuration, context, self._environment(running), policy
+        )
+        running.attempt = with_start(running.attempt, started)
+        try:
+            await in_thread(write_start, self._ledger, running.attempt)
+        except BaseException as error:
+            if not is_ledger_outage(error):
+                # Prefect will mark the run as crashed: then nothing of it may live.
+                await self._infrastructure.kill(running)
+                raise
+            # What was started goes on; the next cycle that reaches the ledger writes it down.
+            running.has_unwritten_start = True
+            _log.warning(
+                "The ledger hears later that %r started: %s",
+                running.record.name,
+                error,
+                extra=run_fields(running),
+            )
+        run_log(running, Reason.STARTING).info(
+            "Attempt %d %s", running.attempt.number, told(running, "began")
+        )
+        self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
+        for what, why in (
+            ("GPU types", running.workload.gpu_type_reason),
+            ("Capacity", running.workload.capacity_reason),
+            ("Zone", running.workload.zone_reason),
+        ):
+            if why is not None:
+                run_log(running).info("%s: %s", what, why)
+        self._infrastructure.watch(running)
+        return started.identity
+
+    async def _context(self, running: RunningAttempt, policy: Policy) -> RunContext:
+        attempt, record, request = running.attempt, running.record, running.request
+        checkpoint_uri = request.checkpoint_uri or await self._checkpoint_uri()
+        return RunContext(
+            flow_run_id=attempt.flow_run_id,
+            attempt=attempt.number,
+            attempt_id=attempt.attempt_id,
+            name=record.name,
+            gpu_type=attempt.gpu_type,
+            checkpoint_uri=checkpoint_uri,
+            checkpoint_interval_s=request.checkpoint_interval_s or policy.checkpoints.interval_s,
+            checkpoint_interval_adapts=request.checkpoint_interval_s is None,
+            checkpoints_kept=policy.checkpoints.keep,
+            refuses_pickles=policy.checkpoints.refuse_pickles,
+            requires_signatures=policy.checkpoints.require_signatures,
+            capacity_life=self._history.capacity_life(attempt.gpu_type, attempt.capacity_type),
+            team=record.team,
+            project=record.project,
+            deployment=record.deployment,
+        )
+
+    async def _checkpoint_uri(self) -> str:
+        """The store of runs that name none; looked up once for the many that start together."""
+        now_s = anyio.current_time()
+        if self._store_uri is None or now_s - self._store_read_at_s > _STORE_AGE_S:
+            self._store_uri = await read_checkpoint_uri(
+                self._client, self._settings, self._settings.resolved_state_dir(), self._pool
+            )
+            self._store_read_at_s = now_s
+        return self._store_uri
+
+    def _environment(self, running: RunningAttempt) -> Mapping[str, str]:
+        known = {
+            # A run that is told to end goes back in line instead of being marked as crashed.
+            "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
+            # What the runtime says about damaged checkpoints belongs on the run's page.
+            "PREFECT_LOGGING_EXTRA_LOGGERS": "gpu_core",
+            **self._mlflow_environment(),
+            "MLFLOW_EXPERIMENT_NAME": running.record.experiment,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    def _mlflow_environment(self) -> Mapping[str, str]:
+        mlflow = self._connections.mlflow
+        if mlflow is None:
+            return {}
+        if self._infrastructure.is_environment_private:
+            return mlflow.environment()
+        return mlflow.public_environment()

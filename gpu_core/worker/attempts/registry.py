@@ -1,0 +1,538 @@
+"""The attempts that hold GPUs: written down first, kept in mind, found again after a crash."""
+
+import logging
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.adapters.files.private_folder import make_private_folder
+from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.decisions.kubernetes.variables.variables import PodRequest
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.cluster import Placement
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import known_names
+from gpu_core.decisions.model.redaction import redact
+from gpu_core.decisions.model.virtual_nodes import planned_kind
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run_limits
+from gpu_core.worker.attempts.run_faults import RunFaults, by_run
+from gpu_core.worker.attempts.run_log import run_fields
+from gpu_core.worker.attempts.settlement import HEARTBEAT_S
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.pending.demand import Demand, DemandReader
+from gpu_core.worker.startup.state_folder import RUNS
+
+_log = logging.getLogger("prefect.gpu.attempts")
+
+# How long the output of a run stays on the machine after its last attempt: a week to look at it.
+_KEPT_S = 7 * 24 * 3600
+
+# How often it is looked for attempts that another worker opened late.
+_ADOPT_S = 60.0
+
+
+class OpenAttempts:
+    """The open attempts of one pool that this worker answers for.
+
+    Args:
+        pool: The pool's name.
+        host: Whose attempts they are: this machine's, or this cluster's.
+        state_dir: Where run folders live.
+        ledger: The truth about attempts.
+        faults: What goes wrong for single runs.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        host: str,
+        state_dir: Path,
+        ledger: Ledger,
+        faults: RunFaults | None = None,
+    ) -> None:
+        self._pool = pool
+        self._host = host
+        self._state_dir = state_dir
+        self._ledger = ledger
+        self.faults = faults or RunFaults()
+        """What went wrong for single runs: whoever handles attempts one by one notes it here."""
+        self._open: dict[str, RunningAttempt] = {}
+        self._beat_at = 0.0
+        self._adopted_at_s = float("-inf")
+        self._unknown: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[RunningAttempt]:
+        return iter(list(self._open.values()))
+
+    def of_run(self, flow_run_id: str) -> RunningAttempt | None:
+        """The open attempt of this run, if it has one; it never has two."""
+        return next((r for r in self._open.values() if r.attempt.flow_run_id == flow_run_id), None)
+
+    def remove(self, running: RunningAttempt) -> None:
+        """Forget an attempt that is settled."""
+        self._open.pop(running.attempt.attempt_id, None)
+
+    async def open(
+        self,
+        placements: Mapping[str, Placement],
+        demands: Mapping[str, Demand],
+        zones: Mapping[str, str | None],
+        policy: Policy,
+        now: datetime,
+    ) -> list[str]:
+        """Write down new attempts and hold their GPUs. Returns the runs that got one.
+
+        The ledger comes first: whatever dies after this line, the next worker finds the attempt.
+
+        Args:
+            zones: In which zone each node is, by name.
+        """
+        if not placements:
+            return []
+        earlier = await in_thread(self._ledger.attempts_of, list(placements))
+        begun = []
+        for flow_run_id, placement in placements.items():
+            demand = demands[flow_run_id]
+            with self.faults.contained(flow_run_id, demand.workload.name, "admitted", now):
+                number = 1 + max((a.number for a in earlier.get(flow_run_id, ())), default=0)
+                running = self._new(demand, placement, number, zones, policy, now)
+                # Kept in mind first: a ledger that fails may have written it down all the same.
+                self._open[running.attempt.attempt_id] = running
+                begun.append(running)
+        written: set[str] = set()
+
+        async def record(these: Sequence[RunningAttempt]) -> None:
+            admitted = await in_thread(self._record, these)
+            written.update(admitted)
+            for running in these:
+                if running.attempt.attempt_id not in admitted:
+                    run_id, fields = running.attempt.flow_run_id, run_fields(running)
+                    _log.error("Flow run %s is not started twice", run_id, extra=fields)
+
+        # All in one transaction; where one of them cannot be written down, each in its own.
+        await self.faults.one_by_one(begun, by_run, record, "written down in the ledger")
+        for running in begun:
+            if running.attempt.attempt_id not in written:
+                self.remove(running)
+        return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
+
+    async def land(
+        self, running: RunningAttempt, landed: Landed, zone: str | None, policy: Policy
+    ) -> None:
+        """Write down that the nodes which an attempt waited for have come, and which they are.
+
+        It holds GPUs, and costs something, only from then on.
+        """
+        placement = landed.placement
+        changes: dict[str, Any] = {
+            "node": placement.shares[0].node,
+            "gpu_type": placement.gpu_type,
+            "gpu_ids": placement.gpu_ids,
+            "capacity_type": placement.capacity_type,
+            "price_micro_usd_per_gpu_hour": _price(placement, policy),
+            "admitted_at": max(landed.since, running.attempt.admitted_at),
+            "shares": placement.shares,
+            "zone": zone,
+        }
+        await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
+        # Its end may have been judged meanwhile, beside the cycle.
+        running.attempt = replace(running.attempt, **changes)
+
+    async def recover(
+        self,
+        client: PrefectClient,
+        reader: DemandReader,
+        infrastructure: Infrastructure,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> None:
+        """Take over what an earlier worker left: its attempts, alive or not."""
+        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
+        await self._take_over(attempts, client, reader, infrastructure, policy, template)
+        await in_thread(self._prune)
+        if attempts:
+            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
+
+    async def adopt(
+        self,
+        client: PrefectClient,
+        reader: DemandReader,
+        infrastructure: Infrastructure,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> list[RunningAttempt]:
+        """Take over what another worker opened after this one had begun to act.
+
+        It had begun a cycle before it lost its lease, and nobody would look after what it opened.
+        Looks once a minute, and takes what was there a minute before: an attempt of our own may
+        be closed between the look at the ledger and the look at what we have.
+        """
+        if anyio.current_time() - self._adopted_at_s < _ADOPT_S:
+            return []
+        self._adopted_at_s = anyio.current_time()
+        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
+        unknown = [attempt for attempt in attempts if attempt.attempt_id not in self._open]
+        foreign = [attempt for attempt in unknown if attempt.attempt_id in self._unknown]
+        self._unknown = frozenset(attempt.attempt_id for attempt in unknown)
+        adopted = [attempt for attempt in foreign if self.of_run(attempt.flow_run_id) is None]
+        for attempt in foreign:
+            if attempt not in adopted and attempt.started_at is None:
+                await self._withdraw(attempt, infrastructure)
+        await self._take_over(adopted, client, reader, infrastructure, policy, template)
+        if adopted:
+            _log.warning("Took over %d attempts that another worker opened late", len(adopted))
+        return [self._open[attempt.attempt_id] for attempt in adopted]
+
+    async def _withdraw(self, attempt: Attempt, infrastructure: Infrastructure) -> None:
+        """Its run has gone on in ours; what the other worker may still create must not run too."""
+        ours = self.of_run(attempt.flow_run_id)
+        theirs = self._stand_in(attempt)
+        theirs.variables = {} if ours is None else ours.variables
+        with self.faults.contained(attempt.flow_run_id, theirs.record.name, "withdrawn"):
+            if await infrastructure.kill(theirs):
+                infrastructure.settled(theirs)
+                await in_thread(self._ledger.withdraw_attempt, attempt.attempt_id)
+
+    async def _take_over(
+        self,
+        attempts: Sequence[Attempt],
+        client: PrefectClient,
+        reader: DemandReader,
+        infrastructure: Infrastructure,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> None:
+        found = await infrastructure.find(attempts)
+        for attempt in attempts:
+            self._open[attempt.attempt_id] = self._stand_in(attempt)
+            try:
+                with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
+                    known = await self._with_found(attempt, found.get(attempt.attempt_id))
+                    self._open[attempt.attempt_id] = self._stand_in(known)
+                    self._open[attempt.attempt_id] = await self._recovered(
+                        known, client, reader, policy, template
+                    )
+            finally:
+                # Where its run could not be read, the attempt is settled with what is known.
+                self._open[attempt.attempt_id].is_stand_in = False
+
+    async def find_unnoted(
+        self, infrastructure: Infrastructure, submitting: Collection[UUID]
+    ) -> None:
+        """Note the start of what runs although its creation got no answer.
+
+        Args:
+            submitting: Runs that are being started at this moment.
+        """
+        for running in [r for r in self._open.values() if r.has_unwritten_start]:
+            with self.faults.of_run(running, "noted as started"):
+                await self._write_start(running, infrastructure)
+        being_started = {str(flow_run_id) for flow_run_id in submitting}
+        unnoted = [
+            running
+            for running in self._open.values()
+            if running.attempt.started_at is None
+            and not running.is_ending
+            and running.attempt.flow_run_id not in being_started
+        ]
+        if not unnoted:
+            return
+        found = await infrastructure.find([running.attempt for running in unnoted])
+        for running in unnoted:
+            with self.faults.of_run(running, "noted as started"):
+                started = found.get(running.attempt.attempt_id)
+                running.attempt = await self._with_found(running.attempt, started)
+                if started is not None:
+                    infrastructure.watch(running)
+
+    async def _write_start(self, running: RunningAttempt, infrastructure: Infrastructure) -> None:
+        """Write down a start that the ledger was away for."""
+        try:
+            await in_thread(write_start, self._ledger, running.attempt)
+        except UnknownAttempt:
+            # Another worker withdrew it meanwhile, and its run goes on in another attempt.
+            name, fields = running.record.name, run_fields(running)
+            _log.warning("%r is ended: its attempt was withdrawn", name, extra=fields)
+            if await infrastructure.kill(running):
+                self.remove(running)
+                infrastructure.settled(running)
+            return
+        running.has_unwritten_start = False
+
+    async def beat(self) -> None:
+        """Tell the ledger who is alive, so that even the end of the machine can be dated."""
+        alive = {a: r for a, r in self._open.items() if not r.is_gone}
+        if not alive or anyio.current_time() - self._beat_at < HEARTBEAT_S:
+            return
+        self._beat_at = anyio.current_time()
+        seen_at = datetime.now(UTC)
+
+        async def tell(these: Sequence[RunningAttempt]) -> None:
+            reports = {running.attempt.attempt_id: running.report for running in these}
+            await in_thread(self._ledger.heartbeat, seen_at, reports)
+
+        await self.faults.one_by_one(
+            list(alive.values()), by_run, tell, "told to the ledger as alive"
+        )
+        for running in alive.values():
+            running.attempt = replace(running.attempt, last_seen_at=seen_at)
+
+    def _stand_in(self, attempt: Attempt) -> RunningAttempt:
+        """An attempt of whose run nothing is known: it keeps its GPUs, and ends as it ends."""
+        record = RunRecord(
+            flow_run_id=attempt.flow_run_id,
+            name=attempt.flow_run_id,
+            flow_name="unknown",
+            deployment=None,
+            pool=attempt.pool,
+            queue=None,
+            team=None,
+            user=None,
+            project=None,
+            experiment=None,
+            model=None,
+            workload_type=None,
+            priority=0,
+            submitted_at=attempt.admitted_at,
+        )
+        limits = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
+        stand_in = self._taken_over(
+            attempt,
+            record,
+            _untouchable(attempt, record),
+            GpuRequest(),
+            limits,
+            attempt.job_variables or {},
+        )
+        stand_in.is_stand_in = True
+        return stand_in
+
+    def _new(
+        self,
+        demand: Demand,
+        placement: Placement,
+        number: int,
+        zones: Mapping[str, str | None],
+        policy: Policy,
+        now: datetime,
+    ) -> RunningAttempt:
+        gpu_type = placement.gpu_type
+        node = placement.shares[0].node if placement.shares else self._host
+        attempt = Attempt(
+            attempt_id=str(uuid4()),
+            flow_run_id=demand.workload.workload_id,
+            number=number,
+            pool=self._pool,
+            host=self._host,
+            node=node,
+            gpu_type=gpu_type,
+            gpu_ids=placement.gpu_ids,
+            capacity_type=placement.capacity_type,
+            price_micro_usd_per_gpu_hour=_price(placement, policy),
+            admitted_at=now,
+            shares=placement.shares,
+            zone=zones.get(node),
+            job_variables=_remembered(demand.variables),
+        )
+        return RunningAttempt(
+            attempt=attempt,
+            record=_record(demand, self._pool),
+            workload=demand.workload,
+            request=demand.request,
+            limits=demand.limits,
+            run_dir=self._run_dir(attempt),
+            deployment=demand.source,
+            variables=demand.variables,
+        )
+
+    def _prune(self) -> None:
+        """Delete the folders of runs whose last attempt ended long ago."""
+        runs_with_attempts = {running.attempt.flow_run_id for running in self._open.values()}
+        for folder in (self._state_dir / RUNS).glob("*"):
+            with suppress(OSError):  # another worker on this machine may prune too
+                age_s = time.time() - folder.stat().st_mtime
+                if folder.name not in runs_with_attempts and age_s > _KEPT_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _record(self, begun: Sequence[RunningAttempt]) -> frozenset[str]:
+        for running in begun:
+            # Without a disk the start fails, and says so on the page of its run alone.
+            with suppress(OSError):
+                make_private_folder(running.run_dir)
+        return self._ledger.admit([(running.record, running.attempt) for running in begun])
+
+    def _run_dir(self, attempt: Attempt) -> Path:
+        name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
+        return self._state_dir / RUNS / attempt.flow_run_id / name
+
+    async def _with_found(self, attempt: Attempt, found: Started | None) -> Attempt:
+        """The attempt with what runs it, also where the last worker died before noting it."""
+        if attempt.started_at is not None or found is None:
+            return attempt
+        started = with_start(attempt, found)
+        await in_thread(write_start, self._ledger, started)
+        return started
+
+    async def _recovered(
+        self,
+        attempt: Attempt,
+        client: PrefectClient,
+        reader: DemandReader,
+        policy: Policy,
+        template: Mapping[str, Any],
+    ) -> RunningAttempt:
+        record = await in_thread(self._ledger.run, attempt.flow_run_id)
+        if record is None:
+            raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
+        # It runs already: what cannot be read any more must not make it a victim.
+        request, workload = GpuRequest(), _untouchable(attempt, record)
+        limits = run_limits(request, policy)
+        variables: Mapping[str, object] = attempt.job_variables or {}
+        with (
+            suppress(ObjectNotFound, InvalidInput),
+            self.faults.contained(
+                record.flow_run_id, record.name, "read", but=(ObjectNotFound, InvalidInput)
+            ),
+        ):
+            run = await client.read_flow_run(UUID(attempt.flow_run_id))
+            if attempt.job_variables is None:  # a version before began it
+                variables = await reader.variables(run, template, attempt.admitted_at)
+            demand = await reader.read(
+                run, record.queue, policy, template, attempt.admitted_at, variables
+            )
+            request, limits, workload = demand.request, demand.limits, demand.workload
+        return self._taken_over(attempt, record, workload, request, limits, variables)
+
+    def _taken_over(
+        self,
+        attempt: Attempt,
+        record: RunRecord,
+        workload: Workload,
+        request: GpuRequest,
+        limits: RunLimits,
+        variables: Mapping[str, object],
+    ) -> RunningAttempt:
+        return RunningAttempt(
+            attempt=attempt,
+            record=record,
+            workload=workload,
+            request=request,
+            limits=limits,
+            run_dir=self._run_dir(attempt),
+            variables=variables,
+            # Nobody knows; and if nobody has it, nobody else would give it back.
+            is_claimed=True,
+        )
+
+
+# What decides how an attempt is judged. Environments are left out: they may hold secrets. So may
+# addresses and commands, of which nothing is asked for again but their kind.
+_REMEMBERED = (*known_names(GpuRequest), *known_names(PodRequest))
+
+
+def _remembered(variables: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: _without_secrets(variables[name])
+        for name in _REMEMBERED
+        if variables.get(name) is not None
+    }
+
+
+def _without_secrets(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
+    return value
+
+
+def _record(demand: Demand, pool: str) -> RunRecord:
+    request = demand.request
+    return RunRecord(
+        flow_run_id=demand.workload.workload_id,
+        name=demand.workload.name,
+        flow_name=demand.flow_name,
+        deployment=demand.deployment,
+        pool=pool,
+        queue=demand.queue,
+        team=request.team,
+        user=demand.workload.user,
+        project=request.project,
+        experiment=request.project or demand.flow_name,
+        model=request.model,
+        workload_type=request.workload_type,
+        priority=demand.workload.priority,
+        submitted_at=demand.workload.submitted_at,
+    )
+
+
+def with_start(attempt: Attempt, started: Started) -> Attempt:
+    """The same attempt, with what was created for it."""
+    return replace(
+        attempt,
+        started_at=started.started_at,
+        last_seen_at=started.started_at,
+        pid=started.pid,
+        pid_created_at=started.pid_created_at,
+        infrastructure=started.infrastructure,
+    )
+
+
+def write_start(ledger: Ledger, attempt: Attempt) -> None:
+    """Write down what runs an attempt that has just been started, or found.
+
+    Raises:
+        UnknownAttempt: It was withdrawn meanwhile.
+    """
+    if attempt.started_at is None:
+        raise ValueError(f"attempt {attempt.attempt_id} was not started")
+    ledger.mark_started(
+        attempt.attempt_id,
+        started_at=attempt.started_at,
+        pid=attempt.pid,
+        pid_created_at=attempt.pid_created_at,
+        infrastructure=attempt.infrastructure,
+    )
+
+
+def _price(placement: Placement, policy: Policy) -> int | None:
+    """What each of its GPUs costs an hour: a part of a GPU costs that part."""
+    if placement.gpu_type is None or not placement.shares:
+        return None
+    if any(planned_kind(share.node) is not None for share in placement.shares):
+        return 0  # nobody pays for a node that has not come
+    whole = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
+    return None if whole is None else whole * placement.shares[0].share_milli // WHOLE_GPU_MILLI
+
+
+def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
+    nodes = max(1, len(attempt.held))
+    return Workload(
+        workload_id=attempt.flow_run_id,
+        name=record.name,
+        priority=record.priority,
+        submitted_at=record.submitted_at,
+        gpu_count=attempt.gpu_count // nodes,
+        nodes=nodes,
+        is_preemptible=False,
+        team=record.team,
+        user=record.user,
+        project=record.project,
+        queue=record.queue,
+    )

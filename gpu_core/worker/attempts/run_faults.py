@@ -1,0 +1,216 @@
+"""What goes wrong for one run stays with it: the others go on, and it is tried again later."""
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+import httpx
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from gpu_core.adapters.kubernetes.api import KubernetesError
+from gpu_core.adapters.ledger import LedgerError, is_ledger_outage
+from gpu_core.decisions.model.errors import one_line
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.units import format_duration
+from gpu_core.decisions.model.workload import Hold
+from gpu_core.worker.attempts.run_log import log_of_run
+from gpu_core.worker.attempts.state import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.faults")
+
+T = TypeVar("T")
+
+_FIRST_HOLD_S = 5
+_LONGEST_HOLD_S = 600
+
+# Characters of an error's text on the page of its run.
+_SHOWN = 300
+
+# Answers of a server that every request may get: how often it is asked, and what is behind it.
+_OUTAGE_STATUSES = frozenset({408, 429, 502, 503, 504})
+
+# What the machine lacks for every run.
+_OUTAGE_ERRNOS = frozenset(
+    {
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+    }
+)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Is something away that all runs need, so that no run can be blamed for this error?
+
+    The ledger, Prefect's API, the cluster or the machine. A server that answers with an error of
+    its own (500) to what concerns one run may not be able to handle this one, and one that refuses
+    it (401, 403) may refuse this one alone: an account without a right, a proxy's filter. Where the
+    database or the worker's key is at fault, the question for all runs that begins each cycle
+    fails too.
+    """
+    match error:
+        case httpx.HTTPStatusError():
+            return error.response.status_code in _OUTAGE_STATUSES
+        case KubernetesError():
+            is_unknown = error.status == httpx.codes.UNAUTHORIZED  # of the worker itself
+            return is_unknown or error.is_retryable or error.status in _OUTAGE_STATUSES
+        case IntegrityError():
+            return True  # a damaged database: what is written down is new each time
+        case SQLAlchemyError() | LedgerError():
+            return is_ledger_outage(error)
+        case httpx.TransportError() | ConnectionError() | TimeoutError():
+            return True
+        case OSError():
+            return error.errno in _OUTAGE_ERRNOS
+        case MemoryError():
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What went wrong for a run last."""
+
+    what: str
+    held_s: int
+    until: datetime
+
+
+class RunFaults:
+    """Contains the errors of single runs. Every place that handles one run goes through this.
+
+    A run in line is held with the error as its reason, longer each time; of an attempt that holds
+    GPUs the error is logged as rarely, and the attempt keeps them. Nothing is charged to the run.
+
+    Args:
+        hidden: A text without secrets: errors are shown on pages.
+    """
+
+    def __init__(self, hidden: Callable[[str], str] = str) -> None:
+        self._hidden = hidden
+        self._faults: dict[str, _Fault] = {}
+
+    @contextmanager
+    def contained(
+        self,
+        flow_run_id: str,
+        name: str,
+        doing: str,
+        now: datetime | None = None,
+        *,
+        but: tuple[type[Exception], ...] = (),
+    ) -> Iterator[None]:
+        """Note an error of this run instead of raising it.
+
+        Args:
+            flow_run_id: Whose error it would be.
+            name: The run's name, for the log.
+            doing: What is done with the run, as in `it could not be DOING`.
+            now: The moment of the cycle; None: this one.
+            but: Errors that the caller handles.
+
+        Raises:
+            Exception: An outage, which is no run's fault.
+        """
+        try:
+            yield
+        except Exception as error:
+            if is_outage(error) or isinstance(error, but):
+                raise
+            self.note(flow_run_id, name, doing, error, now or datetime.now(UTC))
+
+    def note(
+        self, flow_run_id: str, name: str, doing: str, error: Exception, now: datetime
+    ) -> None:
+        """This went wrong for the run: hold it back, and log it once until it is tried again."""
+        last = self._faults.get(flow_run_id)
+        if last is not None and now < last.until:
+            return
+        held_s = _FIRST_HOLD_S if last is None else min(2 * last.held_s, _LONGEST_HOLD_S)
+        text = one_line(self._hidden(f"{type(error).__name__}: {error}"), _SHOWN)
+        what = f"it could not be {doing}: {text}"
+        self._faults[flow_run_id] = _Fault(what, held_s, now + timedelta(seconds=held_s))
+        fields = {"flow_run_id": flow_run_id, "reason": Reason.INTERNAL_ERROR}
+        _log.error(
+            "Run %r is left out for %d s: %s", name, held_s, what, exc_info=error, extra=fields
+        )
+        if _is_id(flow_run_id):
+            log = log_of_run(flow_run_id, name, reason=Reason.INTERNAL_ERROR)
+            log.error("Skipped for %d s: %s", held_s, what)
+
+    def of_run(
+        self, running: RunningAttempt, doing: str, now: datetime | None = None
+    ) -> AbstractContextManager[None]:
+        """`contained` for the run of an attempt."""
+        return self.contained(*by_run(running), doing, now)
+
+    async def one_by_one(
+        self,
+        items: Sequence[T],
+        key: Callable[[T], tuple[str, str]],
+        act: Callable[[Sequence[T]], Awaitable[None]],
+        doing: str,
+    ) -> None:
+        """Act on all of these together; where that fails, on each alone, so that the others go on.
+
+        Args:
+            items: May be empty: acting on none has its use too.
+            key: The flow run id and the name of the run of an item.
+            act: May be called again for items that it has served.
+            doing: As for `contained`.
+
+        Raises:
+            Exception: An outage.
+        """
+        try:
+            await act(items)
+        except Exception as error:
+            if is_outage(error) or not items:
+                raise
+            for item in items:
+                with self.contained(*key(item), doing):
+                    await act([item])
+
+    def hold(self, flow_run_id: str, now: datetime) -> Hold | None:
+        """What keeps this run from being looked at again already? None: nothing."""
+        fault = self._faults.get(flow_run_id)
+        if fault is None or now >= fault.until:
+            return None
+        return Hold(
+            reason=Reason.INTERNAL_ERROR,
+            summary=f"Held: {fault.what}.",
+            resolution=f"It is tried again in {format_duration(fault.held_s)} at the latest. "
+            "Correct its job variables, or show this error to the platform team.",
+        )
+
+    def keep(self, flow_run_ids: Collection[str], now: datetime) -> None:
+        """Forget runs that are gone, and those for which all went well for long."""
+        quiet = timedelta(seconds=_LONGEST_HOLD_S)
+        self._faults = {
+            key: fault
+            for key, fault in self._faults.items()
+            if key in flow_run_ids and now < fault.until + quiet
+        }
+
+
+def by_run(running: RunningAttempt) -> tuple[str, str]:
+    """Whose attempt is it, for what goes wrong with it: the flow run's id and name."""
+    return running.record.flow_run_id, running.record.name
+
+
+def _is_id(flow_run_id: str) -> bool:
+    """Would Prefect take a line for this run? One that it does not take costs others theirs."""
+    try:
+        UUID(flow_run_id)
+    except ValueError:
+        return False
+    return True

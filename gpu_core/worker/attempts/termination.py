@@ -1,0 +1,113 @@
+"""Ending an attempt in good order: notice, save, SIGTERM, and SIGKILL at the end of the grace."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import anyio
+
+from gpu_core.adapters.files.run_files import Notice
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.worker.attempts.run_log import run_fields
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.infrastructure import Infrastructure
+
+_log = logging.getLogger("prefect.gpu.draining")
+
+# Of the grace period, what is kept for Prefect to end the flow after SIGTERM; SIGKILL follows.
+_TERMINATION_S = 6.0
+
+_LOOK_S = 0.1
+
+
+def notice_window_s(grace_s: float) -> float:
+    """How long may a run take to save after the notice, before SIGTERM follows?"""
+    return grace_s - min(_TERMINATION_S, grace_s / 2)
+
+
+async def drain(
+    running: RunningAttempt, infrastructure: Infrastructure, on_changed: Callable[[], None]
+) -> None:
+    """End this attempt within its grace period. Everything it does may be done twice.
+
+    The run learns by its notice; one that keeps checkpoints gets the time to save, and
+    SIGTERM follows the save or the end of that time. What still lives at the deadline is killed.
+    A cancelled run is left to Prefect's own process first, where there is one: it ends by itself.
+    """
+    requested_at, deadline_at = _times(running)
+    is_cancelled = running.drain_reason is EndReason.CANCELLED
+
+    async def is_over() -> bool:
+        return not _lives(running, infrastructure)
+
+    if is_cancelled and infrastructure.sees_its_cancellation(running):
+        await _until(is_over, deadline_at - timedelta(seconds=_TERMINATION_S))
+        await infrastructure.terminate(running)
+    else:
+        await _ask(running, infrastructure, requested_at, deadline_at)
+    await _until(is_over, deadline_at)
+    await infrastructure.kill(running)
+    on_changed()
+
+
+async def _ask(
+    running: RunningAttempt,
+    infrastructure: Infrastructure,
+    requested_at: datetime,
+    deadline_at: datetime,
+) -> None:
+    try:
+        await infrastructure.notify(running, _notice(running, requested_at, deadline_at))
+    except Exception:
+        # Without a notice the run cannot save, but it has to end all the same.
+        name, fields = running.record.name, run_fields(running)
+        _log.exception("Run %r gets no notice", name, extra=fields)
+
+    async def is_answered() -> bool:
+        if not _lives(running, infrastructure):
+            return True
+        await infrastructure.refresh([running])
+        # One that keeps no checkpoints at all has nothing to save.
+        return running.report is None or running.report.answers_notice
+
+    async def is_started() -> bool:
+        return running.attempt.started_at is not None or running.is_gone
+
+    window = timedelta(seconds=notice_window_s((deadline_at - requested_at).total_seconds()))
+    await _until(is_answered, requested_at + window)
+    await _until(is_started, deadline_at)
+    await infrastructure.terminate(running)
+
+
+def _times(running: RunningAttempt) -> tuple[datetime, datetime]:
+    attempt = running.attempt
+    if attempt.drain_requested_at is None or attempt.drain_deadline_at is None:
+        raise ValueError(f"attempt {attempt.attempt_id} was not told to end")
+    return attempt.drain_requested_at, attempt.drain_deadline_at
+
+
+def _notice(running: RunningAttempt, requested_at: datetime, deadline_at: datetime) -> Notice:
+    return Notice(
+        reason=(running.drain_reason or EndReason.INTERRUPTED).value,
+        message=running.attempt.drain_message or "",
+        requested_at=requested_at,
+        deadline_at=deadline_at,
+    )
+
+
+def deadline(requested_at: datetime, grace_s: int) -> datetime:
+    """When is an attempt that is told to end now killed at the latest?"""
+    return requested_at + timedelta(seconds=grace_s)
+
+
+def _lives(running: RunningAttempt, infrastructure: Infrastructure) -> bool:
+    """Is there, or will there be, a process? One that was admitted is about to have one."""
+    if running.attempt.started_at is None:
+        return not running.is_gone
+    return infrastructure.lives(running)
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], until: datetime) -> None:
+    # What is waited for happens in other processes; nothing here could set an event.
+    while not await condition() and datetime.now(UTC) < until:  # noqa: ASYNC110
+        await anyio.sleep(_LOOK_S)

@@ -1,0 +1,115 @@
+"""Runs that wait for their next attempt, while a process of the last one may still speak for them.
+
+What lives on a node that does not answer cannot be ended, so its run is put back in line without
+waiting for it (the fence). If it is Prefect's own process and lives on, it tells Prefect later that
+the run crashed, or runs. Prefect has no fencing tokens and believes it; a crashed run is over, and
+nobody would start it again.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.states import AwaitingRetry
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.worker.attempts.run_faults import RunFaults
+from gpu_core.worker.operations.threads import in_thread
+
+_log = logging.getLogger("prefect.gpu.strays")
+
+_LOOK_S = 5.0
+# How many runs the server returns at most in one answer.
+_PAGE = 200
+# How far back a worker that takes over looks: longer than a node that is back needs to end what it
+# must not run any more.
+_REMEMBERED = timedelta(hours=1)
+
+
+class Strays:
+    """Puts runs back in line that a process of an attempt that is over has taken out of it."""
+
+    def __init__(self, client: PrefectClient, faults: RunFaults | None = None) -> None:
+        self._client = client
+        self._faults = faults or RunFaults()
+        self._waiting: dict[UUID, str] = {}
+        self._looked_at_s = float("-inf")
+
+    async def recover(self, ledger: Ledger, pool: str, now: datetime) -> None:
+        """Watch what an earlier worker has put back."""
+        records = await in_thread(lambda: ledger.usage(now - _REMEMBERED, now, pool=pool))
+        for record, attempts in records:
+            last = attempts[-1]
+            with self._faults.contained(record.flow_run_id, record.name, "watched for strays", now):
+                if record.final_state is None and last.end_reason is not None:
+                    self.watch(UUID(record.flow_run_id), last.end_message or "")
+
+    def watch(self, flow_run_id: UUID, message: str) -> None:
+        """This run was put back in line.
+
+        Args:
+            message: That of its state, for when it has to be put back once more.
+        """
+        self._waiting[flow_run_id] = message
+
+    def forget(self, flow_run_ids: Iterable[UUID]) -> None:
+        """These start again: what they say now is their own."""
+        for flow_run_id in flow_run_ids:
+            self._waiting.pop(flow_run_id, None)
+
+    async def put_back(self, in_line: Collection[UUID]) -> None:
+        """Look after those that should be in line and are not."""
+        missing = [flow_run_id for flow_run_id in self._waiting if flow_run_id not in in_line]
+        if not missing or anyio.current_time() - self._looked_at_s < _LOOK_S:
+            return
+        self._looked_at_s = anyio.current_time()
+        for start in range(0, len(missing), _PAGE):
+            page = missing[start : start + _PAGE]
+            runs = await self._client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=page)), limit=_PAGE
+            )
+            self.forget(set(page) - {run.id for run in runs})
+            for run in runs:
+                with self._faults.contained(str(run.id), run.name, "put back in line"):
+                    await self._look_after(run)
+
+    async def _look_after(self, run: FlowRun) -> None:
+        state = run.state
+        if state is None or not (state.is_final() or state.is_running()):
+            return  # it is not due, or its queue is paused
+        if state.type not in (StateType.CRASHED, StateType.RUNNING):
+            self.forget([run.id])
+            return
+        states = await self._client.read_flow_run_states(run.id)
+        if not was_taken_out(states):
+            self.forget([run.id])
+            return
+        _log.warning(
+            "A process of an attempt that is over said of %r that it is %s; it is put back in line",
+            run.name,
+            state.name,
+        )
+        again: State[Any] = AwaitingRetry(message=self._waiting[run.id])
+        await self._client.set_flow_run_state(run.id, again, force=True)
+
+
+def was_taken_out(states: Iterable[State[Any]]) -> bool:
+    """Did somebody take this run out of the line who had not been given it?
+
+    Whoever starts a run in good order makes it Pending first.
+
+    Args:
+        states: All states of the run, in any order.
+    """
+    for state in sorted(states, key=lambda state: state.timestamp, reverse=True):
+        if state.type is StateType.PENDING:
+            return False
+        if state.type is StateType.SCHEDULED:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Which worker acts for the pool."""

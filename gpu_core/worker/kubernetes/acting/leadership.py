@@ -1,0 +1,121 @@
+"""One acting worker for each pool: of an installation by its lease, of several by a claim."""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+from anyio.abc import TaskGroup
+
+from gpu_core.adapters.kubernetes import KubernetesApi
+from gpu_core.adapters.kubernetes.lease import KubernetesLease
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.prefect.pool_claim import CHOOSE, Installation, who_acts
+from gpu_core.worker.kubernetes.acting.installation_claim import InstallationClaim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedPool:
+    """Whose acting worker is looked for.
+
+    Attributes:
+        id: The pool's id in Prefect, at this moment.
+        name: The pool's name.
+        lease: The name of its leases.
+        ledger: Opens the ledger that all workers of the pool share.
+    """
+
+    id: Callable[[], str]
+    name: str
+    lease: str
+    ledger: Callable[[], Awaitable[Ledger]]
+
+
+class ClusterLeadership:
+    """The lease and the claim of a pool, asked for from the first time that somebody wants to act.
+
+    Args:
+        connect: Finds the cluster.
+        namespace: Where the lease lives.
+        pool: Whose lease it is.
+        tasks: Where both are renewed.
+        wake: Called when one of them was got, and when it was lost.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[KubernetesApi]],
+        namespace: str,
+        pool: LedPool,
+        tasks: Callable[[], TaskGroup],
+        wake: Callable[[], None],
+    ) -> None:
+        self._connect = connect
+        self._namespace = namespace
+        self._pool = pool
+        self._tasks = tasks
+        self._wake = wake
+        self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        self._lease: KubernetesLease | None = None
+        self._claim: InstallationClaim | None = None
+
+    async def acquire(self) -> bool:
+        """Is this worker the acting one? Tries to become it.
+
+        Raises:
+            LedgerError, SQLAlchemyError, KubernetesError: What knows it does not answer.
+        """
+        if self._lease is None:
+            api = await self._connect()
+            lease = KubernetesLease(api, self._namespace, self._pool.lease, self._holder)
+            await lease.try_once()
+            self._lease = lease
+            self._tasks().start_soon(lease.hold, self._wake)
+        if not self._lease.is_held:
+            return False
+        if self._claim is None:
+            self._claim = await self._new_claim()
+            self._tasks().start_soon(self._claim.hold, self._has_lease, self._wake)
+        return await self._claim.acquire()
+
+    async def _new_claim(self) -> InstallationClaim:
+        system = await (await self._connect()).get("/api/v1/namespaces/kube-system")
+        installation = Installation(cluster=system["metadata"]["uid"], namespace=self._namespace)
+        ledger = await self._pool.ledger()
+        return InstallationClaim(ledger, self._pool.id, self._pool.name, installation, self._holder)
+
+    @property
+    def why_not(self) -> str:
+        """Why this worker does not act, as far as it knows: a clause."""
+        lease, name = self._lease, self._pool.lease
+        if lease is not None and lease.failure is not None:
+            place = f"{name} in namespace {self._namespace}"
+            return f"the lease {place} cannot be had: {lease.failure}"
+        if self._has_lease() and self._claim is not None and self._claim.other is not None:
+            return f"{who_acts(self._claim.other, self._claim.installation)}; {CHOOSE}"
+        holder = lease.holder if lease is not None else None
+        return f"{holder or 'another one'} has the lease {name} and acts for this installation"
+
+    @property
+    def is_standby(self) -> bool:
+        """Is it known that another worker acts?"""
+        return self._lease is not None and self._lease.failure is None
+
+    @property
+    def is_held(self) -> bool:
+        """May this worker act at this moment?"""
+        return self._has_lease() and self._claim is not None and self._claim.is_held
+
+    async def release(self) -> None:
+        """Let another worker of this installation act at once.
+
+        The claim stays: in a rollout no other installation comes in between.
+        """
+        self._claim = None
+        if self._lease is not None:
+            await self._lease.release()
+            self._lease = None
+
+    def _has_lease(self) -> bool:
+        return self._lease is not None and self._lease.is_held

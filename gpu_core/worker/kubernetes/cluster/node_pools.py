@@ -1,0 +1,43 @@
+"""Karpenter's NodePools, read once a minute: they seldom change."""
+
+import logging
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
+
+_log = logging.getLogger("prefect.gpu.node_pools")
+
+_PATH = "/apis/karpenter.sh/v1/nodepools"
+_LOOK_S = 60.0
+
+
+class NodePools:
+    """The NodePools of a cluster, where it has Karpenter and the policy says so."""
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._found: tuple[Json, ...] = ()
+        self._look_again_at_s = 0.0
+
+    async def look(self, policy: KubernetesPolicy) -> tuple[Json, ...]:
+        """Which are there? As of the last minute; none where they cannot be read."""
+        if policy.provisioner is not Provisioner.KARPENTER:
+            return ()
+        if anyio.current_time() >= self._look_again_at_s:
+            self._look_again_at_s = anyio.current_time() + _LOOK_S
+            self._found = await self._read()
+        return self._found
+
+    async def _read(self) -> tuple[Json, ...]:
+        try:
+            answer = await self._api.get(_PATH)
+        except KubernetesError as error:
+            if error.is_retryable:
+                return self._found
+            if not error.is_missing:
+                _log.warning("NodePools cannot be read, so they are not planned with: %s", error)
+            return ()
+        return tuple(answer.get("items") or ())

@@ -1,0 +1,31 @@
+"""Rights that the worker lacks and can do without: told once, not at every request."""
+
+import logging
+
+from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.decisions.kubernetes.status.api_errors import GRANTED_BY, missing_right
+
+NO_OUTPUT = "runs do not have the output of their pods"
+"""What goes without `pods/log`."""
+
+_log = logging.getLogger("prefect.gpu.rights")
+
+
+class MissingRights:
+    """What one worker has been refused so far."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def note(self, error: KubernetesError, lost: str) -> None:
+        """Warn, the first time, if this error is for want of a right.
+
+        Args:
+            error: Of a request that nothing depends on.
+            lost: What runs go without, as a clause.
+        """
+        right = missing_right(error.message)
+        if right is None or right in self._told:
+            return
+        self._told.add(right)
+        _log.warning("The worker may not %s, so %s; %s", right, lost, GRANTED_BY)

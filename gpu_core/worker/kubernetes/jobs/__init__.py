@@ -1,0 +1,1 @@
+"""The Jobs of attempts: created, read and cleaned up."""

@@ -1,0 +1,122 @@
+"""What runs in the cluster for a run of ours, and no open attempt answers for."""
+
+import logging
+from collections.abc import Callable, Collection
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.exceptions import ObjectNotFound
+
+from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL, POOL_LABEL, label_value
+from gpu_core.worker.infrastructure import NotStarted
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
+from gpu_core.worker.kubernetes.jobs.job_status import runs, wants_pods
+
+_log = logging.getLogger("prefect.gpu.orphans")
+
+# What one look finds may be about to be noted, or to be gone.
+_LOOK_S = 60.0
+
+
+class Orphans:
+    """Ends what a request made that was heard after its attempt had been given up.
+
+    A worker that stalls in the midst of a creation may lose its lease before the API server hears
+    of it. Whoever acts by then has given the attempt up, and the run starts again elsewhere: what
+    comes of the late request would run it a second time, on GPUs that nobody counts.
+
+    Args:
+        view: What the watches have told.
+        objects: Takes them away.
+        client: Prefect's: another server's pool may have the same name in the same cluster, and
+            its runs are not ours to end.
+        pool: Our pool's name.
+        may_act: Asked before everything that changes the cluster.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        objects: AttemptObjects,
+        client: PrefectClient,
+        pool: str,
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._view = view
+        self._objects = objects
+        self._client = client
+        self._pool = pool
+        self._may_act = may_act
+        self._looked_at_s = -_LOOK_S
+        self._seen: frozenset[str] = frozenset()
+        self._has_told = False
+
+    async def end(self, open_attempts: Collection[str], fenced: Collection[str]) -> None:
+        """End those that were there a minute ago, too. Looks once a minute.
+
+        Args:
+            open_attempts: The attempts of the pool that are open, as labels have them.
+            fenced: The nodes that nobody waits for: what is there is dealt with already.
+        """
+        now_s = anyio.current_time()
+        if now_s - self._looked_at_s < _LOOK_S or not self._may_act():
+            return
+        self._looked_at_s = now_s
+        found = {
+            attempt_id
+            for attempt_id in self._view.attempt_ids - set(open_attempts)
+            if self._is_ours_and_lives(attempt_id, fenced)
+        }
+        for attempt_id in sorted(found & self._seen):
+            await self._end(attempt_id, fenced)
+        self._seen = frozenset(found)
+
+    def _is_ours_and_lives(self, attempt_id: str, fenced: Collection[str]) -> bool:
+        jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
+        if not wants_pods(jobs, pods) and not any(runs(pod, fenced) for pod in pods):
+            return False
+        return _label((*jobs, *pods), POOL_LABEL) == label_value(self._pool)
+
+    async def _end(self, attempt_id: str, fenced: Collection[str]) -> None:
+        items = (*self._view.jobs_of(attempt_id), *self._view.pods_of(attempt_id))
+        flow_run_id = _label(items, FLOW_RUN_LABEL) or ""
+        try:
+            run = await self._client.read_flow_run(UUID(flow_run_id))
+        except (ObjectNotFound, ValueError):
+            self._tell_of_others(items)
+            return
+        if run.work_pool_name not in (None, self._pool):
+            return
+        _log.warning(
+            "What runs for %r in the cluster belongs to no open attempt (%s): it is ended",
+            run.name,
+            attempt_id,
+        )
+        try:
+            await self._objects.delete(attempt_id, fenced, grace_s=None)
+        except (KubernetesError, NotStarted) as error:
+            _log.warning("It could not be ended this time: %s", error)
+
+    def _tell_of_others(self, items: Collection[Json]) -> None:
+        """Say once that another installation has a pool of our name: each plans with all GPUs."""
+        if self._has_told:
+            return
+        self._has_told = True
+        metadata = next(iter(items))["metadata"]
+        _log.warning(
+            "%s in namespace %s runs for a pool named %r too, and this Prefect server does not "
+            "know its run. If it is another installation's, rename one of the pools: both plan "
+            "with the GPUs of the other.",
+            metadata["name"],
+            metadata["namespace"],
+            self._pool,
+        )
+
+
+def _label(items: Collection[Json], name: str) -> str | None:
+    labels = (item["metadata"].get("labels") or {} for item in items)
+    return next((found[name] for found in labels if name in found), None)

@@ -1,0 +1,76 @@
+"""What runs in pods say of their checkpoints, read from the labels of their flow runs."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
+from gpu_core.decisions.checkpoints.report_labels import from_labels
+from gpu_core.worker.attempts.state import RunningAttempt
+
+_log = logging.getLogger("prefect.gpu.reports")
+
+# A checkpoint is worth knowing of within seconds only when somebody waits for it.
+_LOOK_S = 10.0
+_LOOK_AT_ONE_S = 1.0
+
+# How many runs the server returns at most in one answer.
+_PAGE = 200
+
+
+class CheckpointReports:
+    """Reads reports, not more often than they are needed."""
+
+    def __init__(self, client: PrefectClient) -> None:
+        self._client = client
+        self._looked_at_s = -_LOOK_S
+        self._looked_at_one_s: dict[str, float] = {}
+
+    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+        """Let these attempts know what their runs last said; without the API nothing changes."""
+        if not self._is_due(attempts):
+            return
+        try:
+            for start in range(0, len(attempts), _PAGE):
+                await self._read(attempts[start : start + _PAGE])
+        except Exception as error:
+            _log.debug("Checkpoint reports are read later: %s", error)
+
+    def _is_due(self, attempts: Sequence[RunningAttempt]) -> bool:
+        now_s = anyio.current_time()
+        if len(attempts) != 1:
+            if not attempts or now_s - self._looked_at_s < _LOOK_S:
+                return False
+            self._looked_at_s = now_s
+            self._looked_at_one_s.clear()
+            return True
+        attempt_id = attempts[0].attempt.attempt_id
+        self._looked_at_one_s = {
+            looked_at: at_s
+            for looked_at, at_s in self._looked_at_one_s.items()
+            if now_s - at_s < _LOOK_AT_ONE_S
+        }
+        if attempt_id in self._looked_at_one_s:
+            return False
+        self._looked_at_one_s[attempt_id] = now_s
+        return True
+
+    async def _read(self, attempts: Sequence[RunningAttempt]) -> None:
+        ids = [UUID(running.attempt.flow_run_id) for running in attempts]
+        runs = await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=ids)), limit=_PAGE
+        )
+        labels = {str(run.id): run.labels for run in runs}
+        for running in attempts:
+            found = labels.get(running.attempt.flow_run_id, {})
+            running.report = reported(found, running.attempt.attempt_id) or running.report
+
+
+def reported(labels: Mapping[str, object], attempt_id: str) -> CheckpointReport | None:
+    """What these labels say of the attempt's checkpoints."""
+    values = from_labels(labels, attempt_id)
+    return None if values is None else checkpoint_report_of(values)

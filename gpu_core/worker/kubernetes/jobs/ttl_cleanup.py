@@ -1,0 +1,81 @@
+"""Objects of operators go some time after their end, as Jobs do by themselves."""
+
+import logging
+from collections.abc import Callable, Container
+from datetime import datetime
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
+from gpu_core.decisions.kubernetes.operators import has_been_kept
+from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs, path_of
+
+_log = logging.getLogger("prefect.gpu.operators")
+
+# Nobody waits for it; and a worker that was away for long does not flood the cluster.
+_LOOK_S = 60.0
+_AT_ONCE = 20
+
+
+class FinishedObjects:
+    """The RayJobs, TrainJobs and SparkApplications of one pool whose attempts are settled.
+
+    Not every operator takes them away itself: a RayJob goes only where KubeRay is told so for the
+    whole cluster, and a TrainJob has no time to live. Which are due is read from the objects, so
+    a worker that starts anew knows as much.
+
+    Args:
+        api: The cluster.
+        custom_jobs: What is there.
+        pool: Whose objects.
+        may_act: Asked before everything that changes the cluster.
+        rights: What the worker lacks.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        custom_jobs: CustomJobs,
+        pool: str,
+        may_act: Callable[[], bool],
+        rights: MissingRights,
+    ) -> None:
+        self._api = api
+        self._custom_jobs = custom_jobs
+        self._pool = label_value(pool)
+        self._may_act = may_act
+        self._rights = rights
+        self._looked_at_s = -_LOOK_S
+
+    async def clear(
+        self, open_attempts: Container[str], policy: KubernetesPolicy, now: datetime
+    ) -> None:
+        """Delete what has stayed for `kept_after_end`. Looks about once a minute.
+
+        Args:
+            open_attempts: The attempts that are not settled: what they came to is still read.
+            policy: Says how long objects stay.
+            now: Aware.
+        """
+        now_s = anyio.current_time()
+        if now_s - self._looked_at_s < _LOOK_S or not self._may_act():
+            return
+        self._looked_at_s = now_s
+        due = [
+            item
+            for item in self._custom_jobs.items
+            if item["metadata"]["labels"].get(POOL_LABEL) == self._pool
+            and item["metadata"]["labels"][ATTEMPT_ID_LABEL] not in open_attempts
+            and "deletionTimestamp" not in item["metadata"]
+            and has_been_kept(item, policy.kept_after_end_s, now)
+        ]
+        for item in due[:_AT_ONCE]:
+            self._custom_jobs.forget(item["metadata"]["labels"][ATTEMPT_ID_LABEL])
+            try:
+                await self._api.delete(path_of(item))
+            except KubernetesError as error:
+                self._rights.note(error, "objects of operators stay after their end")
+                _log.debug("%s stays: %s", item["metadata"]["name"], error)

@@ -1,0 +1,1 @@
+"""What containers print, on the pages of their runs."""

@@ -1,0 +1,208 @@
+"""Runs without Prefect inside: the worker tells Prefect of their states and their output."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Running
+
+from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBMITTER
+from gpu_core.worker.attempts.run_log import OutputLog
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.kubernetes.logs.log_position import Line, LogPosition
+from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
+from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
+from gpu_core.worker.prefect.batch_loader import Together
+
+_log = logging.getLogger("prefect.gpu.containers")
+
+# Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
+_LONGEST_LINE = 8_000
+_LAST_LINES = 20
+
+# Starts come first, which Prefect's server answers one after the other, too.
+_TOLD_AT_ONCE = 4
+
+# How many runs the server returns at most in one answer.
+_PAGE = 200
+
+_TELLERS = {SUBMITTER: 0, HEAD: 1}
+
+
+class ContainerRuns:
+    """The container jobs of one pool.
+
+    Args:
+        client: Prefect's client.
+        output: Reads what they write.
+        tasks: Where logs are followed.
+        is_over: Has this attempt's pod of this uid ended, so that no more output comes?
+        hidden: A text as people may read it: what the run's log has of a line.
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        output: OutputFollower,
+        tasks: TaskGroup,
+        is_over: Callable[[RunningAttempt, str], bool],
+        hidden: Callable[[str], str] = str,
+    ) -> None:
+        self._client = client
+        self._hidden = hidden
+        self._told_output = ToldOutput(client)
+        self._begun: set[str] = set()
+        self._output = output
+        self._tasks = tasks
+        self._is_over = is_over
+        self._runs = Together(self._read_runs)
+        self._turns: dict[str, anyio.Lock] = {}
+        self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
+        self._being_told: set[str] = set()
+        self._told_running: set[str] = set()
+        self._followed: dict[str, dict[str, deque[str]]] = {}
+
+    def begin(self, attempt_id: str) -> None:
+        """This worker creates the attempt: no other one has followed its output."""
+        self._begun.add(attempt_id)
+
+    def follow(
+        self, running: RunningAttempt, pod: Json, container: str, *, prefix: str = ""
+    ) -> None:
+        """Follow a pod's output; asked for again, what may be gone soon is read first.
+
+        The output of an attempt that was created before this worker became the leader is followed
+        from the last line of it that the run's log has.
+
+        Args:
+            running: The attempt, whose run's log has the output.
+            pod: One of its pods.
+            container: Which of its containers.
+            prefix: What each line begins with, where several pods write to one log.
+        """
+        attempt_id, uid = running.attempt.attempt_id, str(pod["metadata"]["uid"])
+        key, followed = f"{attempt_id}/{uid}", self._followed.setdefault(attempt_id, {})
+        if uid in followed:
+            if running.is_draining or running.is_ending:
+                self._output.hurry(key)
+            return
+        name, lines = str(pod["metadata"]["name"]), deque[str](maxlen=_LAST_LINES)
+        followed[uid], log = lines, OutputLog(running, name)
+
+        def shown(text: str) -> str:
+            return self._hidden(f"{prefix}{text[:_LONGEST_LINE]}")
+
+        def tell(line: Line) -> None:
+            lines.append(line.text[:_LONGEST_LINE])
+            log.write(line.at, f"{prefix}{line.text[:_LONGEST_LINE]}")
+
+        async def position() -> LogPosition:
+            if attempt_id in self._begun:
+                return LogPosition()
+            told = await self._told_output.of(running.flow_run_id, name)
+            lines.extend(line.text.removeprefix(prefix) for line in told)
+            log.continue_after(told[-1].at if told else None)
+            return LogPosition(told, shown)
+
+        output = Output(
+            key=key,
+            namespace=pod["metadata"]["namespace"],
+            pod=name,
+            container=container,
+            tell=tell,
+            is_over=lambda: self._is_over(running, uid),
+            position=position,
+        )
+        self._tasks.start_soon(self._output.follow, output)
+
+    def follows(self, attempt_id: str, uid: str) -> bool:
+        """Is this pod's output in the run's log?"""
+        return uid in self._followed.get(attempt_id, {})
+
+    def follows_any(self, attempt_id: str) -> bool:
+        """Is the output of any pod of the attempt in the run's log?"""
+        return bool(self._followed.get(attempt_id))
+
+    def begin_to_tell_running(self, running: RunningAttempt) -> None:
+        """Tell Prefect beside the cycle that it runs; what fails is tried again when asked for."""
+        attempt_id = running.attempt.attempt_id
+        if attempt_id not in self._told_running and attempt_id not in self._being_told:
+            self._being_told.add(attempt_id)
+            self._tasks.start_soon(self._tell_beside, running)
+
+    async def _tell_beside(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        try:
+            async with self._telling, self._turn_of(attempt_id):
+                # Who settles its end tells it then. The run may have another attempt by now.
+                if not running.is_ending:
+                    await self._tell_running(running)
+        except Exception as error:
+            _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)
+        finally:
+            self._being_told.discard(attempt_id)
+
+    async def tell_running(self, running: RunningAttempt) -> None:
+        """Tell Prefect that it runs, or has run; asked for again, nothing more happens.
+
+        Who settles its end asks for it first. It is told then, before the end and not after it:
+        Prefect would believe that it goes on. And its page has a time at which it began.
+        """
+        async with self._turn_of(running.attempt.attempt_id):
+            await self._tell_running(running)
+
+    async def _tell_running(self, running: RunningAttempt) -> None:
+        attempt_id = running.attempt.attempt_id
+        if attempt_id in self._told_running:
+            return
+        run = await self._runs.of(running.flow_run_id)
+        if run is not None and run.state is not None and run.state.is_pending():
+            await self._client.set_flow_run_state(run.id, Running())
+        self._told_running.add(attempt_id)
+
+    def _turn_of(self, attempt_id: str) -> anyio.Lock:
+        return self._turns.setdefault(attempt_id, anyio.Lock())
+
+    async def _read_runs(self, ids: Sequence[UUID]) -> Mapping[UUID, FlowRun]:
+        runs = await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(ids))), limit=_PAGE
+        )
+        return {run.id: run for run in runs}
+
+    def last_lines(self, attempt_id: str, uid: str | None) -> tuple[str, ...]:
+        """The end of what a pod wrote, as far as it was followed.
+
+        Args:
+            attempt_id: Whose pod.
+            uid: Of the pod that says why the attempt ended; None, or not followed: where only one
+                was, that one.
+        """
+        followed = self._followed.get(attempt_id, {})
+        only = next(iter(followed.values())) if len(followed) == 1 else ()
+        return tuple(followed.get(uid or "", only))
+
+    def forget(self, attempt_id: str) -> None:
+        """The attempt is settled."""
+        self._begun.discard(attempt_id)
+        self._told_running.discard(attempt_id)
+        self._turns.pop(attempt_id, None)
+        self._followed.pop(attempt_id, None)
+
+
+def begun_pods(pods: Sequence[Json]) -> list[Json]:
+    """Which of these pods have begun? The one that leads comes first, else by name."""
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"]
+    return sorted(running, key=_rank_as_teller)
+
+
+def _rank_as_teller(pod: Json) -> tuple[int, str]:
+    metadata = pod["metadata"]
+    role = (metadata.get("labels") or {}).get(ROLE_LABEL, "")
+    return _TELLERS.get(role, len(_TELLERS)), metadata["name"]

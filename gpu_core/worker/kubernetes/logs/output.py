@@ -1,0 +1,124 @@
+"""The output of containers, read over a bounded number of connections."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
+from gpu_core.worker.kubernetes.logs.log_position import Line, LogPosition
+from gpu_core.worker.kubernetes.logs.places import Places
+
+_log = logging.getLogger("prefect.gpu.output")
+
+CONNECTIONS = 40
+"""Each followed log holds one. aiohttp's client has 100 (its `TCPConnector.limit`)."""
+
+_TURN_S = 1.0
+
+# A container that says nothing for so long may be asked again; its log goes on where it was.
+_SILENCE_S = 300.0
+_RETRY_S = 2.0
+
+
+async def _beginning() -> LogPosition:
+    return LogPosition()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The output of one container.
+
+    Attributes:
+        key: Unique among all that are followed.
+        namespace: Of the pod.
+        pod: Its name.
+        container: Its name in the pod.
+        tell: Gets each line once, in the order of the log.
+        is_over: Has the container ended, so that no more comes?
+        position: How far it was told before it is followed here.
+    """
+
+    key: str
+    namespace: str
+    pod: str
+    container: str
+    tell: Callable[[Line], None]
+    is_over: Callable[[], bool]
+    position: Callable[[], Awaitable[LogPosition]] = _beginning
+
+
+class OutputFollower:
+    """Follows many logs. With more of them than connections they are read in turns.
+
+    Args:
+        api: The cluster, over connections that nothing else needs.
+        rights: What the worker lacks.
+        connections: How many logs are read at a time.
+        turn_s: How long one is read while others wait.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        rights: MissingRights,
+        *,
+        connections: int = CONNECTIONS,
+        turn_s: float = _TURN_S,
+    ) -> None:
+        self._api = api
+        self._rights = rights
+        self._places = Places(connections, turn_s)
+
+    async def follow(self, output: Output) -> None:
+        """Tell all that it writes, until it is over and everything is told."""
+        try:
+            await self._follow(output)
+        except Exception:
+            # The output of one run ends no worker.
+            _log.exception("The output of pod %s is not followed any more", output.pod)
+        finally:
+            self._places.forget(output.key)
+
+    async def _follow(self, output: Output) -> None:
+        position = await output.position()
+        while True:
+            # What a container wrote is there when its pod is said to be over.
+            was_over = output.is_over()
+            try:
+                is_read_out = await self._read_on(output, position)
+            except KubernetesError as error:
+                if error.is_missing:
+                    return
+                self._rights.note(error, NO_OUTPUT)
+                _log.debug("The output of %s: %s", output.pod, error)
+                was_over = was_over and not error.is_retryable
+                is_read_out = True
+            if is_read_out and was_over:
+                return
+            if is_read_out:
+                await anyio.sleep(_RETRY_S)
+
+    def hurry(self, key: str) -> None:
+        """Read this one next and to its end: its pod may be gone soon."""
+        self._places.hurry(key)
+
+    async def _read_on(self, output: Output, position: LogPosition) -> bool:
+        """Read until the log ends; False: others had to be read before."""
+        path = f"/api/v1/namespaces/{output.namespace}/pods/{output.pod}/log"
+        query = {"container": output.container, "follow": "true", "timestamps": "true"}
+        async with self._places.take(output.key) as turn:
+            since = position.begin_again()
+            if since is not None:
+                query["sinceTime"] = since
+            # An answer that is slow to come takes no time of the turn: each turn gets on.
+            read = self._api.lines(path, query, silence_s=_SILENCE_S, on_answer=turn.begin)
+            async with aclosing(read) as lines:
+                async for raw in lines:
+                    line = position.take(raw)
+                    if line is not None:
+                        output.tell(line)
+        return not turn.scope.cancelled_caught

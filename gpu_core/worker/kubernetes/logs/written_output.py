@@ -1,0 +1,81 @@
+"""What an earlier follower told of a container's output: the run's log in Prefect has it."""
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import Log
+from prefect.client.schemas.sorting import LogSort
+from prefect.logging.handlers import APILogHandler
+
+from gpu_core.worker.attempts.run_log import output_log_name
+from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, Line
+from gpu_core.worker.watch.outages import is_unanswered
+
+_log = logging.getLogger("prefect.gpu.output")
+
+# How many lines the server returns at most in one answer.
+_PAGE = 200
+# A pod of a gang that is not among the last 10,000 lines of its run has told what it printed then.
+_MOST_PAGES = 50
+# A worker that takes over asks for each of its runs, while others of them start and end.
+_AT_ONCE = 4
+_RETRY_S = 2.0
+
+
+class ToldOutput:
+    """Reads it, for a worker that has become the leader, or is the leader again.
+
+    Args:
+        client: Prefect's.
+    """
+
+    def __init__(self, client: PrefectClient) -> None:
+        self._client = client
+        self._turns = anyio.Semaphore(_AT_ONCE)
+        self._sending = anyio.Lock()
+        self._is_sent = False
+
+    async def of(self, flow_run_id: UUID, pod: str) -> tuple[Line, ...]:
+        """The newest lines of this pod in the log of the run, with all of the last two seconds.
+
+        Waits for a server that does not answer: until it does, no line can be told. Where it
+        refuses there are none: a line that is told twice is not lost.
+        """
+        async with self._turns:
+            while True:
+                try:
+                    await self._send_what_is_told()
+                    return await self._read(flow_run_id, output_log_name(pod))
+                except Exception as error:
+                    if not is_unanswered(error):
+                        _log.warning("The output of pod %s is told from its start: %s", pod, error)
+                        return ()
+                    _log.debug("The output of pod %s is followed later: %s", pod, error)
+                await anyio.sleep(_RETRY_S)
+
+    async def _send_what_is_told(self) -> None:
+        """What this process told before it lost its lease may still be on its way."""
+        async with self._sending:
+            if not self._is_sent:
+                await APILogHandler.aflush()
+                self._is_sent = True
+
+    async def _read(self, flow_run_id: UUID, name: str) -> tuple[Line, ...]:
+        of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
+        found: list[Line] = []
+        for number in range(_MOST_PAGES):
+            page = await self._client.read_logs(
+                of_run, limit=_PAGE, offset=number * _PAGE, sort=LogSort.TIMESTAMP_DESC
+            )
+            found += [Line(log.timestamp, log.message) for log in page if log.name == name]
+            if len(page) < _PAGE or _is_enough(found, page):
+                return tuple(reversed(found))
+        return tuple(reversed(found)) or (Line(page[-1].timestamp, ""),)
+
+
+def _is_enough(newest_first: Sequence[Line], page: Sequence[Log]) -> bool:
+    return bool(newest_first) and page[-1].timestamp < newest_first[0].at - 2 * OVERLAP

@@ -1,0 +1,443 @@
+"""Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import anyio
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
+from prefect.exceptions import ObjectNotFound
+from prefect.workers.base import BaseVariables
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import without_controls
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.workload import Hold, Workload
+from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
+from gpu_core.decisions.requests.job_variables import (
+    LONGEST_NAME,
+    GpuRequest,
+    RunLimits,
+    parse_request,
+    run_limits,
+    workload_from_request,
+)
+from gpu_core.decisions.requests.run_variables import env_of_run, variable_defaults
+from gpu_core.worker.attempts.run_faults import RunFaults
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.watch.pool import KeptBack, PoolWatch
+
+# The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
+# whole of the next queue behind it.
+_PAGE = 200
+
+# How far ahead to look, so that a run that is due before the next poll starts on time.
+LOOK_AHEAD = timedelta(seconds=30)
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+_DEPLOYMENT_AGE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One run that may use GPUs, and what it asked for."""
+
+    flow_run: FlowRun
+    flow_name: str
+    deployment: str | None
+    queue: str | None
+    request: GpuRequest
+    limits: RunLimits
+    workload: Workload
+    source: DeploymentResponse | None = None
+    """Its deployment, as it was when this was read."""
+    variables: Mapping[str, object] = field(default_factory=dict)
+    """All its job variables, those of the infrastructure included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One run whose job variables cannot be used."""
+
+    flow_run: FlowRun
+    error: InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The outcome of one look at the queues."""
+
+    responses: Mapping[UUID, WorkerFlowRunResponse]
+    demands: tuple[Demand, ...]
+    refusals: tuple[Refusal, ...]
+    next_due_at: datetime | None
+    """When the next run that is not due yet will be."""
+
+
+class _Page(NamedTuple):
+    """One answer of the server, without the runs that this version of its client cannot read."""
+
+    responses: list[WorkerFlowRunResponse]
+    is_full: bool
+
+
+class DemandReader:
+    """Reads the runs of one pool.
+
+    Args:
+        client: Prefect's client.
+        pool: The pool's name.
+        queues: The queues to look at; empty: all.
+        infrastructure: Adds to a workload what it needs of a node beside GPUs.
+        turn: Held while runs in line are written to. On PostgreSQL Prefect leaves out of its
+            answer what somebody writes to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
+            run would overtake it.
+        faults: Holds runs back that cannot be read.
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        pool: str,
+        queues: Iterable[str],
+        infrastructure: Infrastructure,
+        turn: anyio.Lock,
+        faults: RunFaults | None = None,
+    ) -> None:
+        self._turn = turn
+        self._infrastructure = infrastructure
+        self._faults = faults or RunFaults()
+        self._client = client
+        self._pool = pool
+        self._queues = frozenset(queues)
+        self._queue_names: dict[UUID, str] = {}
+        self._flow_names: dict[UUID, str] = {}
+        self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
+
+    async def line(
+        self,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+        held: Container[str],
+        watch: PoolWatch | None = None,
+    ) -> Line:
+        """Which runs are due, what does each want, and which cannot be used?
+
+        Args:
+            held: Runs that do not compete, because their last attempt is not over.
+            watch: Knows which runs Prefect keeps back; None: none.
+        """
+        async with self._turn:
+            responses = await self._poll(now + LOOK_AHEAD)
+        due: list[WorkerFlowRunResponse] = []
+        later: list[WorkerFlowRunResponse] = []
+        for response in responses.values():
+            start = response.flow_run.next_scheduled_start_time
+            (due if start is None or start <= now else later).append(response)
+        demands: list[Demand] = []
+        refusals: list[Refusal] = []
+        for response in due:
+            if str(response.flow_run.id) in held:
+                continue
+            queue = await self._queue_name(response.work_queue_id)
+            try:
+                demands.append(await self._read_or_hold(response, queue, policy, template, now))
+            except InvalidInput as error:
+                refusals.append(Refusal(flow_run=response.flow_run, error=error))
+        for kept in () if watch is None else watch.kept_back(responses.keys()):
+            if str(kept.flow_run.id) not in held:
+                demands.append(await self._read_kept_back(kept, policy, template, now))
+        starts = [r.flow_run.next_scheduled_start_time for r in later]
+        return Line(
+            responses=responses,
+            demands=tuple(demands),
+            refusals=tuple(refusals),
+            next_due_at=min((start for start in starts if start is not None), default=None),
+        )
+
+    async def _read_kept_back(
+        self, kept: KeptBack, policy: Policy, template: Mapping[str, Any], now: datetime
+    ) -> Demand:
+        """What this run wants, held for what Prefect keeps it back for.
+
+        Variables that cannot be used are refused when Prefect hands it out: it may be gone by now.
+        """
+        flow_run, demand = kept.flow_run, None
+        with (
+            suppress(InvalidInput),
+            self._faults.contained(
+                str(flow_run.id), flow_run.name, "read", now, but=(InvalidInput,)
+            ),
+        ):
+            demand = await self.read(flow_run, kept.queue, policy, template, now)
+        if demand is None:
+            return _unread(flow_run, kept.queue, policy, kept.hold, now)
+        return replace(demand, workload=replace(demand.workload, hold=kept.hold))
+
+    async def _read_or_hold(
+        self,
+        response: WorkerFlowRunResponse,
+        queue: str | None,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+    ) -> Demand:
+        """What this run wants; where something went wrong with it, that it is held for now."""
+        flow_run = response.flow_run
+        key, demand = str(flow_run.id), None
+        if self._faults.hold(key, now) is None:
+            with self._faults.contained(key, flow_run.name, "read", now, but=(InvalidInput,)):
+                demand = await self.read(flow_run, queue, policy, template, now)
+        return demand or _unread(flow_run, queue, policy, self._faults.hold(key, now), now)
+
+    async def read(
+        self,
+        flow_run: FlowRun,
+        queue: str | None,
+        policy: Policy,
+        template: Mapping[str, Any],
+        now: datetime,
+        begun_with: Mapping[str, object] | None = None,
+    ) -> Demand:
+        """What does this run want?
+
+        Args:
+            begun_with: The job variables of its open attempt; None: those that hold now.
+
+        Raises:
+            InvalidInput: Its job variables cannot be used.
+        """
+        deployment = await self._deployment(flow_run.deployment_id, now)
+        variables = begun_with
+        if variables is None:
+            variables = _merged_variables(template, deployment, flow_run)
+        others = _not_ours(template) | self._infrastructure.variable_names
+        request = parse_request(variables, others)
+        flow_name = await self._flow_name(flow_run.flow_id)
+        workload = workload_from_request(
+            request,
+            workload_id=str(flow_run.id),
+            name=without_controls(flow_run.name, LONGEST_NAME),
+            queue=queue,
+            submitted_at=_submitted_at(flow_run, now),
+            policy=policy,
+            user=_creator(flow_run),
+            tags=flow_run.tags,
+            hold=_deployment_hold(deployment),
+        )
+        return Demand(
+            flow_run=flow_run,
+            flow_name=flow_name,
+            deployment=None if deployment is None else f"{flow_name}/{deployment.name}",
+            queue=queue,
+            request=request,
+            limits=run_limits(request, policy),
+            workload=self._infrastructure.fitted(
+                workload,
+                variables,
+                policy,
+                flow_name,
+                has_deployment=flow_run.deployment_id is not None,
+            ),
+            source=deployment,
+            variables=variables,
+        )
+
+    async def variables(
+        self, flow_run: FlowRun, template: Mapping[str, Any], now: datetime
+    ) -> dict[str, object]:
+        """Which job variables does this run have now, usable or not?"""
+        deployment = await self._deployment(flow_run.deployment_id, now)
+        return _merged_variables(template, deployment, flow_run)
+
+    async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
+        first = await self._page(before, queues=sorted(self._queues))
+        if not first.is_full:
+            return {response.flow_run.id: response for response in first.responses}
+        found: dict[UUID, WorkerFlowRunResponse] = {}
+        for queue in sorted(self._queues) or await self._pool_queues():
+            found.update(await self._poll_queue(before, queue))
+        return found
+
+    async def _poll_queue(self, before: datetime, queue: str) -> dict[UUID, WorkerFlowRunResponse]:
+        found: dict[UUID, WorkerFlowRunResponse] = {}
+        after: datetime | None = None
+        while True:
+            page = await self._page(before, queues=[queue], after=after)
+            fresh = {r.flow_run.id: r for r in page.responses if r.flow_run.id not in found}
+            found.update(fresh)
+            if not page.is_full or not fresh:
+                return found
+            after = page.responses[-1].flow_run.next_scheduled_start_time
+
+    async def _page(
+        self, before: datetime, queues: list[str], after: datetime | None = None
+    ) -> _Page:
+        # The client's own method has no `scheduled_after`, without which the 201st run of a queue
+        # would never be seen.
+        body: dict[str, Any] = {"scheduled_before": before.isoformat()}
+        if queues:
+            body["work_queue_names"] = queues
+        if after is not None:
+            body["scheduled_after"] = after.isoformat()
+        response = await self._client.request(
+            "POST",
+            "/work_pools/{name}/get_scheduled_flow_runs",
+            path_params={"name": self._pool},
+            json=body,
+        )
+        rows = response.json()
+        read = [self._response(row) for row in rows]
+        return _Page([found for found in read if found is not None], len(rows) >= _PAGE)
+
+    def _response(self, data: Any) -> WorkerFlowRunResponse | None:
+        run = data.get("flow_run", {})
+        with self._faults.contained(str(run.get("id")), str(run.get("name")), "read"):
+            return WorkerFlowRunResponse.model_validate(data)
+        return None
+
+    async def _pool_queues(self) -> list[str]:
+        queues = await self._client.read_work_queues(work_pool_name=self._pool)
+        self._queue_names = {queue.id: queue.name for queue in queues}
+        return sorted(self._queue_names.values())
+
+    async def _queue_name(self, queue_id: UUID) -> str | None:
+        if queue_id not in self._queue_names:
+            await self._pool_queues()
+        return self._queue_names.get(queue_id)
+
+    async def _flow_name(self, flow_id: UUID) -> str:
+        if flow_id not in self._flow_names:
+            self._flow_names[flow_id] = (await self._client.read_flow(flow_id)).name
+        return self._flow_names[flow_id]
+
+    async def _deployment(
+        self, deployment_id: UUID | None, now: datetime
+    ) -> DeploymentResponse | None:
+        if deployment_id is None:
+            return None
+        read_at, deployment = self._deployments.get(deployment_id, (None, None))
+        # Its free slots are read anew in each cycle: for a run without one nobody is preempted.
+        is_limited = deployment is not None and deployment.global_concurrency_limit is not None
+        age = timedelta(0) if is_limited else _DEPLOYMENT_AGE
+        if read_at is None or now - read_at > age:
+            try:
+                deployment = await self._client.read_deployment(deployment_id)
+            except ObjectNotFound:
+                deployment = None
+            self._deployments[deployment_id] = (now, deployment)
+        return deployment
+
+
+async def still_waiting(
+    client: PrefectClient, flow_run_ids: Sequence[UUID]
+) -> Mapping[UUID, FlowRun]:
+    """Which of these runs wait to be started, as Prefect has them at this moment?
+
+    Args:
+        client: Prefect's client.
+        flow_run_ids: Not more than one page of them.
+    """
+    scheduled = FlowRunFilterStateType(any_=[StateType.SCHEDULED])
+    runs = await client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            id=FlowRunFilterId(any_=list(flow_run_ids)), state=FlowRunFilterState(type=scheduled)
+        ),
+        limit=_PAGE,
+    )
+    return {run.id: run for run in runs}
+
+
+def _merged_variables(
+    template: Mapping[str, Any], deployment: DeploymentResponse | None, flow_run: FlowRun
+) -> dict[str, object]:
+    """The run's variables over the deployment's over the pool's defaults, as Prefect does it.
+
+    Raises:
+        InvalidInput: `env` is no environment.
+    """
+    of_deployment = (deployment.job_variables if deployment is not None else None) or {}
+    of_run = flow_run.job_variables or {}
+    merged = {**variable_defaults(template), **of_deployment, **of_run}
+    env = env_of_run(template, of_deployment, of_run)
+    return merged if env is None else {**merged, "env": env}
+
+
+def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:
+    """Variables that Prefect's machinery or the platform team's template reads, not we."""
+    properties = template.get("variables", {}).get("properties", {})
+    return frozenset({*properties, *BaseVariables.model_fields} - GpuRequest.model_fields.keys())
+
+
+def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:
+    """Since when does it wait? A start that somebody set to the year 1 is no database's moment."""
+    return max(flow_run.expected_start_time or flow_run.created or now, _EARLIEST)
+
+
+def held_demand(demand: Demand, hold: Hold | None) -> Demand:
+    """The same run with nothing that planning could stumble over, held for this."""
+    asked = demand.workload
+    workload = Workload(
+        workload_id=asked.workload_id,
+        name=asked.name,
+        priority=asked.priority,
+        submitted_at=asked.submitted_at,
+        queue=asked.queue,
+        hold=hold,
+    )
+    return replace(demand, workload=workload)
+
+
+def _unread(
+    flow_run: FlowRun, queue: str | None, policy: Policy, hold: Hold | None, now: datetime
+) -> Demand:
+    """A run of which nothing is known but that it waits, and why it has to."""
+    priority = policy.priority_of_queue(PREFECT_DEFAULT_QUEUE if queue is None else queue)
+    return Demand(
+        flow_run=flow_run,
+        flow_name="",
+        deployment=None,
+        queue=queue,
+        request=GpuRequest(),
+        limits=run_limits(GpuRequest(), policy),
+        workload=Workload(
+            workload_id=str(flow_run.id),
+            name=without_controls(flow_run.name, LONGEST_NAME),
+            priority=priority or 0,
+            submitted_at=_submitted_at(flow_run, now),
+            queue=queue,
+            hold=hold,
+        ),
+    )
+
+
+def _creator(flow_run: FlowRun) -> str | None:
+    """Which person made the run? Only Prefect Cloud knows; a server without accounts does not."""
+    creator = flow_run.created_by
+    return creator.display_value if creator is not None and creator.type == "USER" else None
+
+
+def _deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
+    """Would Prefect refuse to start it? Then nobody is preempted for it."""
+    limit = deployment.global_concurrency_limit if deployment is not None else None
+    if limit is None or limit.active_slots < limit.limit:
+        return None
+    return Hold(
+        reason=Reason.DEPLOYMENT_LIMIT,
+        summary=f"Held: {limit.active_slots} runs of its deployment hold its "
+        f"{limit.limit} concurrency slots.",
+        resolution="It may start when one of them ends, or under a higher concurrency limit.",
+    )

@@ -1,0 +1,274 @@
+"""What the ledger knows that planning needs: usage, run times, and what runs have behind them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, News, Record, merged
+from gpu_core.decisions.attempts.progress import completed_s, with_history
+from gpu_core.decisions.attempts.retry_backoff import is_postponed
+from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, CapacityLife
+from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
+from gpu_core.decisions.model.cluster import Allocation, Node, Usage
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.capacity_view import CapacityView
+from gpu_core.decisions.spot.changeover import ChangeoverHistory
+from gpu_core.decisions.spot.next_attempt import NextAttempts
+from gpu_core.decisions.spot.observed_lifetimes import (
+    SPOT,
+    SpotPast,
+    learned_spot_lives,
+    spot_pasts,
+    spot_stays,
+)
+from gpu_core.decisions.spot.zones import Stay
+from gpu_core.worker.attempts.run_faults import RunFaults
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.pending.demand import Demand, held_demand
+
+# Run times from before this time say little about today's code.
+_LEARNED_FROM = timedelta(days=30)
+
+# Lives are of hours: what ended since does not change them much.
+_LIVES_AGE = timedelta(minutes=10)
+
+# How late another machine's worker may write down what it did, or how far its clock may be off.
+_OVERLAP = timedelta(minutes=10)
+
+
+class History:
+    """The past of one pool, over all its machines. Reads the ledger; nothing is kept elsewhere.
+
+    Args:
+        ledger: Who held which GPUs.
+        pool: The pool's name; a ledger may serve several.
+        faults: Holds runs back whose past cannot be used.
+    """
+
+    def __init__(self, ledger: Ledger, pool: str, faults: RunFaults | None = None) -> None:
+        self._faults = faults or RunFaults()
+        self._ledger = ledger
+        self._pool = pool
+        self._follower = LedgerFollower()
+        self._run_times = RunTimeHistory()
+        self._book: UsageBook | None = None
+        self._looked_at: datetime | None = None
+        self._on_spot: dict[str, Attempt] = {}
+        self._spot_lives: Mapping[str, CapacityLife] = {}
+        self._spot_pasts: Mapping[str, SpotPast] = {}
+        self._spot_stays: Mapping[str, Sequence[Stay]] = {}
+        self._sights = SpotSights()
+        self._postponed: set[str] = set()
+        self._changeovers = ChangeoverHistory()
+        self._lives_at: datetime | None = None
+
+    async def look(self, policy: Policy, now: datetime) -> None:
+        """Learn what was started and what ended since the last look, on any machine."""
+        book = self._book
+        if book is None or not book.serves(policy, now):
+            book = UsageBook(policy, now)
+        looked_at = self._looked_at
+        since = now - _LEARNED_FROM if looked_at is None else looked_at - _OVERLAP
+        reach = since if book is self._book else min(since, book.since)
+        records = await in_thread(self._read, reach, now)
+        news = self._follower.look(records, since)
+        if book is self._book:
+            for run, attempt in news.started:
+                with self._counted(run):
+                    book.start(run, attempt)
+            for run, attempt in news.ended:
+                with self._counted(run):
+                    book.end(run, attempt)
+            for attempt_id in news.withdrawn:
+                with suppress(KeyError):  # it could not be counted when it began
+                    book.withdraw(attempt_id)
+        else:
+            self._fill(book, records)
+        for run, attempts in sorted(records, key=lambda record: record[1][-1].admitted_at):
+            with self._counted(run):
+                self._changeovers.observe(run.deployment, attempts)
+        for record in news.touched:
+            with self._counted(record[0]):
+                self._learn(record)
+        self._learn_lives(news, now)
+        self._book, self._looked_at = book, now
+
+    def moved(self, running: RunningAttempt) -> None:
+        """An attempt that waited for its nodes holds other GPUs, and only from now on."""
+        book, attempt = self._book, running.attempt
+        if book is not None and attempt.attempt_id in self._follower.open_attempts:
+            book.withdraw(attempt.attempt_id)
+            book.start(running.record, attempt)
+
+    def capacity_life(self, gpu_type: str | None, capacity_type: str) -> CapacityLife | None:
+        """How long does such capacity live? None: nobody takes it away."""
+        if gpu_type is None or capacity_type != SPOT:
+            return None
+        return self._spot_lives.get(gpu_type, SPOT_PRIOR)
+
+    def usage(self, now: datetime) -> Usage:
+        """What shares and budgets count, up to this moment."""
+        return Usage() if self._book is None else self._book.usage(now)
+
+    async def of_pending(
+        self,
+        demands: Mapping[str, Demand],
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> dict[str, Demand]:
+        """The same demands, with what their run times and earlier attempts say about the next."""
+        # Prefect counts the starts of a run: one without any has no attempt to ask for, unless it
+        # was postponed.
+        resumed = [
+            key
+            for key, demand in demands.items()
+            if demand.flow_run.run_count > 0 or key in self._postponed
+        ]
+        earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
+        self._sights.keep(demands.keys() | {held.workload.workload_id for held in allocations})
+        known = {}
+        flavors = {node.flavor for node in nodes}
+        asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
+        for key in sorted(demands, key=lambda key: _place_in_line(demands[key].workload)):
+            demand, attempts = demands[key], earlier.get(key, ())
+            with self._faults.contained(key, demand.workload.name, "planned", now):
+                workload = self._known(demand, attempts, policy)
+                request = demand.request
+                workload = with_gpu_types(
+                    workload, request.work, flavors, policy, named=request.gpu_type
+                )
+                workload = asking.of(workload, attempts)
+                known[key] = replace(demand, workload=workload)
+        return {
+            key: known.get(key) or held_demand(demand, self._faults.hold(key, now))
+            for key, demand in demands.items()
+        }
+
+    def capacity_view(
+        self,
+        nodes: Sequence[Node],
+        allocations: Sequence[Allocation],
+        policy: Policy,
+        now: datetime,
+    ) -> CapacityView:
+        """What there is of spot and on-demand, with what the ledger and earlier looks know."""
+        return CapacityView(
+            nodes,
+            policy,
+            now,
+            allocations=allocations,
+            pasts=self._spot_pasts,
+            sights=self._sights,
+            stays=self._spot_stays,
+        )
+
+    def learn_changeovers(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+        """Let running attempts have what their deployments' starts lose, as it is known now."""
+        for running in attempts:
+            with self._faults.of_run(running, "given its changeover"):
+                deployment = running.record.deployment
+                running.workload = self._with_changeover(running.workload, deployment, policy)
+
+    async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+        """Let attempts that were taken over have the run times they would have been given."""
+        running = list(attempts)
+        earlier = await in_thread(
+            self._ledger.attempts_of, [taken.attempt.flow_run_id for taken in running]
+        )
+        for taken in running:
+            with self._faults.of_run(taken, "taken over"):
+                taken.workload = with_history(
+                    taken.workload,
+                    earlier[taken.attempt.flow_run_id],
+                    deployment=taken.record.deployment,
+                    limit_s=taken.limits.max_duration_s,
+                    history=self._run_times,
+                    policy=policy.run_times,
+                )
+
+    def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
+        return self._faults.contained(run.flow_run_id, run.name, "counted for shares and budgets")
+
+    def _fill(self, book: UsageBook, records: Iterable[Record]) -> None:
+        for run, attempts in records:
+            with self._counted(run):
+                for attempt in attempts:
+                    if attempt.released_at is None:
+                        book.start(run, attempt)
+                    elif attempt.released_at > book.since:
+                        book.start(run, attempt)
+                        book.end(run, attempt)
+
+    def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
+        workload = with_history(
+            demand.workload,
+            earlier,
+            deployment=demand.deployment,
+            limit_s=demand.limits.max_duration_s,
+            history=self._run_times,
+            policy=policy.run_times,
+        )
+        return self._with_changeover(workload, demand.deployment, policy)
+
+    def _with_changeover(
+        self, workload: Workload, deployment: str | None, policy: Policy
+    ) -> Workload:
+        changeover = self._changeovers.changeover(deployment, policy.capacity.changeover_s)
+        return replace(workload, changeover=changeover)
+
+    def _read(self, since: datetime, now: datetime) -> tuple[Record, ...]:
+        found = self._ledger.usage(
+            since, now + _OVERLAP, provenance=Provenance.MEASURED, pool=self._pool
+        )
+        missing = self._follower.open_runs.difference(run.flow_run_id for run, _ in found)
+        return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
+
+    def _learn_lives(self, news: News, now: datetime) -> None:
+        on_spot = {
+            attempt.attempt_id: attempt
+            for _, attempt in (*news.started, *news.ended)
+            if attempt.capacity_type == SPOT
+        }
+        self._on_spot.update(on_spot)
+        for attempt_id in news.withdrawn:
+            self._on_spot.pop(attempt_id, None)
+        if on_spot:
+            # A zone that has just failed is left at once.
+            self._spot_stays = spot_stays(self._on_spot.values(), now)
+        if self._lives_at is not None and now - self._lives_at < _LIVES_AGE:
+            return
+        self._on_spot = {
+            key: attempt
+            for key, attempt in self._on_spot.items()
+            if attempt.released_at is None or attempt.released_at > now - _LEARNED_FROM
+        }
+        self._spot_lives = learned_spot_lives(self._on_spot.values(), now)
+        self._spot_pasts = spot_pasts(self._on_spot.values(), now)
+        self._spot_stays = spot_stays(self._on_spot.values(), now)
+        self._lives_at = now
+
+    def _learn(self, record: Record) -> None:
+        run, attempts = record
+        if is_postponed(attempts[-1]):
+            self._postponed.add(run.flow_run_id)
+        else:
+            self._postponed.discard(run.flow_run_id)
+        duration_s = completed_s(attempts)
+        if duration_s is not None:
+            kind = RunKind(deployment=run.deployment, team=run.team, gpus=attempts[-1].gpu_count)
+            self._run_times.observe(kind, duration_s)
+
+
+def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
+    """Who chooses spot or on-demand first: priority and age, whatever else the policy orders by."""
+    return -workload.priority, workload.submitted_at, workload.workload_id

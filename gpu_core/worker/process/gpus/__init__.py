@@ -1,0 +1,1 @@
+"""The GPUs of this machine, and which of them a run may use."""

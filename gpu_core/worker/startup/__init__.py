@@ -1,0 +1,1 @@
+"""What a worker checks and opens before its first cycle, and closes after its last."""

@@ -1,0 +1,1 @@
+"""What changes while a worker runs: budgets, outages, the policy, the pool and spot capacity."""

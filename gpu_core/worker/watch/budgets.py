@@ -1,0 +1,85 @@
+"""Runs with a budget: told at the warning mark, ended before it is overspent."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.spot.feasibility import BudgetStage
+from gpu_core.decisions.spot.run_budget import Spending, spending
+from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.run_log import run_log
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.operations.threads import in_thread
+
+
+class BudgetWatch:
+    """Looks in every cycle at the attempts whose runs have a budget.
+
+    Args:
+        ledger: What their earlier attempts cost.
+        attempts: What runs.
+    """
+
+    def __init__(self, ledger: Ledger, attempts: OpenAttempts) -> None:
+        self._ledger = ledger
+        self._attempts = attempts
+        self._earlier: dict[str, tuple[Attempt, ...]] = {}
+        self._told: dict[str, BudgetStage] = {}
+
+    async def look(self, policy: Policy, now: datetime) -> list[tuple[RunningAttempt, Spending]]:
+        """Who is to be ended, and why? Also warns, once for each attempt and stage."""
+        watched = [running for running in self._attempts if _is_watched(running)]
+        await self._learn(watched)
+        stopped = []
+        for running in watched:
+            with self._attempts.faults.of_run(running, "held to its budget", now):
+                found = self._spending(running, policy, now)
+                if found is not None and found.stage is BudgetStage.STOP:
+                    stopped.append((running, found))
+        return stopped
+
+    def _spending(self, running: RunningAttempt, policy: Policy, now: datetime) -> Spending | None:
+        """How far has it come with its budget, if it has one? Also warns."""
+        attempt, budget = running.attempt, running.workload.budget_micro_usd
+        if budget is None:
+            return None
+        found = spending(
+            (*self._earlier[attempt.attempt_id], attempt),
+            budget_micro_usd=budget,
+            grace_s=policy.preemption.grace_period_s,
+            policy=policy.capacity,
+            now=now,
+        )
+        told = self._told.get(attempt.attempt_id, BudgetStage.WITHIN)
+        if found.stage is not BudgetStage.STOP and found.stage is not told:
+            self._told[attempt.attempt_id] = found.stage
+            run_log(running).warning("Budget: %s", found.reason)
+        return found
+
+    async def _learn(self, watched: list[RunningAttempt]) -> None:
+        """What was spent before an attempt never changes: it is read once."""
+        ids = {running.attempt.attempt_id for running in watched}
+        self._earlier = {key: found for key, found in self._earlier.items() if key in ids}
+        self._told = {key: stage for key, stage in self._told.items() if key in ids}
+        new = [r.attempt for r in watched if r.attempt.attempt_id not in self._earlier]
+        if not new:
+            return
+        found: Mapping[str, tuple[Attempt, ...]] = await in_thread(
+            self._ledger.attempts_of, [attempt.flow_run_id for attempt in new]
+        )
+        for attempt in new:
+            of_run = found.get(attempt.flow_run_id, ())
+            self._earlier[attempt.attempt_id] = tuple(
+                earlier for earlier in of_run if earlier.number < attempt.number
+            )
+
+
+def _is_watched(running: RunningAttempt) -> bool:
+    return (
+        running.workload.budget_micro_usd is not None
+        and not running.is_gone
+        and not running.is_draining
+        and running.attempt.started_at is not None
+    )

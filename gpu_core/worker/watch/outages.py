@@ -1,0 +1,205 @@
+"""When Prefect's API was away, or the disk full, as this worker saw it itself."""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import httpx
+from prefect.client.orchestration import PrefectClient
+
+from gpu_core.adapters.files.atomic_file import make_folder, replace_file
+from gpu_core.adapters.ledger import is_ledger_outage
+from gpu_core.decisions.attempts.outages import Outage, Part, seen_away
+from gpu_core.worker.infrastructure import Unavailable
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.prefect.api_return import UNAWAITED, awaiting_return
+
+_log = logging.getLogger("prefect.gpu.outages")
+
+_PARTS: dict[Part, str] = {"api": "Prefect API", "disk": "space on the disk"}
+
+_POLL_S = 1.0
+_ANSWER_S = 5.0
+_STOOD_STILL_S = 3 * _ANSWER_S
+
+# Less than this and a run cannot write the report of its end.
+_LEAST_FREE_BYTES = 64 * 1024
+
+# How much of an outage a killed worker may leave unknown to the next one.
+_SAVE_S = 5.0
+
+
+class OutageWatch:
+    """Polls the platform each second, and remembers when it did not work.
+
+    Args:
+        client: Prefect's client.
+        path: Where outages are kept for the next worker.
+        disk: The folder whose disk attempts write to; None: they run elsewhere.
+        wake: Called when something is back that was away.
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        path: Path,
+        disk: Path | None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._wake = wake
+        self._client = client
+        self._path = path
+        self._disk = disk
+        self._outages = self._saved = _read(path)
+        self._away: set[Part] = set()
+        self._returned = anyio.Event()
+        self._saved_at_s = float("-inf")
+        self._is_unwritable = False
+
+    @property
+    def seen(self) -> tuple[Outage, ...]:
+        """The outages of the last day, as far as this worker or the one before it saw them."""
+        return self._outages
+
+    @property
+    def is_api_away(self) -> bool:
+        """Did Prefect's API not work when it was polled last?"""
+        return "api" in self._away
+
+    async def watch(self) -> None:
+        """Poll until cancelled. Requests of the client that an outage cuts off wait for its end."""
+        with awaiting_return(self._client, lambda: self.is_api_away, self.wait_for_return):
+            while True:
+                try:
+                    await self.poll()
+                except Exception:
+                    _log.warning("The platform is polled again in %.0f s", _POLL_S, exc_info=True)
+                await anyio.sleep(_POLL_S)
+
+    async def wait_for_return(self) -> None:
+        """Wait until something of the platform is back that was away."""
+        await self._returned.wait()
+
+    async def poll(self) -> None:
+        """Does the platform work at this moment?"""
+        asked_at, asked_at_s = datetime.now(UTC), time.monotonic()
+        is_away = await self._is_api_away()
+        # Past its time-outs it is this worker that stood still, and it saw nothing meanwhile.
+        is_telling = time.monotonic() - asked_at_s < _STOOD_STILL_S or not is_away
+        if is_away is not None and is_telling:
+            self._note("api", is_away, asked_at)
+        if self._disk is not None:
+            self._note("disk", await in_thread(_is_full, self._disk), datetime.now(UTC))
+        await in_thread(self._save)
+
+    async def _is_api_away(self) -> bool | None:
+        """None: nobody knows."""
+        http = self._client._client  # with Prefect's TLS settings, proxies and headers
+        request = http.build_request("GET", "/ready", timeout=_ANSWER_S, extensions=UNAWAITED)
+        try:
+            # Prefect's own `send` repeats what failed for a minute, and hides the outage.
+            response = await httpx.AsyncClient.send(http, request)
+        except httpx.PoolTimeout:
+            return None  # this worker has too many requests under way itself
+        except httpx.TransportError:
+            return True
+        return response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+
+    def _note(self, part: Part, is_away: bool, since: datetime) -> None:
+        if is_away:
+            # A question that got no answer was open from then until now.
+            self._outages = seen_away(self._outages, part, since)
+            self._outages = seen_away(self._outages, part, datetime.now(UTC))
+        if is_away != (part in self._away):
+            _log.warning("The %s is %s", _PARTS[part], "away" if is_away else "back")
+            self._away ^= {part}
+            self._saved_at_s = float("-inf")
+            if not is_away:
+                self._returned.set()
+                self._returned = anyio.Event()
+                self._wake()
+
+    def _save(self) -> None:
+        """Keep what was seen for the next worker; without a disk only this one knows it."""
+        now_s = time.monotonic()
+        if self._saved is self._outages or now_s - self._saved_at_s < _SAVE_S:
+            return
+        self._saved, self._saved_at_s = self._outages, now_s
+        records = [
+            {
+                "part": outage.part,
+                "began_at": outage.began_at.isoformat(),
+                "seen_at": outage.seen_at.isoformat(),
+            }
+            for outage in self._outages
+        ]
+        try:
+            make_folder(self._path.parent)
+            replace_file(self._path, json.dumps(records).encode())
+        except OSError as error:
+            # Said once: while the disk is full it is so at each try.
+            level = logging.DEBUG if self._is_unwritable else logging.WARNING
+            _log.log(level, "%s cannot be written: %s", self._path, error)
+            self._is_unwritable = True
+        else:
+            self._is_unwritable = False
+
+
+def platform_failure(error: BaseException) -> str | None:
+    """What of the platform's does this error of the worker itself show? None: nothing; a clause.
+
+    Args:
+        error: What a start of a run failed with. Only Prefect's API and the ledger are asked in it;
+            other systems raise errors of their own.
+    """
+    if isinstance(error, Unavailable):
+        return str(error)
+    if is_ledger_outage(error):
+        return f"the ledger did not answer the worker: {type(error).__name__}"
+    if not is_unanswered(error):
+        return None
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
+    return f"Prefect's API did not answer the worker: {type(error).__name__}"
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Did Prefect's API give no answer, or one that it cannot serve the request?"""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+    return isinstance(error, httpx.TransportError)
+
+
+def _is_full(folder: Path) -> bool:
+    """Can nothing more be written in this folder? False also where nobody can tell."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    has_inodes = found.f_favail > 0 or found.f_files == 0
+    # The rest is kept for root, who still writes there.
+    blocks = found.f_bfree if os.geteuid() == 0 else found.f_bavail
+    return blocks * found.f_frsize < _LEAST_FREE_BYTES or not has_inodes
+
+
+def _read(path: Path) -> tuple[Outage, ...]:
+    """What an earlier worker saw; what cannot be read is forgotten."""
+    try:
+        return tuple(
+            Outage(
+                part=record["part"],
+                began_at=datetime.fromisoformat(record["began_at"]),
+                seen_at=datetime.fromisoformat(record["seen_at"]),
+            )
+            for record in json.loads(path.read_bytes())
+        )
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("Outages seen before are forgotten: %s cannot be read: %s", path, error)
+        return ()

@@ -1,0 +1,81 @@
+"""The policy in force: read again when its file changes, kept when the new one is malformed."""
+
+import logging
+from pathlib import Path
+
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.decisions.model.errors import GpuSchedulingError
+from gpu_core.decisions.policy.policy import Policy
+
+_log = logging.getLogger("prefect.gpu.policy")
+
+
+class PolicySource:
+    """The policy of one worker.
+
+    Args:
+        path: The policy file; None: the policy's defaults.
+
+    Raises:
+        GpuSchedulingError: The file is malformed at the start. Later a malformed file is logged and
+            the policy before it stays in force.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._stamp = self._file_stamp()
+        self._policy = load_policy(path) if path is not None else Policy(version=1)
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why is the file not the policy in force? None: it is, or there is no file."""
+        return self._problem
+
+    @property
+    def notice(self) -> str | None:
+        """What must people know who wait under this policy? None: nothing."""
+        if self._path is None:
+            return (
+                "The worker has no policy file: all GPUs are unpriced and none are virtual. "
+                "Name one in PREFECT_INTEGRATIONS_GPU_POLICY_PATH and start it again"
+            )
+        if self._problem is None:
+            return None
+        return f"The last good policy stays in force; its file cannot be used: {self._problem}"
+
+    def current(self) -> Policy:
+        """The policy to plan with now."""
+        stamp = self._file_stamp()
+        if self._path is None or stamp == self._stamp:
+            return self._policy
+        self._stamp = stamp
+        try:
+            policy = load_policy(self._path)
+        except (GpuSchedulingError, OSError) as error:
+            self._keep(str(error))
+            return self._policy
+        if self._problem is not None:
+            _log.info("The policy file %s can be used again and is in force", self._path)
+        elif policy != self._policy:
+            _log.info("The policy file %s has changed; its new version is in force", self._path)
+        self._policy, self._problem = policy, None
+        return policy
+
+    def _keep(self, problem: str) -> None:
+        if problem == self._problem:
+            return  # it was saved again with the same mistakes
+        self._problem = problem
+        _log.error(
+            "The policy file cannot be used; the last good version stays in force:\n%s", problem
+        )
+
+    def _file_stamp(self) -> tuple[int, int, int, int] | None:
+        """What is another one whenever the file, its rights or its folder's link have changed."""
+        if self._path is None:
+            return None
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino

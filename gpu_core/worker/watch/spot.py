@@ -1,0 +1,71 @@
+"""Runs that should go on on other capacity: looked for every minute, told to save and give way."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.requests.job_variables import AUTO
+from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
+from gpu_core.decisions.spot.migration import capacity_change
+from gpu_core.decisions.spot.run_budget import budget_left_micro_usd
+from gpu_core.decisions.spot.state import CapacityDecision
+from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.operations.threads import in_thread
+
+
+class CapacityChanges:
+    """Looks at what runs, again and again: prices change, spot comes back.
+
+    Args:
+        ledger: Their earlier attempts.
+        attempts: What runs.
+    """
+
+    def __init__(self, ledger: Ledger, attempts: OpenAttempts) -> None:
+        self._ledger = ledger
+        self._attempts = attempts
+        self._looked_at: datetime | None = None
+
+    async def look(
+        self, view: Callable[[], CapacityView], now: datetime
+    ) -> list[tuple[RunningAttempt, CapacityDecision]]:
+        """Who should leave where it is, and why? Nobody between two looks.
+
+        Args:
+            view: Makes what there is of spot and on-demand, with all that is held.
+            now: Aware.
+        """
+        if self._looked_at is not None and now - self._looked_at < timedelta(seconds=LOOK_S):
+            return []
+        self._looked_at = now
+        asked = [running for running in self._attempts if _may_change(running)]
+        if not asked:
+            return []
+        there = view()
+        if not there.is_mixed:
+            return []
+        earlier = await in_thread(
+            self._ledger.attempts_of, [running.attempt.flow_run_id for running in asked]
+        )
+        found = []
+        for running in sorted(asked, key=lambda running: running.attempt.attempt_id):
+            with self._attempts.faults.of_run(running, "moved", now):
+                attempts = earlier.get(running.attempt.flow_run_id, ())
+                before = [a for a in attempts if a.number < running.attempt.number]
+                left = budget_left_micro_usd(running.workload, [*before, running.attempt], now)
+                decision = capacity_change(running.allocation(), before, there, left)
+                if decision is not None:
+                    found.append((running, decision))
+        return found
+
+
+def _may_change(running: RunningAttempt) -> bool:
+    """Does it work, on capacity that its owner left open?"""
+    return (
+        not running.is_gone
+        and not running.is_draining
+        and not running.awaited_kinds
+        and running.attempt.started_at is not None
+        and running.request.capacity_type == AUTO
+    )

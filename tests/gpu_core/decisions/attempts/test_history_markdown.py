@@ -1,0 +1,67 @@
+"""The story of a run's attempts, as its page tells it."""
+
+from gpu_core.decisions.attempts.history_markdown import attempts_markdown
+from gpu_core.decisions.model.attempts import EndReason
+from tests.gpu_core.accounting_builders import at, make_attempt
+
+
+def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
+    """What it began with, what it saved, what it cost; and the reason in words."""
+    first = make_attempt(
+        "run", 1, admitted_at=at(0), released_at=at(1), end_reason=EndReason.PREEMPTED,
+        end_message="Preempted: 'urgent' is more urgent.", checkpoint="run/000001-00000007",
+    )  # fmt: skip
+    second = make_attempt("run", 2, admitted_at=at(2), restored_from="run/000001-00000007")
+
+    page = attempts_markdown((first, second))
+
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len(rows) == 3
+    assert rows[1].startswith("| 1 | $")
+    assert rows[1].endswith("| the beginning | save 7 |")
+    assert rows[2].startswith("| 2 | – | – | still held |")
+    assert rows[2].endswith("| save 7, by attempt 1 | nothing |")
+    assert "**Attempt 1:** Preempted: 'urgent' is more urgent." in page
+    assert page.startswith("**Total: $")
+    assert " in 1 attempt; one still holds its GPUs.\n" in page
+
+
+def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:
+    """Two GPUs for an hour and two for two hours at 3.60 dollars."""
+    hours = ((1, at(0), at(1)), (2, at(2), at(4)))
+    attempts = [
+        make_attempt(
+            "run", number, admitted_at=begin, released_at=end, end_reason=EndReason.COMPLETED,
+            gpu_ids=("GPU-0", "GPU-1"), price_micro_usd_per_gpu_hour=3_600_000,
+        )
+        for number, begin, end in hours
+    ]  # fmt: skip
+    first, *_, one, two = attempts_markdown(attempts).splitlines()
+    assert first == "**Total: $21.60** for 6.0000 GPU-hours in 2 attempts."
+    assert one.startswith("| 1 | $7.20 | Completed | ")
+    assert two.startswith("| 2 | $14.40 | Completed | ")
+
+
+def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
+    """Unknown is never zero."""
+    attempt = make_attempt(
+        "run", 1, price_micro_usd_per_gpu_hour=None, admitted_at=at(0), released_at=at(1),
+        end_reason=EndReason.COMPLETED,
+    )  # fmt: skip
+    assert "| unpriced |" in attempts_markdown((attempt,))
+
+
+def test_attempts_that_were_postponed_in_a_row_are_one_line() -> None:
+    """The cluster may have no room for days."""
+    postponed = [
+        make_attempt(
+            "run", number, admitted_at=at(number), released_at=at(number),
+            end_reason=EndReason.POSTPONED, end_message=f"Postponed: {number} pods run.",
+        )
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    page = attempts_markdown((*postponed, make_attempt("run", 4, admitted_at=at(4))))
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[1:]] == ["| 1–3", "| 4"]
+    assert page.count("Postponed: ") == 1
+    assert "**Attempt 3:** Postponed: 3 pods run." in page

@@ -1,0 +1,143 @@
+"""What a run has behind it, along the checkpoints of its attempts."""
+
+import pytest
+
+from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s, with_history
+from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.policy.run_times import RunTimePolicy
+from tests.gpu_core.accounting_builders import at, make_attempt
+from tests.strategies import make_workload
+
+HOUR_S = 3_600
+
+
+def attempt(number, start, end, *, saved=None, saved_at=None, began_with=None, **fields):
+    return make_attempt(
+        number=number,
+        admitted_at=at(start),
+        released_at=None if end is None else at(end),
+        checkpoint=saved,
+        checkpointed_at=None if saved_at is None else at(saved_at),
+        restored_from=began_with,
+        **({"end_reason": None if end is None else EndReason.PREEMPTED} | fields),
+    )
+
+
+LOST = attempt(1, 0, 2)
+SAVED = attempt(1, 0, 3, saved="a", saved_at=2)
+WENT_ON = attempt(2, 5, 9, saved="b", saved_at=8, began_with="a")
+WENT_ON_WITHOUT_A_SAVE = attempt(2, 5, 9, began_with="a")
+WENT_ON_AFTER_A_SLOW_START = attempt(
+    2, 5, 9, saved="b", saved_at=8, began_with="a", first_step_at=at(6)
+)
+STARTED_AGAIN = attempt(2, 5, 9, saved="b", saved_at=6)
+FROM_NOWHERE = attempt(2, 5, 9, saved="b", saved_at=8, began_with="x")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "hours"),
+    [
+        pytest.param([], 0, id="no attempts"),
+        pytest.param([LOST], 0, id="nothing saved"),
+        pytest.param([SAVED], 2, id="up to the checkpoint"),
+        pytest.param([SAVED, WENT_ON], 5, id="both parts, without what was lost"),
+        pytest.param([SAVED, WENT_ON_AFTER_A_SLOW_START], 4, id="a repeated start-up is no work"),
+        pytest.param(
+            [SAVED, WENT_ON_WITHOUT_A_SAVE], 2, id="the old checkpoint is still the newest"
+        ),
+        pytest.param([SAVED, STARTED_AGAIN], 1, id="from the beginning once more"),
+        pytest.param([SAVED, FROM_NOWHERE], None, id="a checkpoint that nobody knows"),
+    ],
+)
+def test_saved_is_what_need_not_be_repeated(attempts, hours):
+    """Unknown is not zero."""
+    assert saved_s(attempts) == (None if hours is None else hours * HOUR_S)
+
+
+def done(number, start, end, began_with=None):
+    return attempt(number, start, end, began_with=began_with, end_reason=EndReason.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "hours"),
+    [
+        pytest.param([done(1, 0, 4)], 4, id="at one go"),
+        pytest.param([LOST, done(2, 5, 9)], 4, id="the second go"),
+        pytest.param([SAVED, done(2, 5, 9, "a")], 6, id="in two parts"),
+        pytest.param([SAVED, done(2, 5, 9, "x")], None, id="from a checkpoint that nobody knows"),
+        pytest.param([LOST], None, id="not complete"),
+        pytest.param([attempt(1, 0, None)], None, id="it runs"),
+        pytest.param([], None, id="it never ran"),
+    ],
+)
+def test_a_completed_run_took_what_was_not_lost(attempts, hours):
+    """Repeated work would teach that such runs are longer than they are."""
+    assert completed_s(attempts) == (None if hours is None else hours * HOUR_S)
+
+
+def test_a_chain_of_checkpoints_that_bites_its_tail_is_unknown():
+    """Not endless."""
+    first = attempt(1, 0, 1, saved="a", saved_at=1, began_with="b")
+    second = attempt(2, 2, 3, saved="b", saved_at=3, began_with="a")
+    assert saved_s([first, second]) is None
+
+
+def test_what_was_held_counts_as_attained_whatever_came_of_it():
+    """An attempt that runs is counted where it runs."""
+    gang = attempt(1, 0, 2, gpu_ids=("0", "1"))
+    assert attained_gpu_s([gang, attempt(2, 3, None)]) == 4 * HOUR_S
+
+
+def known(attempts, history=None, **workload):
+    return with_history(
+        make_workload(team="vision", **workload),
+        attempts,
+        deployment="train/gpu",
+        limit_s=10 * HOUR_S,
+        history=history or RunTimeHistory(),
+        policy=RunTimePolicy(min_runs=1),
+    )
+
+
+def test_a_stated_run_time_shrinks_by_what_was_saved():
+    """And the attempts that lost work still count as service had."""
+    workload = known([SAVED, WENT_ON], expected_duration_s=8 * HOUR_S)
+    assert workload.run_time == RunTime(
+        median_s=8 * HOUR_S, upper_s=8 * HOUR_S, source=RunTimeSource.STATED
+    )
+    assert (workload.remaining_s, workload.attained_gpu_s) == (3 * HOUR_S, 7 * HOUR_S)
+
+
+def test_a_learned_run_time_is_that_of_the_same_deployment():
+    """Nobody has to state anything."""
+    history = RunTimeHistory()
+    for _ in range(9):
+        history.observe(RunKind(deployment="train/gpu", team="vision", gpus=1), 2 * HOUR_S)
+        history.observe(RunKind(deployment="other", team="vision", gpus=1), 9 * HOUR_S)
+    workload = known([], history)
+    assert workload.run_time is not None
+    assert workload.run_time.source is RunTimeSource.LEARNED
+    assert workload.run_time.median_s == 2 * HOUR_S
+    assert workload.remaining_s is None
+
+
+def test_a_limit_is_for_each_attempt():
+    """What earlier ones saved does not shorten it."""
+    workload = known([SAVED])
+    assert workload.run_time is not None
+    assert workload.run_time.source is RunTimeSource.LIMIT
+    assert workload.remaining_s is None
+
+
+def test_what_was_saved_from_nowhere_leaves_the_rest_unknown():
+    """Rather than wrong."""
+    assert known([SAVED, FROM_NOWHERE], expected_duration_s=8 * HOUR_S).remaining_s is None
+
+
+def test_a_running_attempt_is_not_an_earlier_one():
+    """What it has had and saved is the scheduler's own reckoning."""
+    running = attempt(2, 5, None, saved="b", saved_at=8, began_with="a")
+    workload = known([SAVED, running], expected_duration_s=8 * HOUR_S)
+    assert (workload.remaining_s, workload.attained_gpu_s) == (6 * HOUR_S, 3 * HOUR_S)

@@ -1,0 +1,124 @@
+"""The day's report says what it cost, what was lost, what is unknown, and what is made up."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from gpu_core.decisions.costs.anomalies import Verdict
+from gpu_core.decisions.costs.daily_report import (
+    DayReport,
+    artifact_keys,
+    day_before,
+    report_day,
+    team_rows,
+    to_markdown,
+    window_to_read,
+)
+from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
+from gpu_core.decisions.costs.usage_cost import daily_costs
+from gpu_core.decisions.model.attempts import EndReason, Provenance
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+
+DAY = date(2026, 3, 4)
+GOLDEN = Path(__file__).parent / "golden_report.md"
+
+
+def small_day() -> DayReport:
+    """Two teams: one run preempted and resumed, one half unpriced, one that is made up."""
+    preempted = make_attempt(
+        "resumed", gpu_ids=("0", "1"), released_at=at(3), end_reason=EndReason.PREEMPTED,
+        checkpoint="c1", checkpointed_at=at(2.5),
+    )  # fmt: skip
+    resumed = make_attempt(
+        "resumed", 2, gpu_ids=("0", "1"), admitted_at=at(4), released_at=at(5),
+        end_reason=EndReason.COMPLETED, restored_from="c1",
+    )  # fmt: skip
+    crashed = make_attempt(
+        "crashed", released_at=at(1), end_reason=EndReason.CRASHED, is_charged_failure=True
+    )
+    unpriced = make_attempt(
+        "crashed", 2, gpu_type="b300", price_micro_usd_per_gpu_hour=None, admitted_at=at(2),
+        released_at=at(2.5), end_reason=EndReason.COMPLETED,
+    )  # fmt: skip
+    made_up = make_attempt("made-up", released_at=at(1), end_reason=EndReason.COMPLETED)
+    usage = [
+        (make_run("resumed", name="digits | large"), (preempted, resumed)),
+        (make_run("crashed", team="language", project=None), (crashed, unpriced)),
+        (make_run("made-up", provenance=Provenance.GENERATED), (made_up,)),
+    ]
+    now = at(36)
+    return report_day(DAY, daily_costs(usage, window_to_read(DAY), now), now)
+
+
+def generated_day(day: date = DAY, now: datetime | None = None) -> DayReport:
+    """A generated day after a generated month."""
+    now = now or datetime(2026, 4, 1, tzinfo=UTC)
+    costs = daily_costs(generated_history(30, DAY), window_to_read(day), now)
+    return report_day(day, costs, now)
+
+
+def test_the_report_reads_like_the_golden_one() -> None:
+    assert to_markdown(small_day()) == GOLDEN.read_text()
+
+
+def test_the_table_has_a_row_for_each_team_and_one_for_the_total() -> None:
+    got = {row["team"]: (row["runs"], row["gpu_hours"], row["cost"]) for row in
+           team_rows(small_day())}  # fmt: skip
+    want = {
+        "vision": ("2", "9.00", "$9.00"),
+        "language": ("1", "1.50", "$1.00 + 0.50 GPU-h unpriced"),
+        "total": ("3", "10.50", "$10.00 + 0.50 GPU-h unpriced"),
+    }
+    assert got == want
+
+
+def test_a_day_without_runs_is_said_in_one_line() -> None:
+    report = report_day(DAY, {}, at(36))
+    assert to_markdown(report) == "# GPU cost on 2026-03-04\n\n**No run held a GPU.**\n"
+    assert [row["team"] for row in team_rows(report)] == ["total"]
+
+
+def test_a_day_that_is_not_over_says_so() -> None:
+    assert "The day is not over" in to_markdown(generated_day(now=at(1)))
+    assert "The day is not over" not in to_markdown(generated_day())
+
+
+def test_the_anomaly_is_flagged_with_the_run_that_caused_it() -> None:
+    report = generated_day()
+    assert report.judgements[0].verdict is Verdict.ANOMALY
+    assert [cause.run.name for cause in report.judgements[0].causes] == [ANOMALY_NAME]
+    assert f"- `{ANOMALY_NAME}` of generated-finetune-7b" in to_markdown(report)
+
+
+def test_an_ordinary_day_says_that_nothing_stands_out() -> None:
+    assert "No anomaly." in to_markdown(generated_day(DAY - timedelta(days=1)))
+
+
+def test_generated_data_says_so_before_any_number_of_a_table() -> None:
+    page = to_markdown(generated_day())
+    assert page.index("Generated data.") < page.index("| Team |")
+
+
+@pytest.mark.parametrize(
+    ("with_generated", "want_report", "want_teams"),
+    [
+        pytest.param(False, "gpu-cost-report", "gpu-cost-by-team", id="measured"),
+        pytest.param(
+            True,
+            "gpu-cost-report-with-generated",
+            "gpu-cost-by-team-with-generated",
+            id="a report with generated runs never takes the place of a measured one",
+        ),
+    ],
+)
+def test_where_a_report_is_published(
+    with_generated: bool, want_report: str, want_teams: str
+) -> None:
+    keys = artifact_keys(with_generated=with_generated)
+    assert (keys.report, keys.teams) == (want_report, want_teams)
+
+
+def test_a_nightly_report_is_about_the_utc_day_before() -> None:
+    india = datetime.fromisoformat("2026-03-05T03:00:00+05:30")
+    assert day_before(india) == date(2026, 3, 3)

@@ -1,0 +1,276 @@
+"""What a policy may say, and what a person reads who wrote something else."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import InvalidInputs
+from gpu_core.decisions.policy.policy import Policy, parse_policy
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+def test_the_smallest_policy_has_the_defaults():
+    """Everything but the version may be left out."""
+    policy = parse_policy({"version": 1})
+    assert policy.priorities == {"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
+    assert policy.preemption.enabled
+    assert (policy.preemption.grace_period_s, policy.preemption.min_runtime_s) == (30, 60)
+    assert (policy.checkpoints.interval_s, policy.checkpoints.keep) == (600, 2)
+    assert (policy.limits.max_gpus_per_run, policy.limits.max_duration_s) == (None, None)
+    assert (policy.limits.max_failures, policy.waiting.publish_per_cycle) == (3, 20)
+    assert policy.virtual_gpus is None
+
+
+def test_the_policy_that_is_shipped_spells_out_the_defaults():
+    """The commented file says what holds without it."""
+    shipped = load_policy(REPOSITORY / "deployments" / "policy.yaml")
+    defaults = parse_policy({"version": 1})
+    assert shipped.model_copy(update={"prices": {}, "virtual_gpus": None}) == defaults
+    assert shipped.virtual_gpus is not None
+    assert (shipped.virtual_gpus.gpu_type, shipped.virtual_gpus.count) == ("a100-80gb", 8)
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "capacity_type", "want_micro_usd"),
+    [
+        pytest.param("a100-80gb", "on-demand", 3_670_000, id="a listed price"),
+        pytest.param("t4", "spot", 0, id="free because somebody said so"),
+        pytest.param("a100-80gb", "reserved", None, id="null is unpriced"),
+        pytest.param("a100-80gb", "spot", None, id="a capacity type that is not listed"),
+        pytest.param("h100-80gb", "on-demand", None, id="a GPU type that is not listed"),
+        pytest.param("a100-80gb", "preemptible", None, id="a capacity type nobody knows"),
+    ],
+)
+def test_price(gpu_type, capacity_type, want_micro_usd):
+    """A price is whole micro-USD, or None, which is not free."""
+    prices = {"a100-80gb": {"on-demand": 3.67, "reserved": None}, "t4": {"spot": 0}}
+    policy = parse_policy({"version": 1, "prices": prices})
+    assert policy.price_micro_usd_per_gpu_hour(gpu_type, capacity_type) == want_micro_usd
+
+
+@pytest.mark.parametrize(
+    ("queue", "want_points"),
+    [
+        pytest.param("critical", 1_000_000, id="a listed queue"),
+        pytest.param("default", 1_000, id="Prefect's own queue"),
+        pytest.param("urgent", None, id="a queue that nobody listed"),
+    ],
+)
+def test_priority_of_queue(queue, want_points):
+    """A queue has points, or the policy does not know it."""
+    assert parse_policy({"version": 1}).priority_of_queue(queue) == want_points
+
+
+@pytest.mark.parametrize(
+    ("data", "want_message"),
+    [
+        pytest.param(None, "policy is not a mapping", id="an empty file"),
+        pytest.param([1], "policy is not a mapping (got [1])", id="a list"),
+        pytest.param({}, "policy: version is missing", id="no version"),
+        pytest.param(
+            {"version": 2}, "policy: version is not a known version (got 2); allowed: 1", id="v2"
+        ),
+        pytest.param(
+            {"version": 1, "preemptoin": {}},
+            "policy: preemptoin is not a known name; did you mean 'preemption'?",
+            id="a misspelt section",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": {"enabld": True}},
+            "policy: preemption.enabld is not a known name; did you mean 'enabled'?; "
+            "allowed: enabled, grace_period, min_runtime",
+            id="a misspelt key in a section",
+        ),
+        pytest.param(
+            {"version": 1, "virtual_gpus": {"gpu_type": "t4", "cuont": 1, "count": 1}},
+            "policy: virtual_gpus.cuont is not a known name; did you mean 'count'?",
+            id="a misspelt key in an optional section",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": {"grace_period": "soon"}},
+            "policy: preemption.grace_period is not a duration (got 'soon'); "
+            "allowed: whole seconds, or text such as '90s'",
+            id="a duration that is none",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": {"grace_period": -1}},
+            "policy: preemption.grace_period is out of range (got -1)",
+            id="a negative duration",
+        ),
+        pytest.param(
+            {"version": 1, "checkpoints": {"interval": 0}},
+            "policy: checkpoints.interval is too small (got 0); allowed: 1 or more",
+            id="an interval of nothing",
+        ),
+        pytest.param(
+            {"version": 1, "preemption": {"enabled": "yes"}},
+            "policy: preemption.enabled is not true or false (got 'yes'); allowed: true or false",
+            id="text for a switch",
+        ),
+        pytest.param(
+            {"version": 1, "checkpoints": {"keep": "2"}},
+            "policy: checkpoints.keep is not a whole number (got '2'); "
+            "allowed: a whole number from 1 to 1,000; write 2 without quotes",
+            id="a number in quotes",
+        ),
+        pytest.param(
+            {"version": 1, "priorities": {"high": True}},
+            "policy: priorities.high is not a whole number (got True)",
+            id="a switch for a number",
+        ),
+        pytest.param(
+            {"version": 1, "prices": {"t4": {"sopt": 1}}},
+            "policy: prices.t4.sopt is not one of the choices (got 'sopt'); did you mean 'spot'?; "
+            "allowed: on-demand, spot, reserved",
+            id="a misspelt capacity type",
+        ),
+        pytest.param(
+            {"version": 1, "prices": {"t4": {"spot": float("nan")}}},
+            "policy: prices.t4.spot is not an amount in USD (got nan)",
+            id="a price that is no number",
+        ),
+        pytest.param(
+            {"version": 1, "prices": {"t4": {"spot": -0.1}}},
+            "policy: prices.t4.spot is not an amount in USD (got -0.1); allowed: 0 to",
+            id="a negative price",
+        ),
+        pytest.param(
+            {"version": 1, "prices": {"t4": {"spot": "1.5"}}},
+            "policy: prices.t4.spot is not a price (got '1.5'); allowed: USD per GPU-hour",
+            id="a price in quotes",
+        ),
+        pytest.param(
+            {"version": 1, "default_priority": "mediun"},
+            "policy: default_priority is not one of the priorities (got 'mediun'); "
+            "did you mean 'medium'?; allowed: critical, high, low, medium",
+            id="a default queue that does not exist",
+        ),
+        pytest.param(
+            {"version": 1, "priorities": {"medium": 1, "default": 5}},
+            "policy: priorities.default cannot have points of its own; name the queue",
+            id="points for Prefect's default queue",
+        ),
+        pytest.param({"version": 1, 5: 1}, "policy: 5 is not text (got 5)", id="a number as a key"),
+    ],
+)
+def test_one_mistake(data, want_message):
+    """A mistake is named with its field, what came, what is allowed and the nearest name."""
+    with pytest.raises(InvalidInput) as error:
+        parse_policy(data)
+    assert str(error.value).startswith(want_message)
+
+
+def test_several_mistakes_are_listed_at_once():
+    """Nobody has to run the tool once for each mistake."""
+    with pytest.raises(InvalidInputs) as error:
+        parse_policy({"version": 1, "limts": {}, "waiting": {"publish_per_cycle": -1}}, "a.yaml")
+    assert str(error.value).splitlines() == [
+        "a.yaml: waiting.publish_per_cycle is too small (got -1); allowed: 0 or more",
+        "a.yaml: limts is not a known name; did you mean 'limits'?; allowed: "
+        + ", ".join(sorted(Policy.model_fields)),
+    ]
+
+
+def test_eight_mistakes_are_eight_lines(tmp_path):
+    """Each with the file's line, what came, what is allowed or meant; the file is as it was."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        "version: 1\nprioritees: {}\ndefault_priority: mediun\nprices: {t4: {sopt: 1}}\n"
+        "backfill: {mode: eazy}\nordering: {keys: [fairshare]}\ncheckpoints: {interval: soon}\n"
+        "limits: {max_failures: 0}\npreemption: {enabled: maybe}\n"
+    )
+    with pytest.raises(InvalidInputs) as raised:
+        load_policy(path)
+    lines = str(raised.value).splitlines()
+    assert sorted(line.partition(" ")[0] for line in lines) == [
+        f"{path}:{n}:" for n in range(2, 10)
+    ]
+    assert all("; did you mean" in line or "; allowed: " in line for line in lines)
+
+
+def test_mistakes_of_other_sections_hide_no_contradiction():
+    """One correction is enough: what needs no damaged section is checked all the same."""
+    data = {"version": 1, "default_priority": "mediun", "prices": {"t4": {"on-demand": "x"}}}
+    with pytest.raises(InvalidInputs) as raised:
+        parse_policy(data)
+    assert [error.field for error in raised.value.errors] == [
+        "policy: prices.t4.on-demand",
+        "policy: default_priority",
+    ]
+    assert "did you mean 'medium'?" in str(raised.value)
+
+
+def test_what_needs_a_damaged_section_is_not_judged():
+    data = {"version": 1, "default_priority": "night", "priorities": {"night": "x"}}
+    with pytest.raises(InvalidInput) as raised:
+        parse_policy(data)
+    assert "default_priority" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "want"),
+    [
+        pytest.param("priority", "keys is not a list (got 'priority')", id="text"),
+        pytest.param([1], "keys.0 is not one of the choices (got 1)", id="a number"),
+        pytest.param(["fairshare"], "did you mean 'fair-share'?", id="misspelt"),
+        pytest.param(["priority", "priority"], "ordering.keys names a key twice", id="a key twice"),
+    ],
+)
+def test_keys_of_the_order(keys, want):
+    data = {"version": 1, "ordering": {"keys": keys}, "unknown": 1}
+    with pytest.raises(InvalidInputs) as raised:
+        parse_policy(data)
+    assert want in str(raised.value)
+
+
+def test_errors_survive_a_process_boundary():
+    """The list of mistakes is the same after pickling."""
+    with pytest.raises(InvalidInputs) as error:
+        parse_policy({"a": 1, "b": 2})
+    copy = pickle.loads(pickle.dumps(error.value))  # noqa: S301  # our own bytes
+    assert str(copy) == str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "want_message"),
+    [
+        pytest.param("", "{path} is not a mapping", id="an empty file"),
+        pytest.param(
+            "version: 1\npreemption:\n  enabld: true\n",
+            "{path}:3: preemption.enabld is not a known name",
+            id="the line of a misspelt key",
+        ),
+        pytest.param(
+            "version: 1\nprices:\n  t4:\n    spot: 1\n    on-demand: x\n",
+            "{path}:5: prices.t4.on-demand is not a price",
+            id="the line of a value",
+        ),
+        pytest.param(
+            "version: 1\nlimits:\n  max_failures: 3\n  max_failures: 4\n",
+            "{path}:4: limits.max_failures comes twice; remove one; the first is in line 3",
+            id="a key that comes twice",
+        ),
+        pytest.param("version: [1\n", "{path}:2:1 is not valid YAML", id="a bracket left open"),
+        pytest.param(
+            "version: !!python/name:os.x 1\n", "{path}:1:10 is not valid YAML", id="a tag"
+        ),
+        pytest.param("a: 1\n---\nb: 2\n", "{path}:2:1 is not valid YAML", id="two documents"),
+    ],
+)
+def test_file_with_a_mistake(tmp_path, text, want_message):
+    """An error in a file says the line."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as error:
+        load_policy(path)
+    assert str(error.value).startswith(want_message.format(path=path))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    """The error says which file, and what to do."""
+    with pytest.raises(InvalidInput, match=r"absent\.yaml cannot be read .*name a readable"):
+        load_policy(tmp_path / "absent.yaml")

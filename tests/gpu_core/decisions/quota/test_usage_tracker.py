@@ -1,0 +1,198 @@
+"""Usage from starts and ends, against the ledger's own arithmetic; and what is news at a look."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, merged
+from gpu_core.decisions.costs import usage_cost as cost
+from gpu_core.decisions.quota.usage_tracker import UsageBook
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.strategies import make_policy
+
+FAIR = {"ordering": {"keys": ["fair-share"]}, "fair_share": {"half_life": "1h"}}
+
+
+def budgets(*scopes, **more):
+    return {
+        "budgets": [
+            {"name": f"b{n}", "scope": scope, "period": "day", "usd": 100, **of}
+            for n, (scope, of) in enumerate(scopes)
+        ],
+        **more,
+    }
+
+
+def held(start, end, run="run-1", number=1, **fields):
+    released_at = None if end is None else at(end)
+    return make_attempt(run, number, admitted_at=at(start), released_at=released_at, **fields)
+
+
+def told(book, *attempts, run=None):
+    for attempt in attempts:
+        book.start(run or make_run(), attempt)
+        if attempt.released_at is not None:
+            book.end(run or make_run(), attempt)
+    return book
+
+
+def test_shares_decay():
+    """An hour on one GPU, a half-life ago, is half of what it was at its end."""
+    book = told(UsageBook(make_policy(**FAIR), at(1)), held(0, 1))
+    (then,) = book.usage(at(1)).gpu_s_by_user.values()
+    later = book.usage(at(2)).gpu_s_by_user
+    assert later == {("vision", "ada"): pytest.approx(then / 2)}
+
+
+def test_in_dollars_what_costs_twice_counts_twice():
+    """The same hour."""
+    dollars = {**FAIR, "fair_share": {"half_life": "1h", "measure": "dollars"}}
+    used = [
+        told(UsageBook(make_policy(**dollars), at(1)), held(0, 1, price_micro_usd_per_gpu_hour=p))
+        .usage(at(1))
+        .gpu_s_by_user["vision", "ada"]
+        for p in (1_000_000, 2_000_000)
+    ]
+    assert used[1] == pytest.approx(2 * used[0])
+
+
+def test_what_is_not_asked_for_is_not_kept():
+    """Without fair share nobody has a share."""
+    book = told(UsageBook(make_policy(), at(1)), held(0, 1))
+    assert book.usage(at(1)).gpu_s_by_user == {}
+    assert book.since == at(1)
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts"),
+    [
+        pytest.param(("pool", {}), True, id="the pool's"),
+        pytest.param(("team", {"of": "vision"}), True, id="its team's"),
+        pytest.param(("user", {"of": "ada"}), True, id="its user's"),
+        pytest.param(("project", {"of": "detector"}), True, id="its project's"),
+        pytest.param(("team", {"of": "audio"}), False, id="another team's"),
+        pytest.param(("user", {"of": "vision"}), False, id="a user of its team's name"),
+    ],
+)
+def test_a_budget_counts_whom_it_is_for(scope, counts):
+    """In money and in GPU-seconds."""
+    usage = told(UsageBook(make_policy(**budgets(scope)), at(2)), held(0, 2)).usage(at(2))
+    assert usage.micro_usd_by_budget["b0"] == (2_000_000 if counts else 0)
+    assert usage.gpu_s_by_budget["b0"] == (7_200 if counts else 0)
+
+
+def test_only_the_current_period_counts():
+    """The test day's noon is 12 hours into it: an attempt that began 14 hours ago counts 12."""
+    book = UsageBook(make_policy(**budgets(("pool", {}))), at(0))
+    assert book.since == at(-12)
+    assert told(book, held(-14, None)).usage(at(0)).micro_usd_by_budget["b0"] == 12_000_000
+
+
+def test_a_book_serves_until_a_period_turns_or_the_rules_change():
+    """Then a new one is opened."""
+    policy = make_policy(**budgets(("pool", {})))
+    book = UsageBook(policy, at(0))
+    assert book.serves(policy, at(11.9))
+    assert not book.serves(policy, at(12))
+    assert not book.serves(make_policy(**FAIR), at(0))
+    assert book.serves(
+        make_policy(**budgets(("pool", {}), waiting={"publish_per_cycle": 3})), at(0)
+    )
+
+
+def test_what_never_was_costs_nothing():
+    """A run that another machine got instead."""
+    book = told(UsageBook(make_policy(**budgets(("pool", {}), **FAIR)), at(1)), held(0, None))
+    book.withdraw("run-1/1")
+    usage = book.usage(at(1))
+    assert usage.micro_usd_by_budget["b0"] == 0
+    assert usage.gpu_s_by_user == {("vision", "ada"): pytest.approx(0)}
+
+
+histories = st.lists(
+    st.tuples(st.integers(0, 600), st.integers(0, 600) | st.none(), st.integers(1, 8)),
+    max_size=12,
+)
+
+
+@given(histories, st.lists(st.integers(0, 660), max_size=8))
+def test_looking_again_and_again_tells_what_one_look_tells(spans, looks):
+    """Whatever is read twice or ends between looks, the sums are those of the whole history."""
+    runs = [(make_run(f"r{n}"), start, end, gpus) for n, (start, end, gpus) in enumerate(spans)]
+
+    def as_of(minute):
+        return [
+            (
+                run,
+                (
+                    held(
+                        start / 60,
+                        None if end is None or start + end > minute else (start + end) / 60,
+                        run.flow_run_id,
+                        gpu_ids=tuple(map(str, range(gpus))),
+                    ),
+                ),
+            )
+            for run, start, end, gpus in runs
+            if start <= minute
+        ]
+
+    follower, book = LedgerFollower(), UsageBook(make_policy(**budgets(("pool", {}))), at(0))
+    previous = at(0) - timedelta(minutes=10)
+    for minute in [*sorted(looks), 660]:
+        since = previous - timedelta(minutes=10)
+        records = [
+            (run, attempts)
+            for run, attempts in as_of(minute)
+            if attempts[0].released_at is None
+            or attempts[0].released_at > since
+            or run.flow_run_id in follower.open_runs
+        ]
+        news = follower.look(records, since)
+        for run, attempt in news.started:
+            book.start(run, attempt)
+        for run, attempt in news.ended:
+            book.end(run, attempt)
+        assert news.withdrawn == ()
+        previous = at(minute / 60)
+
+    expected = sum(
+        cost.attempt_usage(attempt, at(11)).micro_usd
+        for _, attempts in as_of(660)
+        for attempt in attempts
+    )
+    assert book.usage(at(11)).micro_usd_by_budget["b0"] == expected
+
+
+def test_an_attempt_that_is_gone_from_the_ledger_was_withdrawn():
+    """It is asked for by its run, because it was open."""
+    follower = LedgerFollower()
+    follower.look([(make_run(), (held(0, None),))], at(-1))
+    assert follower.open_runs == {"run-1"}
+    assert follower.look([], at(0)).withdrawn == ("run-1/1",)
+    assert follower.open_runs == frozenset()
+
+
+def test_what_ended_before_the_look_reaches_back_is_no_news():
+    """A run that starts again is read with all its attempts."""
+    records = [(make_run(), (held(0, 1), held(5, None, number=2)))]
+    news = LedgerFollower().look(records, at(4))
+    assert [attempt.number for _, attempt in news.started] == [2]
+    assert news.ended == ()
+
+
+def test_an_end_that_was_written_down_late_is_news():
+    """The machine had died; what was open is looked at until it is over."""
+    follower = LedgerFollower()
+    follower.look([(make_run(), (held(0, None),))], at(-1))
+    records = [(make_run(), (held(0, 1),))]
+    assert len(follower.look(records, at(20)).ended) == 1
+    assert follower.look(records, at(20)).ended == ()
+
+
+def test_merging_keeps_each_run_once():
+    """As it was read first."""
+    new, old = (make_run(), (held(0, 1),)), (make_run(), (held(0, None),))
+    assert merged([new], [old]) == (new,)

@@ -1,0 +1,209 @@
+"""A few move so that somebody starts for whom there is room, but not in one piece."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.scheduling.plan import Preempt
+from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from tests.strategies import (
+    HIGH,
+    NOW,
+    ago,
+    apply,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+)
+
+NODES = tuple(make_node(name, 4) for name in "abc")
+
+
+def runs(workload_id, gpus, **changes):
+    """One that saved a minute ago, on these GPUs (`{"a": "0"}`)."""
+    values = {"checkpointed_at": ago(60)} | {
+        k: changes.pop(k) for k in list(changes) if k in ("checkpointed_at", "admitted_at")
+    }
+    count = len(next(iter(gpus.values())).split())
+    return make_allocation(make_workload(workload_id, count, **changes), gpus, **values)
+
+
+SMALL = runs("small", {"a": "0"})
+OTHERS = (runs("other", {"b": "0 1"}, priority=HIGH), runs("third", {"c": "0 1"}, priority=HIGH))
+BIG = make_workload("big", 4, submitted_at=ago(3_600))
+
+
+def moved(small=SMALL, big=BIG, others=OTHERS, pending=(), nodes=NODES, **sections):
+    """Who moves, and to which node."""
+    on = {"consolidation": {"enabled": True} | sections.pop("consolidation", {})}
+    snapshot = make_snapshot(nodes, (small, *others), (big, *pending))
+    plan = plan_cycle(snapshot, make_policy(placement=on, **sections), NOW)
+    moves = [c for c in plan.commands if isinstance(c, Preempt)]
+    assert all(move.for_workload_id == big.workload_id for move in moves)
+    return {m.workload_id: m.moves_to.shares[0].node for m in moves if m.moves_to is not None}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="one GPU moves for four"),
+        pytest.param({"consolidation": {"min_gain": 4.0}}, id="just enough gain"),
+        pytest.param({"pending": (make_workload("next", 4),)}, id="also with others behind"),
+        pytest.param({"backfill": {"mode": "conservative"}}, id="with reservations for all"),
+    ],
+)
+def test_who_moves(changes):
+    """The one that is in the way, to the first node where it fits best."""
+    assert moved(**changes) == {"small": "b"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"consolidation": {"enabled": False}}, id="the policy does not say so"),
+        pytest.param({"big": replace(BIG, submitted_at=ago(600))}, id="it has not waited for long"),
+        pytest.param(
+            {"small": replace(SMALL, checkpointed_at=None)}, id="what it did would be lost"
+        ),
+        pytest.param(
+            {"small": runs("small", {"a": "0"}, is_preemptible=False)}, id="it may not be stopped"
+        ),
+        pytest.param(
+            {"small": runs("small", {"a": "0"}, min_runtime_s=7_200)},
+            id="it has not had its minimum run time",
+        ),
+        pytest.param({"small": replace(SMALL, begins_by=ago(-1))}, id="it starts"),
+        pytest.param({"small": runs("small", {"a": "0"}, priority=HIGH)}, id="it is more urgent"),
+        pytest.param({"consolidation": {"min_gain": 4.1}}, id="too little gain"),
+        pytest.param({"nodes": NODES[:1], "others": ()}, id="it has no other place"),
+        pytest.param(
+            {"others": (*OTHERS, replace(runs("leaver", {"c": "2"}), is_draining=True))},
+            id="somebody is leaving",
+        ),
+        pytest.param(
+            {
+                "nodes": (NODES[0], make_node("b", 4, capacity_type="spot")),
+                "others": (),
+            },
+            id="the free GPUs are of another kind",
+        ),
+        pytest.param(
+            {
+                "calendar": {
+                    "closures": [
+                        {
+                            "name": "soon",
+                            "nodes": ["b", "c"],
+                            "starts_at": (NOW + timedelta(days=2)).isoformat(),
+                            "ends_at": (NOW + timedelta(days=3)).isoformat(),
+                        }
+                    ]
+                }
+            },
+            id="the calendar closes the other places soon",
+        ),
+        pytest.param(
+            {
+                "big": replace(BIG, team="t"),
+                "quotas": {"strategy": "static", "teams": {"t": {"nominal_quota": {"*": 3}}}},
+            },
+            id="its quota keeps it from starting",
+        ),
+    ],
+)
+def test_who_stays(changes):
+    """Nobody moves in vain, or against the rules."""
+    assert moved(**changes) == {}
+
+
+def test_the_large_one_starts_and_the_small_one_goes_on_elsewhere():
+    """In the next cycle, once what was in the way has left."""
+    policy = make_policy(placement={"consolidation": {"enabled": True}})
+    before = make_snapshot(NODES, (SMALL, *OTHERS), (BIG,))
+    plan = plan_cycle(before, policy, NOW)
+    [explanation] = plan.explanations
+    assert explanation.reason is Reason.WAITING_FOR_VICTIMS
+    after = replace(apply(before, plan, NOW), preemptors=frozenset({"big"}))
+    next_plan = plan_cycle(after, policy, NOW + timedelta(seconds=30))
+    placed = {c.workload_id: c.placement.shares[0].node for c in next_plan.commands}
+    assert placed == {"big": "a", "small": "b"}
+
+
+def test_the_new_place_is_kept_in_this_cycle():
+    """Whoever is behind finds only what is left then."""
+    nodes = NODES[:2]
+    others = (runs("other", {"b": "0 1 2"}, priority=HIGH),)
+    snapshot = make_snapshot(nodes, (SMALL, *others), (BIG, make_workload("late")))
+    policy = make_policy(
+        placement={"consolidation": {"enabled": True}}, backfill={"mode": "greedy"}
+    )
+    plan = plan_cycle(snapshot, policy, NOW)
+    assert [c.workload_id for c in plan.commands] == ["small"]
+
+
+def test_a_policy_that_makes_no_sense_is_refused():
+    """Moving more GPUs than are gained."""
+    with pytest.raises(InvalidInput, match=r"placement\.consolidation\.min_gain"):
+        make_policy(placement={"consolidation": {"min_gain": 0.5}})
+
+
+@st.composite
+def scattered(draw):
+    """Small runs on many nodes, and large ones in line."""
+    nodes = tuple(make_node(name, 4) for name in "abcd")
+    held = [
+        runs(f"{node.name}{n}", {node.name: str(n)}, checkpointed_at=draw(SAVED))
+        for node in nodes
+        for n in range(draw(st.integers(0, 3)))
+    ]
+    pending = tuple(
+        make_workload(
+            f"p{i}",
+            draw(st.integers(1, 4)),
+            nodes=draw(st.sampled_from([1, 1, 2])),
+            submitted_at=ago(3_600 + i),
+        )
+        for i in range(draw(st.integers(1, 4)))
+    )
+    return make_snapshot(nodes, tuple(held), pending)
+
+
+SAVED = st.sampled_from([None, ago(60), ago(600)])
+
+
+@settings(deadline=None)
+@given(scattered(), st.integers(1, 4), st.sampled_from(["easy", "greedy", "conservative"]))
+def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfill):
+    """Starts and new places take no GPU that another has or gets; planning leaves no trace."""
+    consolidation = {"enabled": True, "min_gain": 1.0, "max_moves": max_moves}
+    policy = make_policy(placement={"consolidation": consolidation}, backfill={"mode": backfill})
+    planner, room, shapes = Planner(policy, snapshot.nodes), Room(snapshot.nodes), {}
+    for allocation in snapshot.allocations:
+        planner.allocate(allocation)
+        room.take(allocation.workload.shape, allocation.placement)
+        shapes[allocation.workload.workload_id] = allocation.workload.shape
+    for workload in snapshot.pending:
+        planner.submit(workload)
+        shapes[workload.workload_id] = workload.shape
+    plan = planner.plan(NOW)
+    assert planner.plan(NOW) == plan
+    moves = [c for c in plan.commands if isinstance(c, Preempt)]
+    assert len(moves) <= max_moves
+    for command in plan.commands:
+        to = command.moves_to if isinstance(command, Preempt) else command.placement
+        room.take(shapes[command.workload_id], to)
+    after = apply(snapshot, plan, NOW)
+    later = plan_cycle(
+        replace(after, preemptors=frozenset(c.for_workload_id for c in moves)), policy, NOW
+    )
+    started = {c.workload_id for c in later.commands if not isinstance(c, Preempt)}
+    assert started >= {c.for_workload_id for c in moves}
+    event(f"{len(moves)} moves")

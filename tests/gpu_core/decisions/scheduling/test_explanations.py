@@ -1,0 +1,59 @@
+"""Explanations that are made when they are read, and are a tuple's equal otherwise."""
+
+import copy
+import pickle
+
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from tests.strategies import (
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+)
+
+NODES = (make_node("n1", 2),)
+RUNNING = make_allocation(make_workload("running", 2), {"n1": "0 1"})
+PENDING = tuple(make_workload(f"p{i}", 1) for i in range(3))
+
+
+def explanations():
+    return plan_cycle(make_snapshot(NODES, (RUNNING,), PENDING), make_policy(), NOW).explanations
+
+
+def test_they_are_read_like_a_tuple():
+    """By index, from the end, in slices, all; a place that is not there is an error."""
+    told = explanations()
+    assert [e.workload_id for e in told] == ["p0", "p1", "p2"]
+    assert len(told) == 3
+    assert told[-1].workload_id == "p2"
+    assert told[1:] == (told[1], told[2])
+    assert told[0] is told[0]
+
+
+def test_equal_ones_are_equal_also_to_a_tuple_and_when_copied():
+    """A plan is compared, copied and kept like any other value."""
+    told = explanations()
+    assert told == explanations()
+    assert told == tuple(told)
+    assert tuple(told) == told
+    assert told != tuple(told)[1:]
+    assert pickle.loads(pickle.dumps(told)) == told  # noqa: S301 - our own
+    assert copy.deepcopy(told) == told
+    assert repr(told) == repr(tuple(told))
+
+
+def test_what_is_read_late_is_what_was_so_at_the_moment_of_the_plan():
+    """Whoever has left the line since is in it, and who has come is not."""
+    planner = Planner(make_policy(), NODES)
+    planner.allocate(RUNNING)
+    for workload in PENDING:
+        planner.submit(workload)
+    plan = planner.plan(NOW)
+    planner.withdraw("p0")
+    planner.submit(make_workload("p9", 1))
+    planner.release("running")
+    assert plan.explanations == explanations()
+    assert plan.explanations[0].reason is Reason.WAITING_FOR_GPUS

@@ -1,0 +1,115 @@
+"""The published line: what the worker writes is what the CLI reads."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.scheduling.queue_table import (
+    LineEntry,
+    from_row,
+    line_entries,
+    line_key,
+    to_json,
+    to_row,
+)
+from tests.strategies import NOW, ago, make_workload
+
+moments = st.datetimes(
+    min_value=datetime(2000, 1, 1),  # noqa: DTZ001 - Hypothesis adds the zone
+    timezones=st.just(UTC),
+).map(lambda moment: moment.replace(microsecond=0))
+maybe_moments = st.none() | moments
+FIELDS_WITH_TEXT = ("run", "run_id", "queue", "team", "reason", "summary", "resolution")
+printable = st.text(st.characters(categories=["L", "N", "P", "S"]))
+entries = st.builds(
+    LineEntry,
+    **dict.fromkeys(FIELDS_WITH_TEXT, printable),
+    expected_start_at=maybe_moments,
+    expected_start_from=maybe_moments,
+    expected_start_until=maybe_moments,
+    waiting_since=moments,
+)
+
+
+def entry(**changes):
+    explanation = Explanation(
+        workload_id="w",
+        reason=Reason.WAITING_FOR_GPUS,
+        summary="Waiting for 2 GPUs.",
+        resolution="It starts when they are free.",
+        position=1,
+        expected_start_at=NOW,
+        **changes,
+    )
+    workload = make_workload(
+        "w", gpus=2, name="train", queue="medium", team="vision", submitted_at=ago(300)
+    )
+    (made,) = line_entries([explanation], {"w": workload})
+    return made
+
+
+def test_an_entry_says_who_waits_for_what_and_since_when():
+    """With what the planner said."""
+    assert to_row(entry(expected_start_from=ago(60))) == {
+        "Position": 1,
+        "Run": "train",
+        "Queue": "medium",
+        "Team": "vision",
+        "GPUs": 2,
+        "Priority": 1_000,
+        "Waiting since": "2026-09-01T11:55:00Z",
+        "Reason": "WaitingForGpus",
+        "Why": "Waiting for 2 GPUs.",
+        "What would help": "It starts when they are free.",
+        "Expected start": "2026-09-01T12:00:00Z",
+        "From": "2026-09-01T11:59:00Z",
+        "Until": None,
+        "Run id": "w",
+    }
+
+
+def test_automations_get_the_names_of_the_fields():
+    """They do not change with the headings."""
+    assert set(to_json(entry())) == set(LineEntry.__slots__)
+
+
+@given(entries)
+def test_what_is_published_is_what_is_read(line_entry):
+    """Through JSON, as Prefect keeps it."""
+    assert from_row(json.loads(json.dumps(to_row(line_entry)))) == line_entry
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS_WITH_TEXT), st.text(st.characters())))
+def test_every_text_becomes_one_that_a_database_takes(texts):
+    """Control characters and halves of characters, which one run would lose the table for all."""
+    row = to_row(replace(entry(), **texts))
+    for value in row.values():
+        assert not isinstance(value, str) or value.isprintable()
+        str(value).encode()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        pytest.param("Position", "–", id="a position of another version"),
+        pytest.param("GPUs", True, id="no number"),
+        pytest.param("Run id", None, id="no id"),
+        pytest.param("Waiting since", "5m", id="no moment"),
+        pytest.param("Until", 12, id="no text"),
+    ],
+)
+def test_a_row_of_another_version_is_refused_by_its_column(column, value):
+    """Rather than shown wrong."""
+    with pytest.raises(InvalidInput, match=f"line.{column} cannot be read"):
+        from_row(to_row(entry()) | {column: value})
+
+
+def test_the_line_of_a_pool_has_a_key_that_prefect_accepts():
+    """Lower case letters, digits and dashes."""
+    assert line_key("GPU pool_1") == "gpu-queue-gpu-pool-1"

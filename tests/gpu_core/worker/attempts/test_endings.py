@@ -1,0 +1,364 @@
+"""When an attempt's GPUs are free again, against a ledger and processes that are real."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import anyio
+import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+from prefect.states import Completed, Crashed, Failed, Running
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.quickstart.services import free_port
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.worker.attempts.cost_log import CostLog
+from gpu_core.worker.attempts.endings import Endings, _lingers
+from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.settlement import Published
+from gpu_core.worker.attempts.settlement_retries import SettlementRetries
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.zombie_states import Strays
+from gpu_core.worker.infrastructure import Exit, Trouble
+from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.process.infrastructure import ProcessInfrastructure
+from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.watch.outages import OutageWatch
+from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
+
+RUN = "11111111-1111-1111-1111-111111111111"
+# A run id no other test machine process carries; the launcher's number is one that nobody has.
+NO_PID = 2**22 + 1
+
+
+@pytest.fixture
+def running(tmp_path):
+    """An attempt whose launcher is gone."""
+    attempt = make_attempt(
+        RUN,
+        attempt_id=f"attempt-{os.getpid()}",
+        admitted_at=datetime.now(UTC) - timedelta(hours=1),
+        started_at=datetime.now(UTC) - timedelta(hours=1),
+        pid=NO_PID,
+        pid_created_at=1.0,
+    )
+    return RunningAttempt(
+        attempt=attempt,
+        record=make_run(RUN),
+        workload=Workload(
+            workload_id=RUN, name="run", priority=1, submitted_at=attempt.admitted_at, gpu_count=1
+        ),
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=60, max_failures=3, max_interruptions=None),
+        run_dir=tmp_path / "run",
+        is_claimed=True,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path, running):
+    """A ledger with that attempt open."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        admit(ledger, running.attempt, running.record)
+        yield ledger
+
+
+@pytest.fixture
+def orphan(running):
+    """A process that the launcher left behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        env={**os.environ, ATTEMPT_ID_VARIABLE: running.attempt.attempt_id},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def while_the_api_is_away(tmp_path, ledger, running, act):
+    """Let `act(endings, woken)` work in a world in which Prefect cannot be reached."""
+
+    async def main():
+        url = f"http://127.0.0.1:{free_port()}/api"
+        woken = anyio.Event()
+        async with PrefectClient(url) as client, anyio.create_task_group() as tasks:
+            attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+            attempts._open[running.attempt.attempt_id] = running
+            endings = Endings(
+                client=client,
+                ledger=ledger,
+                attempts=attempts,
+                infrastructure=ProcessInfrastructure(
+                    Policy(version=1), woken.set, GpuWorkerSettings()
+                ),
+                publisher=Publisher(client, "gpus", None, anyio.Lock()),
+                tasks=tasks,
+                wake=woken.set,
+                cost_log=CostLog(None, ledger),
+                strays=Strays(client),
+                outages=OutageWatch(client, tmp_path / "outages.json", None),
+            )
+            await act(endings, woken)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main)
+
+
+def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, running, orphan):
+    """An orphan of the launcher holds its GPUs; nobody else may get them before it is killed."""
+
+    async def act(endings, woken):
+        endings.find_ended(set())
+        assert orphan.poll() is None
+        assert not running.is_gone
+        with anyio.fail_after(20):
+            await woken.wait()
+        assert orphan.poll() is not None
+        assert running.is_gone
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, running, monkeypatch):
+    """Such as one whose image does not exist: it is settled, not told to end and tried again."""
+    trouble = Trouble(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
+    monkeypatch.setattr(ProcessInfrastructure, "trouble", lambda *_: trouble)
+
+    async def act(endings, woken):
+        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
+        assert running.is_ending
+        assert running.refusal == trouble.message
+        assert not running.is_draining
+        monkeypatch.setattr(endings, "refuse", None)  # what is settled already is left alone
+        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
+        with anyio.fail_after(20):
+            await woken.wait()
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_api(
+    tmp_path, ledger, running
+):
+    """Its end cannot be written down yet, and another reason must not replace the true one."""
+
+    async def act(endings, woken):
+        endings.find_ended(set())
+        with anyio.fail_after(20):
+            await woken.wait()
+        await endings.end_overdue(Policy(version=1), datetime.now(UTC))
+        assert running.drain_reason is None
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_start_that_a_killed_worker_did_not_note_is_known_from_the_end(
+    tmp_path, ledger, running, is_noted
+):
+    """It was killed between the start of the launcher and the next line, and the run is over."""
+    began, noted = datetime.now(UTC) - timedelta(minutes=5), running.attempt.started_at
+    if not is_noted:
+        running.attempt = replace(running.attempt, started_at=None)
+
+    async def act(endings, _woken):
+        await endings._note_start(running, Exit(exit_code=0, started_at=began))
+        await endings._note_start(running, None)
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+    (attempt,) = ledger.open_attempts("gpus", "host-1")
+    assert attempt.started_at == running.attempt.started_at == (noted if is_noted else began)
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes", "want"),
+    [
+        pytest.param(Completed(), 11, True, id="done long ago"),
+        pytest.param(Failed(), 11, True, id="failed long ago"),
+        pytest.param(Completed(), 9, False, id="its hooks may still work"),
+        pytest.param(Running(), 60, False, id="it works"),
+        pytest.param(Crashed(), 60, False, id="whose end is judged by how its process ends"),
+    ],
+)
+def test_a_process_that_outlives_its_run_for_long_is_ended(state, minutes, want):
+    """It hangs in a library that waits for others, or a sidecar goes on, and holds its GPUs."""
+    now = datetime.now(UTC)
+    told = state.model_copy(update={"timestamp": now - timedelta(minutes=minutes)})
+    assert _lingers(FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=told), now) is want
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, running, is_started):
+    """What the cycle has just admitted has no process yet, and is about to get one."""
+    if not is_started:
+        running.attempt = replace(running.attempt, started_at=None)
+
+    async def act(endings, woken):
+        endings.find_ended(set(), is_beside_cycle=True)
+        assert running.is_ending is is_started
+        if is_started:
+            with anyio.fail_after(20):
+                await woken.wait()
+            assert running.is_gone
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_attempt_whose_run_is_being_read_is_not_settled_yet(tmp_path, ledger, running):
+    """It is settled once, with what its run says, and not with what stands in for it."""
+    running.is_stand_in = True
+
+    async def act(endings, _woken):
+        endings.find_ended(set(), is_beside_cycle=True)
+        assert not running.is_ending
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running, monkeypatch):
+    """However long the next try would have been put off."""
+    monkeypatch.setattr(SettlementRetries, "after_outage", lambda _retries: 600.0)
+    tries = []
+
+    async def act(endings, _woken):
+        tried = anyio.Event()
+
+        async def settle(_running):
+            tries.append(len(tries) + 1)
+            tried.set()
+            if len(tries) == 1:
+                raise ConnectionError("the API is away")
+
+        monkeypatch.setattr(endings, "_settle", settle)
+        endings.find_ended(set())
+        with anyio.fail_after(20):
+            await tried.wait()
+            tried = anyio.Event()
+            await anyio.wait_all_tasks_blocked()
+            endings._outages._note("api", True, datetime.now(UTC))
+            endings._outages._note("api", False, datetime.now(UTC))
+            await tried.wait()
+        assert tries == [1, 2]
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+class NoPauses(SettlementRetries):
+    """A day of tries in a moment."""
+
+    def after_fault(self, error):
+        super().after_fault(error)
+        return 0
+
+
+@pytest.mark.parametrize("damage", ["the server refuses its state", "no run has its id"])
+def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
+    tmp_path, ledger, running, monkeypatch, caplog, damage
+):
+    """Its GPUs are free from the beginning, its page says it once, and nothing is charged."""
+    monkeypatch.setattr("gpu_core.worker.attempts.endings.SettlementRetries", NoPauses)
+    tries = []
+
+    def refuse(*_, **__):
+        tries.append(running.is_gone)
+        raise ValueError("a text that the server refuses")
+
+    async def answer(value):
+        return value
+
+    monkeypatch.setattr("gpu_core.worker.attempts.endings.has_begun", lambda *_: answer(True))
+    monkeypatch.setattr("gpu_core.worker.attempts.endings.excuse_of_end", refuse)
+    if damage == "no run has its id":
+        running.attempt = replace(running.attempt, flow_run_id="no uuid")
+
+    else:
+        run = FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=Running())
+        monkeypatch.setattr("gpu_core.worker.attempts.endings.read_run", lambda *_: answer(run))
+    published = []
+
+    async def publish(_client, _running, _run, settlement):
+        published.append(settlement.next_state)
+        return True
+
+    monkeypatch.setattr("gpu_core.worker.attempts.endings.publish", publish)
+
+    async def act(endings, _woken):
+        settled = anyio.Event()
+        monkeypatch.setattr(endings._infrastructure, "settled", lambda _running: settled.set())
+        endings.find_ended(set())
+        with anyio.fail_after(60):
+            await settled.wait()
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, running, act)
+    assert set(tries) == {True}
+    (attempt,) = ledger.attempts_of([RUN])[RUN]
+    assert (attempt.end_reason, attempt.is_charged_failure) == (EndReason.CRASHED, False)
+    assert attempt.is_end_estimated
+    assert attempt.released_at - running.gone_at < timedelta(seconds=1)
+    told = [r for r in caplog.records if "Its end is settled later" in r.getMessage()]
+    assert published == (["Crashed"] if damage != "no run has its id" else [])
+    assert len(told) == (damage != "no run has its id")
+
+
+def test_tries_for_one_attempt_have_pauses_and_a_bound_and_those_of_an_outage_none():
+    retries = SettlementRetries()
+    outage_pauses_s = [retries.after_outage() for _ in range(10_000)]
+    assert outage_pauses_s[:7] == [2, 4, 8, 16, 32, 60, 60]
+    assert not retries.is_over
+    pauses_s = []
+    while not retries.is_over:
+        pauses_s.append(retries.after_fault("x" * 1_000_000))
+    assert pauses_s[:9] == [5, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert 24 * 3600 <= sum(pauses_s) < 24 * 3600 + 600
+    assert len(retries.fault) <= 300
+
+
+def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
+    tmp_path, ledger, running, monkeypatch
+):
+    """All their GPUs are free by then, so the starts of other runs come first at a busy server."""
+    many = [
+        replace(running, attempt=replace(running.attempt, attempt_id=f"many-{number}"))
+        for number in range(40)
+    ]
+    asking = []
+
+    async def act(endings, _woken):
+        judged, all_asked = anyio.Semaphore(0), anyio.Event()
+
+        async def judge(running, _gone_at):
+            assert running.is_gone
+            asking.append(running.attempt.attempt_id)
+            await judged.acquire()
+            return Published(stands=True, state=None)
+
+        async def report(_running, _final):
+            if len(asking) == len(many):
+                all_asked.set()
+
+        monkeypatch.setattr(endings, "_judge", judge)
+        monkeypatch.setattr(endings, "_report", report)
+        for each in many:
+            endings._attempts._open[each.attempt.attempt_id] = each
+        del endings._attempts._open[running.attempt.attempt_id]
+        endings.find_ended(set())
+        while not all(each.is_gone for each in many):
+            await anyio.wait_all_tasks_blocked()
+        await anyio.wait_all_tasks_blocked()
+        assert len(asking) == 8
+        for _ in many:
+            judged.release()
+        with anyio.fail_after(60):
+            await all_asked.wait()
+
+    while_the_api_is_away(tmp_path, ledger, running, act)

@@ -1,0 +1,71 @@
+"""What of a cluster wakes the worker's cycle."""
+
+import pytest
+
+from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod, moment
+
+LABELS = {ATTEMPT_ID_LABEL: "run-1-1"}
+
+
+def job(deleted_at=None, active=None, **fields):
+    made = make_job(**fields)
+    made["metadata"] |= {
+        "labels": LABELS,
+        **({"deletionTimestamp": deleted_at} if deleted_at else {}),
+    }
+    made["status"] |= {"active": active}
+    return made
+
+
+def pod(**fields):
+    return make_pod(labels=LABELS, **fields)
+
+
+NEW_POD = pod(phase="Pending", node=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(None, job(), False, id="the Job that a cycle has asked for"),
+        pytest.param(job(), job(active=1), False, id="it has a pod"),
+        pytest.param(job(), job(finished="Failed"), True, id="it failed"),
+        pytest.param(job(), job(deleted_at=moment(0)), True, id="somebody deletes it"),
+        pytest.param(job(), None, True, id="it is gone"),
+        pytest.param(None, job(finished="Complete"), True, id="seen only when it was over"),
+        pytest.param(None, NEW_POD, False, id="the Job's pod"),
+        pytest.param(NEW_POD, pod(phase="Pending"), True, id="it has a node"),
+        pytest.param(pod(phase="Pending"), pod(), True, id="it runs"),
+        pytest.param(pod(), pod(phase="Failed"), True, id="the pod ended"),
+        pytest.param(None, pod(), True, id="a pod seen only when it ran"),
+        pytest.param(None, pod(phase="Failed"), True, id="a pod seen only when it was over"),
+        pytest.param(pod(), None, True, id="the pod is gone"),
+    ],
+)
+def test_what_is_news(before, after, want):
+    """That what was created is there tells nothing new; ends and nodes do."""
+    woken = []
+    view = ClusterView(None, lambda: woken.append(True))
+    is_pod = "containers" in (after or before)["spec"]
+    (view._pod_changed if is_pod else view._job_changed)(before, after)
+    assert bool(woken) is want
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_gone", "want"),
+    [
+        pytest.param(["run-1-1"], True, ["Failed"], id="its end is still to be judged"),
+        pytest.param([], False, ["Failed"], id="it is settled, but still there"),
+        pytest.param([], True, [], id="it is settled and gone"),
+    ],
+)
+def test_how_pods_ended_is_remembered_until_their_attempt_is_settled(kept, is_gone, want):
+    """Otherwise a worker would grow with every run that it has ever started."""
+    view, ended = ClusterView(None, lambda: None), pod(phase="Failed")
+    view._pod_changed(pod(), ended)
+    if is_gone:
+        view._pod_changed(ended, None)
+    view.keep(kept)
+    assert [found["status"]["phase"] for found in view.last_pods_of("run-1-1")] == want

@@ -1,0 +1,166 @@
+"""What Prefect hears of containers without Prefect inside, and in which order."""
+
+from collections import defaultdict
+from pathlib import Path
+from uuid import UUID
+
+import anyio
+import pytest
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Completed, Pending, Running
+
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
+from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
+
+RUN = UUID(int=7)
+
+
+class Server:
+    """Believes whatever it is told, as Prefect does; may stand still after it was asked."""
+
+    def __init__(self, state):
+        self._states = defaultdict(lambda: state)
+        self.heard, self.asked = [], []
+        self.is_asked, self.answers = anyio.Event(), anyio.Event()
+        self.is_refusing = False
+
+    async def read_flow_runs(self, *, flow_run_filter, limit):
+        ids = flow_run_filter.id.any_
+        found = [FlowRun(id=each, flow_id=UUID(int=1), state=self._states[each]) for each in ids]
+        self.asked.append(len(ids))
+        self.is_asked.set()
+        await self.answers.wait()
+        if self.is_refusing:
+            raise RuntimeError("HTTP 503")
+        assert len(ids) <= limit
+        return found
+
+    async def set_flow_run_state(self, flow_run_id, state):
+        self._states[flow_run_id] = state
+        self.heard.append(state.name)
+
+
+def running(run=RUN):
+    return RunningAttempt(
+        attempt=make_attempt(str(run), attempt_id=f"{run}/1"),
+        record=make_run(str(run)),
+        workload=Workload(workload_id=str(run), name="run", priority=1, submitted_at=NOON),
+        request=GpuRequest(),
+        limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+        run_dir=Path("unused"),
+    )
+
+
+def of_server(server, tasks=None):
+    return ContainerRuns(server, output=None, tasks=tasks, is_over=lambda *_: False)
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        pytest.param(Pending(), ["Running"], id="it has been started"),
+        pytest.param(Running(), [], id="an earlier worker has told it"),
+        pytest.param(Completed(), [], id="or its end"),
+    ],
+)
+def test_that_it_runs_is_told_once(state, want):
+    async def story():
+        server, attempt = Server(state), running()
+        server.answers.set()
+        containers = of_server(server)
+        await containers.tell_running(attempt)
+        await containers.tell_running(attempt)
+        return server.heard
+
+    assert anyio.run(story) == want
+
+
+def settle(containers, server):
+    async def settling(attempt):
+        await containers.tell_running(attempt)
+        await server.set_flow_run_state(RUN, Completed())
+
+    return settling
+
+
+def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
+    """The other way round it would run for ever: nobody tells its end once more."""
+
+    async def story():
+        server, attempt = Server(Pending()), running()
+        containers = of_server(server)
+        async with anyio.create_task_group() as group:
+            group.start_soon(containers.tell_running, attempt)
+            await server.is_asked.wait()
+            group.start_soon(settle(containers, server), attempt)
+            await anyio.wait_all_tasks_blocked()
+            server.answers.set()
+        return server.heard
+
+    assert anyio.run(story) == ["Running", "Completed"]
+
+
+def test_what_ended_before_anybody_looked_has_run():
+    """Without that its page has no time at which it began."""
+
+    async def story():
+        server = Server(Pending())
+        server.answers.set()
+        await settle(of_server(server), server)(running())
+        return server.heard
+
+    assert anyio.run(story) == ["Running", "Completed"]
+
+
+def test_many_that_begin_together_are_read_together():
+    async def story():
+        server = Server(Pending())
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            for number in range(9):
+                attempt = running(UUID(int=number))
+                containers.begin_to_tell_running(attempt)
+                containers.begin_to_tell_running(attempt)  # the next cycle asks again
+            await anyio.wait_all_tasks_blocked()
+            server.answers.set()
+        return server.heard, server.asked
+
+    heard, asked = anyio.run(story)
+    assert heard == ["Running"] * 9
+    assert sum(asked) == 9
+    assert len(asked) < 9
+
+
+def test_what_could_not_be_told_is_told_when_it_is_asked_for_again():
+    async def story():
+        server, attempt = Server(Pending()), running()
+        server.answers.set()
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            for server.is_refusing in (True, False, False):
+                containers.begin_to_tell_running(attempt)
+                await anyio.wait_all_tasks_blocked()
+        return server.heard
+
+    assert anyio.run(story) == ["Running"]
+
+
+def test_who_waits_to_tell_of_an_attempt_that_is_settled_says_nothing():
+    """The run may be Pending for its next attempt by then."""
+
+    async def story():
+        server, attempt = Server(Pending()), running()
+        async with anyio.create_task_group() as tasks:
+            containers = of_server(server, tasks)
+            others = [running(UUID(int=number)) for number in range(4)]
+            for each in (*others, attempt):
+                containers.begin_to_tell_running(each)
+            await server.is_asked.wait()
+            attempt.is_ending = True
+            server.answers.set()
+        return server.heard
+
+    assert anyio.run(story) == ["Running"] * 4

@@ -1,0 +1,183 @@
+"""When a run that waits is told so once more."""
+
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+from uuid import UUID, uuid4
+
+import anyio
+import pytest
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
+
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.worker.pending.publisher import (
+    Publisher,
+    Told,
+    is_news,
+    is_shown,
+    step,
+    waiting_state_name,
+)
+from tests.gpu_core.accounting_builders import NOON, make_attempt
+from tests.strategies import make_workload
+
+GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
+
+
+@pytest.mark.parametrize(
+    ("told", "age_s", "want"),
+    [
+        pytest.param(None, 0, True, id="it has just come"),
+        pytest.param((GPUS, 3), 3600, False, id="nothing has changed"),
+        pytest.param((OTHERS, 3), 0, True, id="another reason, at once"),
+        pytest.param((GPUS, 4), 29, False, id="it has moved up, a moment ago"),
+        pytest.param((GPUS, 4), 30, True, id="it has moved up, and heard nothing for a while"),
+    ],
+)
+def test_a_new_reason_is_told_at_once_and_a_new_place_now_and_then(told, age_s, want):
+    explanation = Explanation(workload_id="run", reason=GPUS, summary="", resolution="", position=3)
+    last = None if told is None else Told(*told, NOON)
+    assert is_news(explanation, last, NOON + timedelta(seconds=age_s)) is want
+
+
+def test_places_are_told_in_steps():
+    """Exact at the head, where it matters."""
+    positions = (0, 1, 5, 6, 9, 10, 24, 26, 49, 50, 120)
+    assert [step(position) for position in positions] == [0, 1, 5, 5, 5, 10, 20, 25, 25, 50, 100]
+
+
+class Artifacts:
+    """Keeps the last artifact, and refuses text that no database takes, as PostgreSQL does."""
+
+    def __init__(self, refused="\0"):
+        self.rows = None
+        self._refused = refused
+
+    async def read_artifacts(self, **_):
+        return []
+
+    async def create_artifact(self, artifact):
+        json.dumps(artifact.data, ensure_ascii=False).encode()
+        if any(self._refused in str(row.values()) for row in artifact.data):
+            raise RuntimeError("HTTP 500")
+        self.rows = artifact.data
+        return SimpleNamespace(id=uuid4())
+
+
+def published(client, *names, summaries=None):
+    publisher = Publisher(client, "gpu", "Waiting", anyio.Lock())
+    workloads = {name: make_workload(workload_id=name, name=name) for name in names}
+    explanations = [
+        Explanation(
+            workload_id=name,
+            reason=GPUS,
+            summary=(summaries or {}).get(name, "Waits."),
+            resolution="",
+            position=1,
+        )
+        for name in names
+    ]
+    demands = {name: SimpleNamespace(workload=workload) for name, workload in workloads.items()}
+    anyio.run(publisher.line, explanations, demands, NOON)
+    return client.rows
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("a \0 b", id="NUL"),
+        pytest.param("a \ud800 b", id="half of a character"),
+        pytest.param("x" * 1_000_000, id="a million characters"),
+        pytest.param("a\nb", id="two lines"),
+    ],
+)
+def test_the_odd_text_of_a_run_leaves_the_queue_readable_for_all(odd):
+    rows = published(Artifacts(), "one", "two", summaries={"two": odd})
+    assert [row["Run"] for row in rows] == ["one", "two"]
+    assert rows[0]["Why"] == "Waits."
+    assert len(rows[1]["Why"]) <= 2_000
+
+
+def test_a_run_that_cannot_be_shown_is_missing_alone():
+    class Unreadable(str):
+        def isprintable(self):
+            raise RuntimeError
+
+    rows = published(Artifacts(), "one", "two", summaries={"two": Unreadable("x")})
+    assert [row["Run"] for row in rows] == ["one"]
+
+
+def test_a_server_that_refuses_a_text_gets_the_queue_without_texts():
+    rows = published(Artifacts(refused="café"), "one", "two", summaries={"two": "café"})
+    assert [row["Run id"] for row in rows] == ["one", "two"]
+    assert [row["Reason"] for row in rows] == [GPUS, GPUS]
+
+
+def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
+    """The artifact of a run begins with its first attempt, and later ones edit it."""
+    did = []
+
+    class Client:
+        async def read_artifacts(self, **_):
+            did.append("read")
+            return [SimpleNamespace(id=uuid4())]
+
+        async def create_artifact(self, _artifact):
+            did.append("create")
+            return SimpleNamespace(id=uuid4())
+
+        async def update_artifact(self, *_):
+            did.append("update")
+
+    publisher = Publisher(Client(), "gpu", None, anyio.Lock())
+    first, second = (make_attempt(number=number) for number in (1, 2))
+    anyio.run(publisher.attempts, uuid4(), [first])
+    anyio.run(publisher.attempts, uuid4(), [first, second])
+    assert did == ["create", "read", "update"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "fixed_name", "want"),
+    [
+        pytest.param({}, None, "WaitingForGpus", id="the reason"),
+        pytest.param({"run_count": 1}, None, "WaitingForGpus", id="the reason, after an attempt"),
+        pytest.param(
+            {"auto_scheduled": True},
+            None,
+            "AwaitingConcurrencySlot",
+            id="Prefect would delete it when its deployment is paused",
+        ),
+        pytest.param(
+            {"auto_scheduled": True, "run_count": 1},
+            None,
+            "WaitingForGpus",
+            id="of a schedule, but it has run",
+        ),
+        pytest.param({}, "AwaitingGpu", "AwaitingGpu", id="the operator's name"),
+    ],
+)
+def test_the_state_of_a_waiting_run_is_called_what_it_waits_for(fields, fixed_name, want):
+    run = FlowRun(flow_id=UUID(int=1), **fields)
+    assert waiting_state_name(run, GPUS, fixed_name) == want
+
+
+@pytest.mark.parametrize(
+    ("state", "want"),
+    [
+        pytest.param(Scheduled(), False, id="it has just come"),
+        pytest.param(Late(), False, id="Prefect found it late"),
+        pytest.param(Scheduled(name="WaitingForGpus", message="0 of 8."), True, id="by its name"),
+        pytest.param(Scheduled(name="BehindOthers"), False, id="another reason"),
+        pytest.param(
+            AwaitingConcurrencySlot(message="WaitingForGpus: 0 of 8."), True, id="by its message"
+        ),
+        pytest.param(
+            AwaitingRetry(message="Failure 1 of 3. WaitingForGpus: 0 of 8."),
+            True,
+            id="by its message, after an attempt",
+        ),
+    ],
+)
+def test_a_reason_that_a_run_shows_is_not_logged_again(state, want):
+    assert is_shown(state, GPUS) is want
