@@ -39,7 +39,7 @@ from gpu_core.worker.operations.health_routes import serve_health
 from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import still_waiting
-from gpu_core.worker.prefect.batch_loader import Together
+from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.startup.checks import (
@@ -151,7 +151,7 @@ class GpuWorker(_Mixin):
         self._log_stack = ExitStack()
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
-        self._waiting = Together(lambda ids: still_waiting(self.client, ids))
+        self._waiting = BatchLoader(lambda ids: still_waiting(self.client, ids))
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None

@@ -19,7 +19,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class TerminationRequest:
     """An attempt that cannot go on where it is."""
 
     reason: EndReason
@@ -85,7 +85,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class Binding:
     """Where an attempt is that was placed on nodes to come, or that somebody else has placed."""
 
     placement: Placement
@@ -146,7 +146,7 @@ class Infrastructure(Protocol):
         ...
 
     def allocations(
-        self, attempts: Sequence[RunningAttempt], policy: Policy
+        self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
         """What do these attempts hold, no GPU twice?
 
@@ -157,8 +157,8 @@ class Infrastructure(Protocol):
         ...
 
     def landed(
-        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
-    ) -> Landed | None:
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> Binding | None:
         """Is it on other nodes, or bound later, than it was placed? None: it is not, or not yet on
         all of its nodes.
 
@@ -169,13 +169,13 @@ class Infrastructure(Protocol):
         """
         ...
 
-    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+    async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """The same context, with what only this infrastructure knows."""
         ...
 
     async def start(
         self,
-        running: RunningAttempt,
+        running: AttemptState,
         configuration: BaseJobConfiguration,
         context: RunContext,
         environment: Mapping[str, str],
@@ -199,52 +199,54 @@ class Infrastructure(Protocol):
         """What is there of these open attempts of an earlier worker, by attempt id?"""
         ...
 
-    def watch(self, running: RunningAttempt) -> None:
+    def watch(self, running: AttemptState) -> None:
         """Wake the cycle when the attempt ends."""
         ...
 
-    def lives(self, running: RunningAttempt) -> bool:
+    def lives(self, running: AttemptState) -> bool:
         """Does its main process live, or will it?"""
         ...
 
-    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+    def trouble(
+        self, running: AttemptState, policy: Policy, now: datetime
+    ) -> TerminationRequest | None:
         """Is it in a place where it can never work, or not any more?"""
         ...
 
-    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+    async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Tell Prefect of what these attempts cannot tell themselves: states, logs, events."""
         ...
 
-    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+    async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Read what these attempts last said about their checkpoints."""
         ...
 
-    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+    async def notify(self, running: AttemptState, notice: Notice) -> None:
         """Tell the run that it will be ended."""
         ...
 
-    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+    def sees_its_cancellation(self, running: AttemptState) -> bool:
         """Does Prefect run inside, which ends a run by itself that a person cancels?"""
         ...
 
-    async def terminate(self, running: RunningAttempt) -> None:
+    async def terminate(self, running: AttemptState) -> None:
         """Ask it to end: SIGTERM."""
         ...
 
-    async def kill(self, running: RunningAttempt) -> bool:
+    async def kill(self, running: AttemptState) -> bool:
         """End all of it at once. False: something of it lives, or nobody can tell."""
         ...
 
-    async def exit(self, running: RunningAttempt) -> Exit | None:
+    async def exit(self, running: AttemptState) -> Exit | None:
         """How did it end? None: nothing that saw it survived."""
         ...
 
-    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+    async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """The end of what it wrote, of which nothing lives. Empty: nobody has it, or its run's log
         has it already."""
         ...
 
-    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+    def record_event(self, running: AttemptState, reason: Reason | EndReason, note: str) -> None:
         """Tell those who look at what runs the attempt, where there is such a place.
 
         Args:
@@ -253,7 +255,7 @@ class Infrastructure(Protocol):
         """
         ...
 
-    def settled(self, running: RunningAttempt) -> None:
+    def settled(self, running: AttemptState) -> None:
         """Its end is written down: forget it."""
         ...
 

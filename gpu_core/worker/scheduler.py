@@ -28,17 +28,17 @@ from gpu_core.worker.attempts.beginnings import Beginnings
 from gpu_core.worker.attempts.cost_log import CostLog
 from gpu_core.worker.attempts.endings import Endings
 from gpu_core.worker.attempts.launch import Launching
-from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.whereabouts import told
-from gpu_core.worker.attempts.zombie_states import Strays
+from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog
 from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.pending.demand import Demand, DemandReader, Line
+from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
@@ -104,7 +104,7 @@ class GpuScheduler:
         self._publisher = Publisher(
             client, pool, settings.waiting_state_name, self._turn, self._faults
         )
-        self._attempts = OpenAttempts(
+        self._attempts = AttemptRegistry(
             pool, infrastructure.host, settings.resolved_state_dir(), ledger, self._faults
         )
         self._launching = Launching(
@@ -119,7 +119,7 @@ class GpuScheduler:
         )
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)
-        self._strays = Strays(client, self._faults)
+        self._strays = ZombieStateGuard(client, self._faults)
         self._outages = OutageWatch(
             client,
             settings.resolved_state_dir() / f"{file_name(pool)}.outages.json",
@@ -191,7 +191,7 @@ class GpuScheduler:
         self._watch(adopted)
         self.endings.resume_draining(adopted)
 
-    def _watch(self, attempts: Iterable[RunningAttempt]) -> None:
+    def _watch(self, attempts: Iterable[AttemptState]) -> None:
         for running in attempts:
             with self._faults.of_run(running, "watched"):
                 self._infrastructure.watch(running)
@@ -224,7 +224,7 @@ class GpuScheduler:
         await self._faults.one_by_one(
             list(self._attempts),
             by_run,
-            lambda these: self._infrastructure.tend(these, policy),
+            lambda these: self._infrastructure.reconcile(these, policy),
             "looked after",
         )
         # A run competes again when its last attempt is settled, not before.
@@ -305,7 +305,7 @@ class GpuScheduler:
         running = self._attempts.of_run(str(flow_run_id))
         return running is not None and not running.is_ending
 
-    def admitted(self, flow_run_id: UUID) -> RunningAttempt:
+    def admitted(self, flow_run_id: UUID) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.
 
         Raises:
@@ -440,7 +440,7 @@ class GpuScheduler:
                     has_moved = True
         return has_moved
 
-    async def _land_last(self, running: RunningAttempt) -> None:
+    async def _land_last(self, running: AttemptState) -> None:
         """Before its pods go: it may have ended before a cycle looked where it is."""
         holding = [each for each in self._attempts if not each.is_gone]
         with self._faults.of_run(running, "put on its nodes"):
@@ -448,8 +448,8 @@ class GpuScheduler:
 
     async def _land_one(
         self,
-        running: RunningAttempt,
-        holding: Sequence[RunningAttempt],
+        running: AttemptState,
+        holding: Sequence[AttemptState],
         zones: Mapping[str, str | None],
         policy: Policy,
     ) -> bool:
@@ -481,7 +481,7 @@ class GpuScheduler:
         self._forecasts.look(self._nodes)
         return allocations
 
-    async def _refuse(self, line: Line, plan: Plan, demands: Mapping[str, Demand]) -> None:
+    async def _refuse(self, line: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:
         """End the runs that could never start, with the one reason that their owner can mend."""
         for refused in line.refusals:
             await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")

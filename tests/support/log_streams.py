@@ -9,7 +9,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.logs.log_position import Line
+from gpu_core.worker.kubernetes.logs.log_position import LogLine
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
 from tests.support.cluster import Json
 
@@ -30,7 +30,7 @@ class Told:
     at_s: list[float] = field(default_factory=list)
     printed_s: list[float] = field(default_factory=list)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LogLine) -> None:
         """Take the next line."""
         self.lines.append(line.text)
         self.at_s.append(time.time())

@@ -7,7 +7,7 @@ from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.offerings.constraints import Wishes
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Option
-from gpu_core.decisions.offerings.rank import Candidate, Choice, verdict
+from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import Job
 from gpu_core.decisions.requirements.reading.advice import Advice, GpuNeed
@@ -96,7 +96,7 @@ def _job(job: Job) -> dict[str, Any]:
     }
 
 
-def _candidate(candidate: Candidate, now: datetime) -> dict[str, Any]:
+def _candidate(candidate: RankedOffering, now: datetime) -> dict[str, Any]:
     return {"certainty": str(candidate.certainty), **_option(candidate.option, now)}
 
 

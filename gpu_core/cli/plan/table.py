@@ -14,7 +14,7 @@ from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Wishes
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Option, Refusal
-from gpu_core.decisions.offerings.rank import Candidate, Choice, verdict
+from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
 from gpu_core.decisions.requirements.cpu import cpu_answer
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import Memory
@@ -66,16 +66,16 @@ def _line(console: Console, name: str, text: str) -> None:
     console.print(Text(f"{name}: {text}"), soft_wrap=True)
 
 
-def _one_for_each_kind(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffering]:
     """The best place of each instance type and capacity type; --json has all places."""
-    best: dict[tuple[str, str, str], Candidate] = {}
+    best: dict[tuple[str, str, str], RankedOffering] = {}
     for candidate in candidates:
         key = candidate.option.key
         best.setdefault((key.provider, key.instance_type, key.capacity_type), candidate)
     return list(best.values())
 
 
-def _table(candidates: Iterable[Candidate]) -> Table:
+def _table(candidates: Iterable[RankedOffering]) -> Table:
     table = Table(title="Offerings, the best place of each", title_justify="left")
     for heading in ("Offering", "GPUs"):
         table.add_column(heading, overflow="fold")
@@ -86,7 +86,7 @@ def _table(candidates: Iterable[Candidate]) -> Table:
     return table
 
 
-def _cells(candidate: Candidate) -> tuple[str, ...]:
+def _cells(candidate: RankedOffering) -> tuple[str, ...]:
     option, cost = candidate.option, candidate.option.cost
     key = option.key
     memory = f"{option.fit.memory.bytes / _GIB:.1f} of {option.fit.usable_bytes / _GIB:.1f}"

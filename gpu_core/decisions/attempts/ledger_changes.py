@@ -11,7 +11,7 @@ Record = tuple[RunRecord, tuple[Attempt, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class LedgerChanges:
     """What happened since the last look. Who started and ended in between is in both."""
 
     started: tuple[tuple[RunRecord, Attempt], ...]
@@ -44,7 +44,7 @@ class LedgerFollower:
         """The attempts that were open at the last look."""
         return frozenset(self._open)
 
-    def look(self, records: Iterable[Record], since: datetime) -> News:
+    def look(self, records: Iterable[Record], since: datetime) -> LedgerChanges:
         """What is new?
 
         Args:
@@ -73,7 +73,7 @@ class LedgerFollower:
         for attempt_id in withdrawn:
             del self._open[attempt_id]
         self._closed = {key: at for key, at in self._closed.items() if at > since}
-        return News(
+        return LedgerChanges(
             started=tuple(started),
             ended=tuple(ended),
             withdrawn=withdrawn,

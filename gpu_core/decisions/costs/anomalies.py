@@ -15,7 +15,7 @@ DailyCosts = Mapping[date, Sequence[RunCost]]
 """What each run cost on each UTC day; a day that is not there cost nothing."""
 
 
-class Verdict(StrEnum):
+class AnomalyVerdict(StrEnum):
     """What can be said about a day's cost. Stable: alerts match on it."""
 
     ANOMALY = "Anomaly"
@@ -60,7 +60,7 @@ class Judgement:
     day: date
     scope: str
     """`total`, or the team in words: `team vision`, `no team`."""
-    verdict: Verdict
+    verdict: AnomalyVerdict
     cost_micro_usd: int
     mean_micro_usd: int | None
     """The mean of the days before; None without enough history."""
@@ -100,7 +100,7 @@ def _judge(day: date, scope: str, costs: DailyCosts, limits: Thresholds) -> Judg
         return Judgement(
             day=day,
             scope=scope,
-            verdict=Verdict.NOT_ENOUGH_HISTORY,
+            verdict=AnomalyVerdict.NOT_ENOUGH_HISTORY,
             cost_micro_usd=cost,
             mean_micro_usd=None,
             summary=f"{scope}: {format_usd(cost)}; not enough history to judge it "
@@ -113,7 +113,7 @@ def _judge(day: date, scope: str, costs: DailyCosts, limits: Thresholds) -> Judg
     return Judgement(
         day=day,
         scope=scope,
-        verdict=Verdict.ANOMALY if is_over else Verdict.USUAL,
+        verdict=AnomalyVerdict.ANOMALY if is_over else AnomalyVerdict.USUAL,
         cost_micro_usd=cost,
         mean_micro_usd=mean,
         causes=_causes(day, costs, history, cost - mean, limits) if is_over else (),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from gpu_core.decisions.costs.anomalies import (
+    AnomalyVerdict,
     DailyCosts,
     Judgement,
     Thresholds,
-    Verdict,
     describe_change,
     judge_day,
 )
@@ -199,10 +199,10 @@ def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
 
 
 def _anomalies(report: DayReport) -> list[str]:
-    flagged = [j for j in report.judgements if j.verdict is Verdict.ANOMALY]
+    flagged = [j for j in report.judgements if j.verdict is AnomalyVerdict.ANOMALY]
     if flagged:
         return ["## Unusually dear", *(_anomaly(judgement) for judgement in flagged)]
-    unjudged = report.judgements[0].verdict is Verdict.NOT_ENOUGH_HISTORY
+    unjudged = report.judgements[0].verdict is AnomalyVerdict.NOT_ENOUGH_HISTORY
     return [] if unjudged else ["No anomaly."]
 
 

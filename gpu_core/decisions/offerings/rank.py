@@ -26,7 +26,7 @@ _CERTAINTIES = tuple(Certainty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class RankedOffering:
     """An offering that can run the job as wished."""
 
     option: Option
@@ -37,7 +37,7 @@ class Candidate:
 class Choice:
     """What can be done."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RankedOffering, ...]
     """Best first: the safe ones before the likely ones, then by the goal."""
     refused: tuple[Refusal, ...]
     """By reason."""
@@ -104,7 +104,7 @@ def choose(
     if not ways:
         _refuse_what_fits_nowhere(job, wishes, refused)
     judged = [_best_way(options, wishes, now) for options in ways]
-    candidates = [result for result in judged if isinstance(result, Candidate)]
+    candidates = [result for result in judged if isinstance(result, RankedOffering)]
     refused += [result for result in judged if isinstance(result, Refusal)]
     options = [option for way in ways for option in way]
     return Choice(
@@ -117,7 +117,9 @@ def choose(
     )
 
 
-def _types_without_spot(catalog: Catalog, candidates: Iterable[Candidate]) -> tuple[TypeKey, ...]:
+def _types_without_spot(
+    catalog: Catalog, candidates: Iterable[RankedOffering]
+) -> tuple[TypeKey, ...]:
     fitting = {TypeKey(c.option.key.provider, c.option.key.instance_type) for c in candidates}
     return tuple(key for key in catalog.types_without_spot() if key in fitting)
 
@@ -148,10 +150,10 @@ def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
     return f"Nothing finishes it{by} {within}. {told} {later}"
 
 
-def _best_way(options: Sequence[Option], wishes: Wishes, now: datetime) -> Candidate | Refusal:
+def _best_way(options: Sequence[Option], wishes: Wishes, now: datetime) -> RankedOffering | Refusal:
     """The best number of nodes; where none will do, why the nearest one does not."""
     candidates = [
-        Candidate(option=option, certainty=option.certainty(wishes, now)) for option in options
+        RankedOffering(option=option, certainty=option.certainty(wishes, now)) for option in options
     ]
     possible = [c for c in candidates if c.certainty is not Certainty.NO]
     if possible:
@@ -165,7 +167,7 @@ def _best_way(options: Sequence[Option], wishes: Wishes, now: datetime) -> Candi
     return next((v for v in violations if v.reason is Reason.OVER_BUDGET), violations[0])
 
 
-def _place(candidate: Candidate, goal: Goal) -> tuple[int, tuple[float, float, str, int]]:
+def _place(candidate: RankedOffering, goal: Goal) -> tuple[int, tuple[float, float, str, int]]:
     return (_CERTAINTIES.index(candidate.certainty), candidate.option.rank(goal))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Allows, Room
+from gpu_core.decisions.placement.room import Allows, ClusterInfo
 
 MayHost = Callable[[Shape, str], bool]
 """May somebody of this shape move to this node?"""
@@ -32,7 +32,7 @@ class Move:
 
 
 def propose_moves(
-    room: Room,
+    room: ClusterInfo,
     shape: Shape,
     movable: Iterable[Movable],
     max_moves: int,
@@ -85,7 +85,7 @@ class _Clearing:
 
 
 def _clearings(
-    room: Room, shape: Shape, nodes: Iterable[str], on_node: Mapping[str, Sequence[Movable]]
+    room: ClusterInfo, shape: Shape, nodes: Iterable[str], on_node: Mapping[str, Sequence[Movable]]
 ) -> list[_Clearing]:
     """The nodes that are cleared at the least cost, as many as the shape needs if there are."""
     found = []
@@ -97,7 +97,7 @@ def _clearings(
 
 
 def _movers(
-    room: Room, shape: Shape, node: str, offered: Sequence[Movable]
+    room: ClusterInfo, shape: Shape, node: str, offered: Sequence[Movable]
 ) -> Sequence[Movable] | None:
     """Who leaves the node? Those with the least to lose, without any who need not."""
     if not _fits_without(room, shape, node, offered):
@@ -110,7 +110,7 @@ def _movers(
     return kept
 
 
-def _fits_without(room: Room, shape: Shape, node: str, movers: Collection[Movable]) -> bool:
+def _fits_without(room: ClusterInfo, shape: Shape, node: str, movers: Collection[Movable]) -> bool:
     left = room[node].copy()
     for mover in movers:
         left.give(mover.shape, mover.placement.shares[0])
@@ -118,7 +118,7 @@ def _fits_without(room: Room, shape: Shape, node: str, movers: Collection[Movabl
 
 
 def _moves(
-    room: Room, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
+    room: ClusterInfo, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
 ) -> tuple[Move, ...] | None:
     """A new place for each of them, off the cleared nodes. None: somebody has none."""
     taken: list[tuple[Shape, Placement]] = []
@@ -139,7 +139,7 @@ def _moves(
 
 
 def _new_place(
-    room: Room, mover: Movable, cleared: Collection[str], may_host: MayHost
+    room: ClusterInfo, mover: Movable, cleared: Collection[str], may_host: MayHost
 ) -> Placement | None:
     # On the same kind of GPU: another may have another price, and another quota.
     flavor = mover.placement.flavor

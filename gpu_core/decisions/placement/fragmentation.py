@@ -10,7 +10,7 @@ from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.kinds import NodeKinds
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.placement.node_states import NodeStates
 from gpu_core.decisions.placement.order import NodeOrder
 from gpu_core.decisions.placement.suitability import suits
@@ -35,7 +35,7 @@ class LeastLossOrder:
         kinds: Of the same nodes.
     """
 
-    def __init__(self, rooms: Sequence[NodeRoom], kinds: NodeKinds) -> None:
+    def __init__(self, rooms: Sequence[NodeInfo], kinds: NodeKinds) -> None:
         self._nodes = [room.node for room in rooms]
         self._most_gpus = max((len(node.gpu_ids) for node in self._nodes), default=0)
         self._levels = CpuLevels(max((node.cpu_milli or 0 for node in self._nodes), default=0))
@@ -61,7 +61,7 @@ class LeastLossOrder:
         for position in range(len(self._nodes)):
             self._enter(position)
 
-    def changed(self, node: int, room: NodeRoom) -> None:
+    def changed(self, node: int, room: NodeInfo) -> None:
         """The node has something else left than before."""
         if room.node.is_mig:
             self._best_fit.changed(node, room)
@@ -84,7 +84,7 @@ class LeastLossOrder:
             return self._best_fit.candidates(shape, among)
         return _ascending(self._losses(shape, among))
 
-    def share(self, shape: Shape, node: int, room: NodeRoom) -> NodeShare:
+    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:
         """Which GPUs of the node would it get, if it fits?"""
         if shape.is_whole or shape.gpu_count != 1 or shape.mig_profile is not None:
             return room.share(shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.bit_set import bits_of
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NodeKinds:
         rooms: The nodes; a node is known by its position among them.
     """
 
-    def __init__(self, rooms: Sequence[NodeRoom]) -> None:
+    def __init__(self, rooms: Sequence[NodeInfo]) -> None:
         self._rooms = rooms
         self._kinds: dict[tuple[str, ...], list[NodeKind]] = {}
 
@@ -57,7 +57,7 @@ class NodeKinds:
         ]
 
 
-def _traits(room: NodeRoom, labels: Sequence[str]) -> Hashable:
+def _traits(room: NodeInfo, labels: Sequence[str]) -> Hashable:
     node = room.node
     return (
         node.gpu_type,

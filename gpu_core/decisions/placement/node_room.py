@@ -12,7 +12,7 @@ from gpu_core.decisions.placement.division import division_of
 from gpu_core.decisions.placement.suitability import suits
 
 
-class NodeRoom:
+class NodeInfo:
     """What one node has left: whole GPUs, parts of GPUs, CPU and memory.
 
     GPUs that the node does not list, or that are unhealthy, are not counted: whoever holds one
@@ -58,9 +58,9 @@ class NodeRoom:
         self.holders = 0
         """How many have something of it."""
 
-    def copy(self) -> "NodeRoom":
+    def copy(self) -> "NodeInfo":
         """Another one with the same left, for a what-if."""
-        other = object.__new__(NodeRoom)
+        other = object.__new__(NodeInfo)
         other.node = self.node
         other._division = self._division
         other._position_of = self._position_of

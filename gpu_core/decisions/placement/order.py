@@ -9,7 +9,7 @@ from gpu_core.decisions.catalog.mig import MIG_PROFILES, plain_profile
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.levels import Levels
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.policy.placement import Strategy
 
 _CPU_STEP_MILLI = 4_000
@@ -20,19 +20,19 @@ _PROFILE_NUMBERS = {
 }
 
 
-class Order(Protocol):
+class PlacementOrder(Protocol):
     """What a strategy compares, whatever has been taken."""
 
     def expect(self, mix: Mapping[Shape, float]) -> None:
         """From now on requests are thought to come in these proportions."""
 
-    def changed(self, node: int, room: NodeRoom) -> None:
+    def changed(self, node: int, room: NodeInfo) -> None:
         """The node has something else left than before."""
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """The nodes that may have room, with what is compared, less first, equals by position."""
 
-    def share(self, shape: Shape, node: int, room: NodeRoom) -> NodeShare:
+    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:
         """Which GPUs of the node would it get, if it fits?"""
 
 
@@ -46,7 +46,7 @@ class NodeOrder:
         rooms: The nodes; a node is known by its position among them.
     """
 
-    def __init__(self, strategy: Strategy, rooms: Sequence[NodeRoom]) -> None:
+    def __init__(self, strategy: Strategy, rooms: Sequence[NodeInfo]) -> None:
         rank = _RANKS.get(strategy)
         self._free = _Index(rooms, _free_gpus)
         self._parts = _Index(rooms, _parts_left_milli)
@@ -64,11 +64,11 @@ class NodeOrder:
     def expect(self, mix: Mapping[Shape, float]) -> None:
         """What will be asked for makes no difference here."""
 
-    def share(self, shape: Shape, node: int, room: NodeRoom) -> NodeShare:  # noqa: ARG002
+    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:  # noqa: ARG002
         """Which GPUs of the node would it get, if it fits?"""
         return room.share(shape)
 
-    def changed(self, node: int, room: NodeRoom) -> None:
+    def changed(self, node: int, room: NodeInfo) -> None:
         """The node has something else left than before."""
         for index in self._kept:
             index.update(node, room)
@@ -121,7 +121,7 @@ class _Index:
     """The nodes by some of their numbers, with the numbers they were last seen with."""
 
     def __init__(
-        self, rooms: Sequence[NodeRoom], levels_of: Callable[[NodeRoom], Collection[float]]
+        self, rooms: Sequence[NodeInfo], levels_of: Callable[[NodeInfo], Collection[float]]
     ) -> None:
         self.levels = Levels()
         self._levels_of = levels_of
@@ -130,7 +130,7 @@ class _Index:
             for level in seen:
                 self.levels.add(level, node)
 
-    def update(self, node: int, room: NodeRoom) -> None:
+    def update(self, node: int, room: NodeInfo) -> None:
         before, now = self._seen[node], self._levels_of(room)
         if now == before:
             return
@@ -141,37 +141,37 @@ class _Index:
             self.levels.add(level, node)
 
 
-def _free_gpus(room: NodeRoom) -> Collection[float]:
+def _free_gpus(room: NodeInfo) -> Collection[float]:
     return (room.free_gpus,)
 
 
-def _parts_left_milli(room: NodeRoom) -> Collection[float]:
+def _parts_left_milli(room: NodeInfo) -> Collection[float]:
     return room.parts_left_milli
 
 
-def _profiles_left(room: NodeRoom) -> Collection[float]:
+def _profiles_left(room: NodeInfo) -> Collection[float]:
     return frozenset(map(_PROFILE_NUMBERS.__getitem__, room.profiles_left))
 
 
-def _cpu_steps(room: NodeRoom) -> Collection[float]:
+def _cpu_steps(room: NodeInfo) -> Collection[float]:
     left = room.cpu_milli_left
     # Infinity has no steps.
     return (left if left == inf else left // _CPU_STEP_MILLI,)
 
 
-def _load(room: NodeRoom) -> Collection[float]:
+def _load(room: NodeInfo) -> Collection[float]:
     return (1 - room.free_gpus / room.usable_gpus if room.usable_gpus else 1.0,)
 
 
-def _holders(room: NodeRoom) -> Collection[float]:
+def _holders(room: NodeInfo) -> Collection[float]:
     return (room.holders,)
 
 
-def _fewest_in_use(room: NodeRoom) -> Collection[float]:
+def _fewest_in_use(room: NodeInfo) -> Collection[float]:
     return (-room.free_gpus,)
 
 
-_RANKS: Mapping[Strategy, Callable[[NodeRoom], Collection[float]]] = {
+_RANKS: Mapping[Strategy, Callable[[NodeInfo], Collection[float]]] = {
     Strategy.LEAST_LOADED: _load,
     Strategy.ROUND_ROBIN: _holders,
     Strategy.SPREAD: _fewest_in_use,

@@ -14,8 +14,8 @@ from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.groups import Group, group_key, preference
 from gpu_core.decisions.placement.kinds import NodeKinds
-from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.order import NodeOrder, Order
+from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
 from gpu_core.decisions.placement.shortage import NotPlaced, shortage
 from gpu_core.decisions.placement.suitability import (
     is_avoided,
@@ -53,7 +53,7 @@ class _Fit:
     """The same nodes, by name."""
 
 
-class Room:
+class ClusterInfo:
     """What all nodes have left.
 
     Read one node's room by its name, or copy it for a what-if; take, hold and give through this
@@ -67,13 +67,13 @@ class Room:
     def __init__(self, nodes: Sequence[Node], strategy: Strategy = Strategy.BEST_FIT) -> None:
         self._nodes = tuple(sorted(nodes, key=lambda node: node.name))
         # A node is known by its position here, so that the least of several is the first by name.
-        self._rooms = [NodeRoom(node) for node in self._nodes]
+        self._rooms = [NodeInfo(node) for node in self._nodes]
         self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
         self._kinds = NodeKinds(self._rooms)
         self._planned = bits_of(
             [position for position, node in enumerate(self._nodes) if node.is_planned]
         )
-        self._order: Order = (
+        self._order: PlacementOrder = (
             LeastLossOrder(self._rooms, self._kinds)
             if strategy is Strategy.FRAGMENTATION_AWARE
             else NodeOrder(strategy, self._rooms)
@@ -82,7 +82,7 @@ class Room:
         self._named: dict[int, tuple[str, ...]] = {}
         self._never: dict[Shape, NeverFits | None] = {}
 
-    def __getitem__(self, node: str) -> NodeRoom:
+    def __getitem__(self, node: str) -> NodeInfo:
         return self._rooms[self._position_of[node]]
 
     def __contains__(self, node: str) -> bool:

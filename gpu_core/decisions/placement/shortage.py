@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.placement.suitability import is_avoided, suits
 
 
@@ -21,7 +21,7 @@ class NotPlaced:
     """On nodes that failed it lately. Those come on top as well."""
 
 
-def shortage(shape: Shape, rooms: Iterable[NodeRoom]) -> NotPlaced:
+def shortage(shape: Shape, rooms: Iterable[NodeInfo]) -> NotPlaced:
     """How many GPUs are there, and untouched, of the kind that the shape wants?"""
     suited = [room for room in rooms if suits(shape, room.node)]
     wanted = [room for room in suited if not is_avoided(shape, room.node)]

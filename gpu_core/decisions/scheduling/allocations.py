@@ -99,7 +99,7 @@ class Release(NamedTuple):
     memory_mib: float
 
 
-class Holdings:
+class AllocationIndex:
     """All who hold GPUs."""
 
     def __init__(self) -> None:

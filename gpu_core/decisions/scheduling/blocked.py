@@ -6,14 +6,14 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling import messages as explain
 from gpu_core.decisions.scheduling.consolidation import movers_for
-from gpu_core.decisions.scheduling.outcome import Tell, Verdict, of_all
-from gpu_core.decisions.scheduling.plan_builder import Draft, assumed_s, or_forever
-from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.outcome import Decision, Explain, of_all
+from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, assumed_s, or_forever
+from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import Allowance
 from gpu_core.decisions.scheduling.reservations import amount_of
 
 
-class Waiting:
+class BlockedWorkloads:
     """Those of one cycle who cannot start now.
 
     Args:
@@ -21,7 +21,7 @@ class Waiting:
         tell: Whether to say why, which takes time.
     """
 
-    def __init__(self, draft: Draft, *, tell: bool) -> None:
+    def __init__(self, draft: PlanBuilder, *, tell: bool) -> None:
         self._draft = draft
         self._facts = draft.facts
         self._policy = draft.policy
@@ -29,7 +29,7 @@ class Waiting:
         self._reserved = 0
         self._shapes: dict[Shape, None] = {}
 
-    def verdict(self, kind: Kind, entry: Entry) -> Verdict:
+    def verdict(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision:
         """What becomes of it?"""
         is_first = self._is_first(kind.shape)
         self._shapes[kind.shape] = None
@@ -49,7 +49,7 @@ class Waiting:
         room = self._facts.now.room
         return not any(room.overlaps(shape, ahead) for ahead in self._shapes)
 
-    def _wait_for_coming(self, kind: Kind, entry: Entry) -> Verdict | None:
+    def _wait_for_coming(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision | None:
         """It is promised GPUs that are on their way back, and what is free beside them."""
         draft, leaving = self._draft, self._draft.leaving
         if not leaving:
@@ -74,9 +74,9 @@ class Waiting:
             else max((e for e in ends if e is not None), default=None),
             now_s=draft.now_s,
         )
-        return Verdict(tell, True)
+        return Decision(tell, True)
 
-    def _preempt(self, kind: Kind, entry: Entry) -> Verdict | None:
+    def _preempt(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision | None:
         """GPUs are taken from others for it, if it may and if that makes enough room."""
         draft = self._draft
         if not self._may_preempt(kind) or not kind.shape.gpu_count:
@@ -87,10 +87,10 @@ class Waiting:
         draft.preempt(victims, entry.workload)
         return self._wait_for_coming(kind, entry)
 
-    def _may_preempt(self, kind: Kind) -> bool:
+    def _may_preempt(self, kind: WorkloadGroup) -> bool:
         return self._policy.preemption.enabled and not kind.takes_free_only
 
-    def _consolidate(self, kind: Kind, entry: Entry) -> Verdict | None:
+    def _consolidate(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision | None:
         """A few others move for it, if the policy says so and that makes enough room."""
         movers = movers_for(self._draft, kind, entry)
         for victim, to in movers:
@@ -98,21 +98,23 @@ class Waiting:
         return self._wait_for_coming(kind, entry) if movers else None
 
     def _wait_for_gpus(
-        self, kind: Kind, entry: Entry, allowance: Allowance, *, is_first: bool
-    ) -> Verdict:
+        self, kind: WorkloadGroup, entry: QueueEntry, allowance: Allowance, *, is_first: bool
+    ) -> Decision:
         shape = kind.shape
         too_long = self._too_long(kind, entry, allowance)
         protected = self._protected(kind, entry) if is_first and self._tell else None
         starts_s = self._keep(entry, shape, allowance, is_first=is_first)
         if too_long is not None:
-            return Verdict(too_long, True, shorter_than_s=or_forever(entry.planned_s))
+            return Decision(too_long, True, shorter_than_s=or_forever(entry.planned_s))
         # Each has a reservation of its own then, also of one kind.
         goes_on = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._tell:
-            return Verdict(None, goes_on)
-        return Verdict(protected or self._first_in_line(shape, starts_s), goes_on)
+            return Decision(None, goes_on)
+        return Decision(protected or self._first_in_line(shape, starts_s), goes_on)
 
-    def _too_long(self, kind: Kind, entry: Entry, allowance: Allowance) -> Tell | None:
+    def _too_long(
+        self, kind: WorkloadGroup, entry: QueueEntry, allowance: Allowance
+    ) -> Explain | None:
         """What keeps it from GPUs that a shorter run could have? None: nothing does."""
         if not self._draft.reservations:
             return None
@@ -136,7 +138,7 @@ class Waiting:
         return node not in self._draft.kept
 
     def _keep(
-        self, entry: Entry, shape: Shape, allowance: Allowance, *, is_first: bool
+        self, entry: QueueEntry, shape: Shape, allowance: Allowance, *, is_first: bool
     ) -> float | None:
         """Keep room for it, as far as the policy does so. Returns when it starts, if known."""
         draft, mode = self._draft, self._policy.backfill.mode
@@ -168,7 +170,7 @@ class Waiting:
 
     # What the first in line is told.
 
-    def _protected(self, kind: Kind, entry: Entry) -> Tell | None:
+    def _protected(self, kind: WorkloadGroup, entry: QueueEntry) -> Explain | None:
         draft = self._draft
         if not self._may_preempt(kind):
             return None
@@ -186,7 +188,7 @@ class Waiting:
             now_s=draft.now_s,
         )
 
-    def _first_in_line(self, shape: Shape, starts_s: float | None) -> Tell:
+    def _first_in_line(self, shape: Shape, starts_s: float | None) -> Explain:
         room = self._facts.now.room
         running = [holding.allocation for holding in self._facts.holdings]
         return partial(

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.scheduling.allocations import Holding, Holdings, holding_of
-from gpu_core.decisions.scheduling.ordering import Order
-from gpu_core.decisions.scheduling.queue import Line
+from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.scheduling.allocations import AllocationIndex, Holding, holding_of
+from gpu_core.decisions.scheduling.ordering import WorkloadOrder
+from gpu_core.decisions.scheduling.queue import PendingQueue
 from gpu_core.decisions.scheduling.quota_usage import Entitlements, owner_of
 
 
@@ -16,7 +16,7 @@ from gpu_core.decisions.scheduling.quota_usage import Entitlements, owner_of
 class View:
     """Nodes and quotas as they are for somebody: what is left of them."""
 
-    room: Room
+    room: ClusterInfo
     entitlements: Entitlements
 
     def take(self, holding: Holding) -> None:
@@ -33,12 +33,12 @@ class View:
 
 
 @dataclass(slots=True, kw_only=True)
-class Facts:
+class SchedulerState:
     """Who waits, who holds what, and what is left. A cycle puts back whatever it changes here."""
 
-    order: Order
-    line: Line
-    holdings: Holdings
+    order: WorkloadOrder
+    line: PendingQueue
+    holdings: AllocationIndex
     now: View
     """What is left at this moment."""
     soon: View

@@ -7,20 +7,20 @@ from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
-from gpu_core.decisions.scheduling.plan_builder import Draft
-from gpu_core.decisions.scheduling.preemption_cost import Candidate, Candidates
-from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.plan_builder import PlanBuilder
+from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.reservations import amount_of
 
 
 class Mover(NamedTuple):
     """Who leaves its place, and where it has another."""
 
-    candidate: Candidate
+    candidate: PreemptionCandidate
     to: Placement
 
 
-def movers_for(draft: Draft, kind: Kind, entry: Entry) -> list[Mover]:
+def movers_for(draft: PlanBuilder, kind: WorkloadGroup, entry: QueueEntry) -> list[Mover]:
     """Who should move for it? Nobody, if the policy or the moment is against it.
 
     While somebody is leaving nobody moves: what that frees may be enough. A new place is on a node
@@ -56,7 +56,7 @@ def movers_for(draft: Draft, kind: Kind, entry: Entry) -> list[Mover]:
     return movers if policy.min_gain * moved_milli <= shape.total_gpu_milli else []
 
 
-def _may_move(candidate: Candidate, kind: Kind, now_s: float) -> bool:
+def _may_move(candidate: PreemptionCandidate, kind: WorkloadGroup, now_s: float) -> bool:
     holding = candidate.holding
     return (
         holding.allocation.checkpointed_at is not None
@@ -65,7 +65,7 @@ def _may_move(candidate: Candidate, kind: Kind, now_s: float) -> bool:
     )
 
 
-def _movable(candidate: Candidate) -> Movable:
+def _movable(candidate: PreemptionCandidate) -> Movable:
     return Movable(
         workload_id=candidate.workload_id,
         shape=candidate.holding.shape,

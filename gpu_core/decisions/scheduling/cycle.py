@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.scheduling import messages as explain
-from gpu_core.decisions.scheduling.blocked import Waiting
+from gpu_core.decisions.scheduling.blocked import BlockedWorkloads
 from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.outcome import Tell, Verdict, aside, of_all
+from gpu_core.decisions.scheduling.outcome import Decision, Explain, aside, of_all
 from gpu_core.decisions.scheduling.plan import Command
-from gpu_core.decisions.scheduling.plan_builder import Draft, or_forever
-from gpu_core.decisions.scheduling.queue import Entry, Kind, Queue
+from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, or_forever
+from gpu_core.decisions.scheduling.queue import Queue, QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import owner_of
 
 Share = tuple[float, float]
@@ -28,29 +28,29 @@ class _Cursor(NamedTuple):
     """It is considered before all others."""
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> QueueEntry:
         return self.queue.entries[self.place]
 
 
-class Rest(NamedTuple):
+class GroupDecision(NamedTuple):
     """What is true of everybody of a kind behind this place."""
 
     place: int
-    tell: Tell
+    tell: Explain
     is_in_line: bool
 
 
 @dataclass(slots=True)
-class Outcome:
+class CycleOutcome:
     """What a cycle decided."""
 
     commands: list[Command]
-    told: dict[str, Tell]
+    told: dict[str, Explain]
     """By workload; whoever is missing hears the rest of its kind, or waits behind others."""
     not_in_line: set[str]
     """Who starts, or is not considered at all."""
-    rest: dict[Kind, Rest]
-    shares: dict[Kind, Share]
+    rest: dict[WorkloadGroup, GroupDecision]
+    shares: dict[WorkloadGroup, Share]
     """How much of its share the owner of each kind had when that was last considered."""
     shares_of: dict[str, Share]
     """The same for each workload that was considered by itself."""
@@ -67,15 +67,15 @@ class Cycle:
         tell: Whether to say why, which takes time.
     """
 
-    def __init__(self, draft: Draft, *, preemptors: frozenset[str], tell: bool) -> None:
+    def __init__(self, draft: PlanBuilder, *, preemptors: frozenset[str], tell: bool) -> None:
         self._draft = draft
         self._facts = draft.facts
         self._preemptors = preemptors
         self._tell = tell
-        self._waiting = Waiting(draft, tell=tell)
-        self._outcome = Outcome(draft.commands, {}, set(), {}, {}, {}, preemptors)
+        self._waiting = BlockedWorkloads(draft, tell=tell)
+        self._outcome = CycleOutcome(draft.commands, {}, set(), {}, {}, {}, preemptors)
 
-    def run(self) -> Outcome:
+    def run(self) -> CycleOutcome:
         """Decide for each waiting workload in order; the facts are as before afterwards."""
         try:
             self._walk()
@@ -130,7 +130,7 @@ class Cycle:
             self._note(cursor, verdict)
         return _after(cursor, verdict.shorter_than_s) if verdict.next_is_open else None
 
-    def _note(self, cursor: _Cursor, verdict: Verdict) -> None:
+    def _note(self, cursor: _Cursor, verdict: Decision) -> None:
         workload_id = cursor.entry.workload.workload_id
         if verdict.tell is not None:
             self._outcome.told[workload_id] = verdict.tell
@@ -138,10 +138,10 @@ class Cycle:
             self._outcome.not_in_line.add(workload_id)
         is_last = cursor.place + 1 == len(cursor.queue.entries)
         if verdict.is_of_all and verdict.tell is not None and not is_last:
-            rest = Rest(cursor.place, verdict.tell, verdict.is_in_line)
+            rest = GroupDecision(cursor.place, verdict.tell, verdict.is_in_line)
             self._outcome.rest[cursor.queue.kind] = rest
 
-    def _decide(self, kind: Kind, entry: Entry) -> Verdict:
+    def _decide(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision:
         workload = entry.workload
         if workload.hold is not None:
             return aside(partial(explain.held, hold=workload.hold))
@@ -155,7 +155,7 @@ class Cycle:
             return aside(partial(explain.starting, placement=placement))
         return self._waiting.verdict(kind, entry)
 
-    def _refusal(self, kind: Kind, workload: Workload) -> Verdict | None:
+    def _refusal(self, kind: WorkloadGroup, workload: Workload) -> Decision | None:
         """Why may it not start, whatever is free? None: it may."""
         entitlements, shape = self._facts.now.entitlements, kind.shape
         never = self._facts.now.room.never_fits(shape)
@@ -170,7 +170,7 @@ class Cycle:
             return of_all(partial(explain.user_limit, left_gpus=left_gpus))
         return None
 
-    def _over_budget(self, kind: Kind, entry: Entry) -> Verdict | None:
+    def _over_budget(self, kind: WorkloadGroup, entry: QueueEntry) -> Decision | None:
         """Is there nothing that a budget would pay for? Then it neither waits nor preempts."""
         if self._draft.budgets is None or not kind.shape.gpu_count:
             return None
@@ -183,7 +183,7 @@ class Cycle:
             return None
         # What would start it soonest: the one that the next period lets pass.
         check = min(refusals, key=lambda c: (c.is_permanent, c.total))
-        return Verdict(partial(explain.over_budget, check=check), True, is_in_line=False)
+        return Decision(partial(explain.over_budget, check=check), True, is_in_line=False)
 
 
 def _after(cursor: _Cursor, shorter_than_s: float = math.inf) -> _Cursor | None:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, overload
 
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.scheduling import messages as explain
-from gpu_core.decisions.scheduling.cluster_state import Facts
-from gpu_core.decisions.scheduling.cycle import Outcome
-from gpu_core.decisions.scheduling.ordering import Key, Order
-from gpu_core.decisions.scheduling.outcome import Tell
-from gpu_core.decisions.scheduling.queue import Entry
+from gpu_core.decisions.scheduling.cluster_state import SchedulerState
+from gpu_core.decisions.scheduling.cycle import CycleOutcome
+from gpu_core.decisions.scheduling.ordering import Key, WorkloadOrder
+from gpu_core.decisions.scheduling.outcome import Explain
+from gpu_core.decisions.scheduling.queue import QueueEntry
 
 _NAMES_KEPT = 3
 
@@ -29,7 +29,7 @@ class Explanations(Sequence[Explanation]):
         outcome: What the cycle said of those it looked at; all others wait behind them.
     """
 
-    def __init__(self, facts: Facts, outcome: Outcome) -> None:
+    def __init__(self, facts: SchedulerState, outcome: CycleOutcome) -> None:
         self._outcome = outcome
         self._order = facts.order
         self._room = facts.now.room
@@ -89,7 +89,7 @@ class Explanations(Sequence[Explanation]):
             yield _Line(tell or ahead.tell(shape, key), entry.workload, position)
             ahead.join(shape, position, key, entry)
 
-    def _keyed(self) -> Iterator[tuple[bool, Key, Shape, Entry, Tell | None, bool]]:
+    def _keyed(self) -> Iterator[tuple[bool, Key, Shape, QueueEntry, Explain | None, bool]]:
         """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
         outcome, order = self._outcome, self._order
         for kind, entries in self._waiting:
@@ -114,7 +114,7 @@ class _Line:
 
     __slots__ = ("_explanation", "_position", "_tell", "_workload")
 
-    def __init__(self, tell: Tell, workload: Workload, position: int) -> None:
+    def __init__(self, tell: Explain, workload: Workload, position: int) -> None:
         self._tell = tell
         self._workload = workload
         self._position = position
@@ -133,7 +133,7 @@ class _Ahead:
     By shape rather than by workload: a thousand waiting runs have few shapes.
     """
 
-    def __init__(self, room: Room, order: Order) -> None:
+    def __init__(self, room: ClusterInfo, order: WorkloadOrder) -> None:
         self._room = room
         self._order = order
         self._counts: dict[Shape, int] = {}
@@ -142,7 +142,7 @@ class _Ahead:
         self._same: dict[Shape, tuple[Shape, ...]] = {}
         self._shown: dict[Shape, list[_Named]] = {}
 
-    def join(self, shape: Shape, position: int, key: Key, entry: Entry) -> None:
+    def join(self, shape: Shape, position: int, key: Key, entry: QueueEntry) -> None:
         """One more waits."""
         self._counts[shape] = self._counts.get(shape, 0) + 1
         first = self._first.setdefault(shape, [])
@@ -152,7 +152,7 @@ class _Ahead:
             first.append(_Named(position, entry.workload.name, key))
             self._shown.clear()
 
-    def tell(self, shape: Shape, key: Key) -> Tell:
+    def tell(self, shape: Shape, key: Key) -> Explain:
         """What does somebody hear who waits behind them?"""
         shown = self._shown_to(shape)
         count = sum([self._counts[other] for other in self._same[shape]])
@@ -180,7 +180,7 @@ class _Named(NamedTuple):
 def _behind(
     workload: Workload,
     *,
-    order: Order,
+    order: WorkloadOrder,
     key: Key,
     ahead: Sequence[_Named],
     count: int,

@@ -25,7 +25,7 @@ _NORMAL, _STARVING = 1, 0
 _OWN_KEYS = ("moved up", "waiting too long")
 
 
-class Order:
+class WorkloadOrder:
     """The policy's order, ready to make keys.
 
     A key is `(-moved_up, is not starving, *policy's keys, submitted, id)`. All of it but the fair
@@ -117,7 +117,7 @@ class Order:
 
 def in_order(workloads: Sequence[Workload], policy: OrderingPolicy | None = None) -> list[Workload]:
     """In which order are workloads considered whose shares are equal?"""
-    order = Order(policy or OrderingPolicy())
+    order = WorkloadOrder(policy or OrderingPolicy())
     return sorted(workloads, key=lambda w: order.key(w, epoch_s(w.submitted_at)))
 
 

@@ -7,17 +7,17 @@ from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload
 
 
-class Tell(Protocol):
+class Explain(Protocol):
     """What is so of one workload, or of several: says it of one of them."""
 
     def __call__(self, workload: Workload, /, *, position: int) -> Explanation:
         """The workload's explanation, given its position in the line."""
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """What became of one workload, and of those of its kind behind it."""
 
-    tell: Tell | None
+    tell: Explain | None
     """None: it waits behind others."""
     next_is_open: bool
     """The next of its kind may fare better."""
@@ -28,11 +28,11 @@ class Verdict(NamedTuple):
     """The same is true of those of its kind behind it."""
 
 
-def aside(tell: Tell) -> Verdict:
+def aside(tell: Explain) -> Decision:
     """It does not stand in line, and says nothing about the next one."""
-    return Verdict(tell, True, is_in_line=False)
+    return Decision(tell, True, is_in_line=False)
 
 
-def of_all(tell: Tell, *, is_in_line: bool = True) -> Verdict:
+def of_all(tell: Explain, *, is_in_line: bool = True) -> Decision:
     """What is true of this one is true of all of its kind."""
-    return Verdict(tell, False, is_in_line=is_in_line, is_of_all=True)
+    return Decision(tell, False, is_in_line=is_in_line, is_of_all=True)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.scheduling.cluster_state import Facts
+from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 
 
-def free_first(facts: Facts, shape: Shape, placement: Placement) -> Placement:
+def free_first(facts: SchedulerState, shape: Shape, placement: Placement) -> Placement:
     """The same nodes with as many GPUs, those that are free now before those that come."""
     if not shape.is_whole:
         return placement
@@ -21,7 +21,7 @@ def free_first(facts: Facts, shape: Shape, placement: Placement) -> Placement:
 
 
 def awaited_from(
-    facts: Facts, leaving: Container[str], placement: Placement
+    facts: SchedulerState, leaving: Container[str], placement: Placement
 ) -> list[tuple[str, int]]:
     """Who of those that leave still holds some of these GPUs, and how many? By id."""
     awaited: dict[str, int] = {}
@@ -40,7 +40,7 @@ def awaited_from(
     return sorted(awaited.items())
 
 
-def free_parts(facts: Facts, placement: Placement) -> Iterator[Placement]:
+def free_parts(facts: SchedulerState, placement: Placement) -> Iterator[Placement]:
     """The whole GPUs of the placement that are free now, node by node."""
     for share in placement.shares:
         free = set(facts.now.room[share.node].free_ids)

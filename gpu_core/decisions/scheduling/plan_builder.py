@@ -9,18 +9,18 @@ from gpu_core.decisions.model.cluster import Flavor, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.scheduling.allocations import Release
-from gpu_core.decisions.scheduling.cluster_state import Facts, View
+from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View
 from gpu_core.decisions.scheduling.node_closures import NodeClosure
 from gpu_core.decisions.scheduling.pending_releases import awaited_from, free_first, free_parts
 from gpu_core.decisions.scheduling.plan import Admit, Command
 from gpu_core.decisions.scheduling.preemption import Allows, Preemption
-from gpu_core.decisions.scheduling.preemption_cost import Candidate, Candidates
-from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import owner_of
 from gpu_core.decisions.scheduling.reservations import Amount, Reservations, amount_of
 
@@ -28,7 +28,7 @@ _ASSUMED_S = 24 * SECONDS_PER_HOUR
 """How long a run of unknown length is taken to be where the calendar closes nodes."""
 
 
-class Draft:
+class PlanBuilder:
     """A plan in the making. It changes the facts as it goes, and puts everything back.
 
     Args:
@@ -42,7 +42,7 @@ class Draft:
 
     def __init__(
         self,
-        facts: Facts,
+        facts: SchedulerState,
         policy: Policy,
         *,
         shares: Shares | None,
@@ -75,7 +75,7 @@ class Draft:
 
     # What is left to a workload.
 
-    def place(self, view: View, kind: Kind, allows: Allows | None) -> Placement | None:
+    def place(self, view: View, kind: WorkloadGroup, allows: Allows | None) -> Placement | None:
         """Where would it go? What its team owns comes before what it would borrow.
 
         A stated preference of GPU types comes before that: it may be worth borrowing for.
@@ -91,7 +91,7 @@ class Draft:
                 return placement
         return None
 
-    def allows(self, kind: Kind, entry: Entry) -> Allows | None:
+    def allows(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """Which nodes may it use, as far as others ahead leave them to it? None: all."""
         if not self.kept and not self.reservations and self.budgets is None:
             return None
@@ -103,7 +103,7 @@ class Draft:
             and is_open(node)
         )
 
-    def allows_waiting(self, kind: Kind, entry: Entry) -> Allows | None:
+    def allows_waiting(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """The same for GPUs that are coming.
 
         Whoever reclaims its own team's quota goes before those who borrow, also where these wait.
@@ -113,7 +113,7 @@ class Draft:
             return self.is_open(kind, entry)
         return self.allows(kind, entry)
 
-    def is_open(self, kind: Kind, entry: Entry) -> Allows:
+    def is_open(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows:
         """Which nodes may it use, as far as the calendar and the budgets go?"""
         now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
         is_payable = self.is_payable(kind, entry)
@@ -121,7 +121,7 @@ class Draft:
             is_payable(node) and self.reservations.is_open(node, kind.team, now_s, until_s)
         )
 
-    def is_payable(self, kind: Kind, entry: Entry) -> Allows:
+    def is_payable(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows:
         """Which nodes may it use, as far as the budgets go?"""
         if self.budgets is None:
             return lambda _node: True
@@ -133,7 +133,7 @@ class Draft:
         }
         return lambda node: room[node].node.flavor in payable
 
-    def budget_refusal(self, entry: Entry, flavor: Flavor) -> BudgetCheck | None:
+    def budget_refusal(self, entry: QueueEntry, flavor: Flavor) -> BudgetCheck | None:
         """Which budget does not pay for it on such GPUs? None: all do."""
         if self.budgets is None:
             return None
@@ -143,7 +143,7 @@ class Draft:
 
     # What is given away.
 
-    def start(self, entry: Entry, placement: Placement) -> bool:
+    def start(self, entry: QueueEntry, placement: Placement) -> bool:
         """It starts there. False: it cannot, part of the place is promised to somebody."""
         facts, workload = self.facts, entry.workload
         shape = workload.shape
@@ -172,7 +172,7 @@ class Draft:
         self._charge(workload, promised)
         return awaited
 
-    def preempt(self, victims: Iterable[Candidate], preemptor: Workload) -> None:
+    def preempt(self, victims: Iterable[PreemptionCandidate], preemptor: Workload) -> None:
         """Tell these to end: their GPUs are coming."""
         deadline_s = self.now_s + self.policy.preemption.grace_period_s
         for victim in victims:
@@ -181,7 +181,7 @@ class Draft:
             self.leaving[victim.workload_id] = deadline_s
             self.commands.append(victim.command(preemptor))
 
-    def move(self, victim: Candidate, to: Placement, preemptor: Workload) -> None:
+    def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
         """Tell this one to end, and keep its new place for it."""
         self.preempt([victim], preemptor)
         self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
@@ -204,7 +204,7 @@ class Draft:
             )
         return self._preemption
 
-    def _take(self, room: Room, shape: Shape, placement: Placement) -> None:
+    def _take(self, room: ClusterInfo, shape: Shape, placement: Placement) -> None:
         room.take(shape, placement)
         self._undo.append(partial(room.give, shape, placement))
         if self._preemption is not None:
@@ -233,7 +233,7 @@ class Draft:
         return self.facts.holdings.releases(node, self.now_s, self.leaving)
 
 
-def assumed_s(entry: Entry) -> float:
+def assumed_s(entry: QueueEntry) -> float:
     """How long does the calendar have to leave nodes open for it?"""
     return _ASSUMED_S if entry.planned_s is None else entry.planned_s
 
@@ -243,7 +243,7 @@ def or_forever(duration_s: float | None) -> float:
     return math.inf if duration_s is None else duration_s
 
 
-def _drained_s(facts: Facts, workload_id: str) -> float | None:
+def _drained_s(facts: SchedulerState, workload_id: str) -> float | None:
     holding = facts.holdings.get(workload_id)
     if holding is None or holding.allocation.drain_deadline_at is None:
         return None

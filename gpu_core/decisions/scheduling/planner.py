@@ -10,21 +10,21 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import Budgets
 from gpu_core.decisions.quota.fair_share import Shares
 from gpu_core.decisions.quota.tree import QuotaTree
-from gpu_core.decisions.scheduling.allocations import Holdings
-from gpu_core.decisions.scheduling.cluster_state import Facts, View
+from gpu_core.decisions.scheduling.allocations import AllocationIndex
+from gpu_core.decisions.scheduling.cluster_state import SchedulerState, View
 from gpu_core.decisions.scheduling.cycle import Cycle
 from gpu_core.decisions.scheduling.explanations import Explanations
 from gpu_core.decisions.scheduling.node_closures import node_closures
-from gpu_core.decisions.scheduling.ordering import Order
+from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.plan import Plan
-from gpu_core.decisions.scheduling.plan_builder import Draft
-from gpu_core.decisions.scheduling.queue import Line
+from gpu_core.decisions.scheduling.plan_builder import PlanBuilder
+from gpu_core.decisions.scheduling.queue import PendingQueue
 from gpu_core.decisions.scheduling.quota_usage import Entitlements
 from gpu_core.decisions.scheduling.scaling import plan_scale
 
@@ -70,8 +70,8 @@ class Planner:
 
     def __init__(self, policy: Policy, nodes: Sequence[Node]) -> None:
         self._policy = policy
-        self._order = Order(policy.ordering)
-        self._line = Line(self._order)
+        self._order = WorkloadOrder(policy.ordering)
+        self._line = PendingQueue(self._order)
         self._facts = self._new_facts(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -121,7 +121,7 @@ class Planner:
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage or Usage())
-        draft = Draft(
+        draft = PlanBuilder(
             self._facts,
             self._policy,
             shares=shares,
@@ -179,7 +179,7 @@ class Planner:
                 )
         return budgets
 
-    def _new_facts(self, nodes: Sequence[Node]) -> Facts:
+    def _new_facts(self, nodes: Sequence[Node]) -> SchedulerState:
         policy = self._policy
         self._nodes = tuple(nodes)
         capacity = _capacity_milli(nodes)
@@ -187,14 +187,14 @@ class Planner:
 
         def view() -> View:
             return View(
-                room=Room(nodes, policy.placement.strategy),
+                room=ClusterInfo(nodes, policy.placement.strategy),
                 entitlements=Entitlements(tree, capacity, policy.max_gpus_per_user),
             )
 
-        return Facts(
+        return SchedulerState(
             order=self._order,
             line=self._line,
-            holdings=Holdings(),
+            holdings=AllocationIndex(),
             now=view(),
             soon=view(),
             draining=set(),

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.cluster_state import Facts
+from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.preemption_candidates import Market, Permit
-from gpu_core.decisions.scheduling.preemption_cost import Candidate, Candidates
-from gpu_core.decisions.scheduling.queue import Entry, Kind
+from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
+from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import Allowance
 from gpu_core.decisions.scheduling.victims import Victims, give_back
 
@@ -34,7 +34,7 @@ class Preemption:
 
     def __init__(
         self,
-        facts: Facts,
+        facts: SchedulerState,
         candidates: Candidates,
         policy: PreemptionPolicy,
         now_s: float,
@@ -43,7 +43,7 @@ class Preemption:
         self._candidates = candidates
         self._policy = policy
         self._now_s = now_s
-        self._market = Market(
+        self._market = PreemptionIndex(
             candidates, facts.holdings, facts.soon.room, facts.soon.entitlements, now_s
         )
         self._search = Victims(self._market)
@@ -53,7 +53,9 @@ class Preemption:
         """What these nodes have is different now."""
         self._market.change(nodes)
 
-    def victims(self, kind: Kind, entry: Entry, allows: Allows | None) -> list[Candidate]:
+    def victims(
+        self, kind: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> list[PreemptionCandidate]:
         """Whose GPUs should be taken for it? Nobody's, if that would not make enough room."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return self._later_in_order(kind, entry, allows)
@@ -69,7 +71,7 @@ class Preemption:
         chosen = self._with_quota(kind, permit, found)
         return self._spared(kind, allows, chosen) if account.has_quotas else chosen
 
-    def possible_from_s(self, kind: Kind, allows: Allows | None) -> float | None:
+    def possible_from_s(self, kind: WorkloadGroup, allows: Allows | None) -> float | None:
         """When do starts and minimum run times allow enough room? None: never, or now."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
@@ -83,7 +85,7 @@ class Preemption:
         )
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
-    def protected(self, kind: Kind) -> list[Holding]:
+    def protected(self, kind: WorkloadGroup) -> list[Holding]:
         """Whom could it take GPUs from, but for their starts and minimum run times? By name."""
         allowance = self._facts.soon.entitlements.allowance(kind.team, kind.shape)
         permit = self._permit(kind, allowance)
@@ -97,18 +99,18 @@ class Preemption:
         )
         return sorted(found, key=lambda h: (h.workload.name, h.workload_id))
 
-    def take(self, victim: Candidate) -> None:
+    def take(self, victim: PreemptionCandidate) -> None:
         """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
         self._candidates.remove(victim.workload_id)
         self._facts.soon.give(victim.holding)
         self.touch(s.node for s in victim.holding.allocation.placement.shares)
 
-    def _permit(self, kind: Kind, allowance: Allowance) -> Permit:
+    def _permit(self, kind: WorkloadGroup, allowance: Allowance) -> PreemptionScope:
         account = self._facts.soon.entitlements
         if not account.has_quotas:
-            return Permit(priority=kind.priority, any_team=True)
+            return PreemptionScope(priority=kind.priority, any_team=True)
         reclaims = account.buckets(allowance.reclaimable)
-        return Permit(
+        return PreemptionScope(
             priority=kind.priority,
             team=kind.team,
             reclaims=reclaims,
@@ -116,7 +118,7 @@ class Preemption:
         )
 
     def _is_open(
-        self, allowance: Allowance, permit: Permit, allows: Allows | None
+        self, allowance: Allowance, permit: PreemptionScope, allows: Allows | None
     ) -> Callable[[str], bool]:
         account, room = self._facts.soon.entitlements, self._facts.soon.room
         possible = (
@@ -132,7 +134,9 @@ class Preemption:
 
         return is_open
 
-    def _with_quota(self, kind: Kind, permit: Permit, victims: list[Candidate]) -> list[Candidate]:
+    def _with_quota(
+        self, kind: WorkloadGroup, permit: PreemptionScope, victims: list[PreemptionCandidate]
+    ) -> list[PreemptionCandidate]:
         """The victims, and those that it takes for the quota to suffice. None, if none do.
 
         Every victim from another team must be one that its team has borrowed for, counted after
@@ -170,8 +174,8 @@ class Preemption:
         return self._fair(permit, needed)
 
     def _spared(
-        self, kind: Kind, allows: Allows | None, victims: list[Candidate]
-    ) -> list[Candidate]:
+        self, kind: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
+    ) -> list[PreemptionCandidate]:
         """The victims without those who are needed neither for quota nor for room.
 
         Who was chosen for quota may make the room that another was chosen for. Whoever loses the
@@ -184,7 +188,9 @@ class Preemption:
                 kept = others
         return kept
 
-    def _suffice(self, kind: Kind, allows: Allows | None, victims: list[Candidate]) -> bool:
+    def _suffice(
+        self, kind: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
+    ) -> bool:
         """Would it have both quota and a place if these gave their GPUs back?"""
         account, room = self._facts.soon.entitlements, self._facts.soon.room
         with account.without(v.holding for v in victims):
@@ -200,12 +206,14 @@ class Preemption:
             freed.add(victim.holding)
         return freed.fits()
 
-    def _is_enough(self, kind: Kind, victims: list[Candidate]) -> bool:
+    def _is_enough(self, kind: WorkloadGroup, victims: list[PreemptionCandidate]) -> bool:
         account = self._facts.soon.entitlements
         with account.without(c.holding for c in victims):
             return bool(account.allowance(kind.team, kind.shape).open)
 
-    def _fair(self, permit: Permit, victims: list[Candidate]) -> list[Candidate]:
+    def _fair(
+        self, permit: PreemptionScope, victims: list[PreemptionCandidate]
+    ) -> list[PreemptionCandidate]:
         """The victims, if each may be taken after the others have gone; else nobody."""
         account = self._facts.soon.entitlements
         gone: list[Holding] = []
@@ -218,10 +226,12 @@ class Preemption:
 
     # By the order itself: time-slicing policies such as least attained service.
 
-    def _later_in_order(self, kind: Kind, entry: Entry, allows: Allows | None) -> list[Candidate]:
+    def _later_in_order(
+        self, kind: WorkloadGroup, entry: QueueEntry, allows: Allows | None
+    ) -> list[PreemptionCandidate]:
         shape, order = kind.shape, self._facts.order
         own = order.policy_part(entry.key)
-        chosen: list[Candidate] = []
+        chosen: list[PreemptionCandidate] = []
         freed = _Freed(self._facts, shape, allows)
         for key, holding in self._last_first():
             if key <= own:
@@ -244,7 +254,7 @@ class Preemption:
                 freed.add(candidate.holding)
         return sorted(kept, key=lambda c: c.workload_id)
 
-    def _may_follow(self, kind: Kind, holding: Holding) -> bool:
+    def _may_follow(self, kind: WorkloadGroup, holding: Holding) -> bool:
         if holding.workload_id not in self._candidates:
             return False
         if holding.protected_until_s > self._now_s:
@@ -274,7 +284,7 @@ class Preemption:
 class _Freed:
     """The nodes as they would be without some holders, and whether a shape fits there."""
 
-    def __init__(self, facts: Facts, shape: Shape, allows: Allows | None) -> None:
+    def __init__(self, facts: SchedulerState, shape: Shape, allows: Allows | None) -> None:
         self._shape = shape
         self._soon = facts.soon.room
         self._group_of = {
@@ -283,7 +293,7 @@ class _Freed:
             for node in group.nodes
             if allows is None or allows(node)
         }
-        self._rooms: dict[str, NodeRoom] = {}
+        self._rooms: dict[str, NodeInfo] = {}
         self._fitting: dict[int, set[str]] = {}
         for node in self._group_of:
             self._judge(node, self._soon[node])
@@ -309,6 +319,6 @@ class _Freed:
                 self._rooms[share.node].hold(holding.shape, share)
                 self._judge(share.node, self._rooms[share.node])
 
-    def _judge(self, node: str, room: NodeRoom) -> None:
+    def _judge(self, node: str, room: NodeInfo) -> None:
         fitting = self._fitting.setdefault(self._group_of[node], set())
         (fitting.add if room.fits(self._shape) else fitting.discard)(node)

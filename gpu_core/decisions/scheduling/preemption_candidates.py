@@ -3,18 +3,18 @@
 from collections.abc import Container, Iterable, Sequence, Set
 from typing import NamedTuple
 
-from gpu_core.decisions.placement.room import Room
-from gpu_core.decisions.scheduling.allocations import Account, Holding, Holdings
+from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.scheduling.allocations import Account, AllocationIndex, Holding
 from gpu_core.decisions.scheduling.preemption_cost import (
-    Candidate,
     Candidates,
     Loss,
+    PreemptionCandidate,
     cheapest_covers,
 )
 from gpu_core.decisions.scheduling.quota_usage import Entitlements
 
 
-class Permit(NamedTuple):
+class PreemptionScope(NamedTuple):
     """Whom may a workload take GPUs from? Workloads with equal permits have the same victims."""
 
     priority: int | None = None
@@ -28,14 +28,14 @@ class Permit(NamedTuple):
     """The cohorts of the team that reclaims: equal ones reclaim from the same teams."""
 
     @property
-    def own(self) -> "Permit":
+    def own(self) -> "PreemptionScope":
         """The part that goes by priority."""
         return self._replace(reclaims=frozenset(), scope=())
 
     @property
-    def reclaim(self) -> "Permit":
+    def reclaim(self) -> "PreemptionScope":
         """The part that goes by quota."""
-        return Permit(reclaims=self.reclaims, scope=self.scope)
+        return PreemptionScope(reclaims=self.reclaims, scope=self.scope)
 
     def takes(self, holding: Holding, borrowing: Set[Account]) -> bool:
         """Is this one of its victims, minimum run times apart?
@@ -54,7 +54,7 @@ class Permit(NamedTuple):
         return holding.account in borrowing
 
 
-class Market:
+class PreemptionIndex:
     """What everybody who holds GPUs could give back, in one cycle.
 
     Args:
@@ -68,8 +68,8 @@ class Market:
     def __init__(
         self,
         candidates: Candidates,
-        holdings: Holdings,
-        soon: Room,
+        holdings: AllocationIndex,
+        soon: ClusterInfo,
         entitlements: Entitlements,
         now_s: float,
     ) -> None:
@@ -84,7 +84,7 @@ class Market:
         self._by_team: dict[str | None, list[Holding]] = {}
         for holding in candidates.holdings:
             self._by_team.setdefault(holding.account.team, []).append(holding)
-        self._offers: dict[Permit, Offers] = {}
+        self._offers: dict[PreemptionScope, NodeCandidates] = {}
         self._nodes: dict[str, _Node] = {}
 
     def change(self, nodes: Iterable[str]) -> None:
@@ -93,18 +93,18 @@ class Market:
             self._nodes.pop(node, None)
             self.changed.append(node)
 
-    def offers(self, permit: Permit) -> "Offers":
+    def offers(self, permit: PreemptionScope) -> "NodeCandidates":
         """What may be taken under this permit?"""
         offers = self._offers.get(permit)
         if offers is None:
-            offers = self._offers[permit] = Offers(self, permit)
+            offers = self._offers[permit] = NodeCandidates(self, permit)
         return offers
 
-    def may_take(self, permit: Permit, holding: Holding) -> bool:
+    def may_take(self, permit: PreemptionScope, holding: Holding) -> bool:
         """Is this one of the permit's victims now, minimum run times apart?"""
         return permit.takes(holding, self.borrowing(permit))
 
-    def borrowing(self, permit: Permit) -> Set[Account]:
+    def borrowing(self, permit: PreemptionScope) -> Set[Account]:
         """Which accounts have borrowed what may be reclaimed under this permit?"""
         if not permit.reclaims:
             return _NOBODY
@@ -126,7 +126,7 @@ class Market:
         return known
 
 
-class Offers:
+class NodeCandidates:
     """What may be taken under one permit, node by node.
 
     Args:
@@ -134,7 +134,7 @@ class Offers:
         permit: Whom they may be taken from.
     """
 
-    def __init__(self, market: Market, permit: Permit) -> None:
+    def __init__(self, market: PreemptionIndex, permit: PreemptionScope) -> None:
         self._market = market
         self._permit = permit
         self._borrowing = market.borrowing(permit)
@@ -155,7 +155,7 @@ class Offers:
         parts: for its priority."""
         self._names_all = permit.priority is None or not permit.reclaims
 
-    def on(self, node: str) -> "Offer | None":
+    def on(self, node: str) -> "CandidateSet | None":
         """What may be taken from this node now? None: nothing."""
         if self._names_all and node not in self.nodes:
             return None
@@ -190,20 +190,20 @@ class _Node:
 
     __slots__ = ("_gpus", "_market", "_offers", "free", "holdings")
 
-    def __init__(self, name: str, holdings: list[Holding], market: Market) -> None:
+    def __init__(self, name: str, holdings: list[Holding], market: PreemptionIndex) -> None:
         self.holdings = holdings
         self.free = [h for h in holdings if h.protected_until_s <= market.now_s]
         """Those that have begun, and whose minimum run time is over."""
         usable_ids = market.soon[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
         self._market = market
-        self._offers: dict[tuple[bool, ...], Offer] = {}
+        self._offers: dict[tuple[bool, ...], CandidateSet] = {}
 
-    def offer(self, takes: tuple[bool, ...]) -> "Offer":
+    def offer(self, takes: tuple[bool, ...]) -> "CandidateSet":
         """What do these of the free ones give back?"""
         offer = self._offers.get(takes)
         if offer is None:
-            offer = self._offers[takes] = Offer(
+            offer = self._offers[takes] = CandidateSet(
                 [
                     (gpus, self._market.candidates[holding.workload_id])
                     for is_taken, gpus, holding in zip(takes, self._gpus, self.free, strict=True)
@@ -213,7 +213,7 @@ class _Node:
         return offer
 
 
-class Offer:
+class CandidateSet:
     """What some who hold GPUs of a node could give back of it.
 
     Args:
@@ -222,7 +222,7 @@ class Offer:
 
     __slots__ = ("_candidates", "_covers", "are_whole", "gpus")
 
-    def __init__(self, candidates: Sequence[tuple[int, Candidate]]) -> None:
+    def __init__(self, candidates: Sequence[tuple[int, PreemptionCandidate]]) -> None:
         self._candidates = candidates
         self._covers: list[Loss] | None = None
         self.are_whole = all(c.holding.shape.is_whole for _, c in candidates)
@@ -231,7 +231,7 @@ class Offer:
         """How many GPUs all of them hold here."""
 
     @property
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[PreemptionCandidate]:
         """Who they are, by id."""
         return [candidate for _, candidate in self._candidates]
 

@@ -37,7 +37,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class PreemptionCandidate:
     """A workload that may have to give its GPUs back, and what that would cost it."""
 
     holding: Holding
@@ -66,7 +66,7 @@ class Candidate:
         )
 
 
-class Candidates(Mapping[str, Candidate]):
+class Candidates(Mapping[str, PreemptionCandidate]):
     """Who could be preempted by somebody urgent enough, by id, and what each would lose.
 
     What somebody would lose is worked out when it is asked for.
@@ -84,13 +84,13 @@ class Candidates(Mapping[str, Candidate]):
             if h.workload.is_preemptible and not h.allocation.is_draining
         }
         self._now_s = now_s
-        self._known: dict[str, Candidate] = {}
+        self._known: dict[str, PreemptionCandidate] = {}
         flavors = {h.flavor for h in self._holdings.values() if h.flavor is not None}
         self._prices = {f: policy.price_micro_usd_per_gpu_hour(*f) for f in flavors}
         # Dollars only compare with dollars: one missing price, and lost work counts without any.
         self._in_money = None not in self._prices.values()
 
-    def __getitem__(self, workload_id: str) -> Candidate:
+    def __getitem__(self, workload_id: str) -> PreemptionCandidate:
         candidate = self._known.get(workload_id)
         if candidate is None:
             candidate = self._candidate(self._holdings[workload_id])
@@ -115,7 +115,7 @@ class Candidates(Mapping[str, Candidate]):
         """This one was told to end."""
         del self._holdings[workload_id]
 
-    def _candidate(self, holding: Holding) -> Candidate:
+    def _candidate(self, holding: Holding) -> PreemptionCandidate:
         workload, allocation, now_s = holding.workload, holding.allocation, self._now_s
         saved_s = holding.admitted_s
         if allocation.checkpointed_at is not None:
@@ -124,7 +124,7 @@ class Candidates(Mapping[str, Candidate]):
         unsaved_s = max(0, int(now_s - saved_s))
         lost = holding.gpu_milli * unsaved_s
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
-        return Candidate(
+        return PreemptionCandidate(
             holding=holding,
             lost_milli_gpu_s=lost,
             price_micro_usd_per_gpu_hour=price,

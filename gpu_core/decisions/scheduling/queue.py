@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.units import epoch_s
 from gpu_core.decisions.model.workload import Shape, Workload, planned_s
-from gpu_core.decisions.scheduling.ordering import Key, Order
+from gpu_core.decisions.scheduling.ordering import Key, WorkloadOrder
 
 
-class Kind(NamedTuple):
+class WorkloadGroup(NamedTuple):
     """What workloads have in common that start, or cannot start, for the same reasons.
 
     When one of a kind has no place, those behind it have none either: a cycle looks at kinds, of
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     takes_free_only: bool
 
 
-class Entry(NamedTuple):
+class QueueEntry(NamedTuple):
     """One waiting workload at its place."""
 
     key: Key
@@ -40,21 +40,21 @@ class Entry(NamedTuple):
 class Queue:
     """The workloads of one kind in order."""
 
-    kind: Kind
-    entries: list[Entry] = field(default_factory=list)
+    kind: WorkloadGroup
+    entries: list[QueueEntry] = field(default_factory=list)
 
 
-class Line:
+class PendingQueue:
     """All who wait. What it costs to join or leave does not grow with the length of the line.
 
     Args:
         order: Makes the keys.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: WorkloadOrder) -> None:
         self._order = order
-        self._queues: dict[Kind, Queue] = {}
-        self._entries: dict[str, tuple[Kind, Entry]] = {}
+        self._queues: dict[WorkloadGroup, Queue] = {}
+        self._entries: dict[str, tuple[WorkloadGroup, QueueEntry]] = {}
         self._starving_from: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Line:
     def __contains__(self, workload_id: str) -> bool:
         return workload_id in self._entries
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         """Everybody, in no order."""
         return (entry for _, entry in self._entries.values())
 
@@ -77,11 +77,11 @@ class Line:
         """The kinds that somebody of waits."""
         return iter(self._queues.values())
 
-    def entry(self, workload_id: str) -> Entry:
+    def entry(self, workload_id: str) -> QueueEntry:
         """The place of this workload."""
         return self._entries[workload_id][1]
 
-    def kind(self, workload_id: str) -> Kind:
+    def kind(self, workload_id: str) -> WorkloadGroup:
         """The kind of this workload."""
         return self._entries[workload_id][0]
 
@@ -118,7 +118,7 @@ class Line:
             self._insert(workload, self._order.key(workload, submitted_s, is_starving=True))
 
     def _insert(self, workload: Workload, key: Key) -> None:
-        kind = Kind(
+        kind = WorkloadGroup(
             workload.team,
             workload.user,
             workload.group,
@@ -127,7 +127,7 @@ class Line:
             workload.hold is not None,
             workload.takes_free_only,
         )
-        entry = Entry(key, workload, planned_s(workload))
+        entry = QueueEntry(key, workload, planned_s(workload))
         queue = self._queues.get(kind)
         if queue is None:
             queue = self._queues[kind] = Queue(kind)
@@ -138,5 +138,5 @@ class Line:
         self._entries[workload.workload_id] = kind, entry
 
 
-def _key(entry: Entry) -> Key:
+def _key(entry: QueueEntry) -> Key:
     return entry.key

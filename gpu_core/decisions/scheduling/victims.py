@@ -6,10 +6,14 @@ from heapq import heappop, heappush
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
-from gpu_core.decisions.placement.node_room import NodeRoom
+from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.scheduling.allocations import Holding
-from gpu_core.decisions.scheduling.preemption_candidates import Market, Offers, Permit
-from gpu_core.decisions.scheduling.preemption_cost import Candidate, Loss
+from gpu_core.decisions.scheduling.preemption_candidates import (
+    NodeCandidates,
+    PreemptionIndex,
+    PreemptionScope,
+)
+from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
 
 
 class Victims:
@@ -19,19 +23,19 @@ class Victims:
         market: Who could give GPUs back.
     """
 
-    def __init__(self, market: Market) -> None:
+    def __init__(self, market: PreemptionIndex) -> None:
         self._market = market
         self._candidates = market.candidates
         self._soon = market.soon
-        self._covers: dict[tuple[Permit, Shape], _Covers] = {}
+        self._covers: dict[tuple[PreemptionScope, Shape], _Covers] = {}
 
     def least_loss(
         self,
         shape: Shape,
         groups: Sequence[Group],
-        permit: Permit,
+        permit: PreemptionScope,
         is_open: Callable[[str], bool],
-    ) -> list[Candidate] | None:
+    ) -> list[PreemptionCandidate] | None:
         """Whose GPUs are taken so that the shape fits, with the least loss? None: nobody helps.
 
         On one node the choice is exact where GPUs are whole (a covering knapsack); a gang takes the
@@ -59,9 +63,9 @@ class Victims:
         self,
         shape: Shape,
         groups: Sequence[Group],
-        permit: Permit,
+        permit: PreemptionScope,
         is_open: Callable[[str], bool],
-    ) -> list[Candidate] | None:
+    ) -> list[PreemptionCandidate] | None:
         offers = self._market.offers(permit)
         if not offers.nodes:
             return None
@@ -87,7 +91,9 @@ class Victims:
             # A team has stopped borrowing since: what was found for these nodes is no more.
             self._market.change(nodes)
 
-    def _new_covers(self, shape: Shape, groups: Sequence[Group], offers: Offers) -> "_Covers":
+    def _new_covers(
+        self, shape: Shape, groups: Sequence[Group], offers: NodeCandidates
+    ) -> "_Covers":
         # One node without any victim of this permit is no help.
         worth = offers.nodes if shape.nodes == 1 else None
         are_counted = shape.is_whole and not shape.cpu_milli and not shape.memory_mib
@@ -110,7 +116,11 @@ class Victims:
         return _Covers(groups, cover, worth, len(self._market.changed))
 
     def possible_from_s(
-        self, shape: Shape, groups: Sequence[Group], permit: Permit, is_open: Callable[[str], bool]
+        self,
+        shape: Shape,
+        groups: Sequence[Group],
+        permit: PreemptionScope,
+        is_open: Callable[[str], bool],
     ) -> float | None:
         """When do starts and minimum run times allow enough room to be made? None: never."""
         moments = []
@@ -121,7 +131,7 @@ class Victims:
                 moments.append(by_time[shape.nodes - 1])
         return min(moments, default=None)
 
-    def _ready_s(self, node: str, shape: Shape, permit: Permit) -> float | None:
+    def _ready_s(self, node: str, shape: Shape, permit: PreemptionScope) -> float | None:
         if self._soon[node].has_left(shape):
             return self._market.now_s
         room = self._soon[node].copy()
@@ -132,17 +142,19 @@ class Victims:
                 return holding.protected_until_s
         return None
 
-    def fits_without(self, node: str, shape: Shape, victims: Collection[Candidate]) -> bool:
+    def fits_without(
+        self, node: str, shape: Shape, victims: Collection[PreemptionCandidate]
+    ) -> bool:
         """Would one node's part of the shape fit if these gave their GPUs back?"""
         room = self._soon[node].copy()
         for victim in victims:
             give_back(room, victim.holding)
         return room.has_left(shape)
 
-    def _greedy_cover(self, node: str, shape: Shape, offered: list[Candidate]) -> Loss:
+    def _greedy_cover(self, node: str, shape: Shape, offered: list[PreemptionCandidate]) -> Loss:
         # CPU, memory and shares of GPUs make this a knapsack of many dimensions: cheapest first
         # until it fits, then spare whoever was needless, the dearest first.
-        chosen: list[Candidate] = []
+        chosen: list[PreemptionCandidate] = []
         for candidate in sorted(offered, key=lambda c: c.loss):
             chosen.append(candidate)
             if self.fits_without(node, shape, chosen):
@@ -154,8 +166,8 @@ class Victims:
         return reduce(Loss.plus, (c.loss for c in chosen), Loss())
 
     def _without_needless(
-        self, shape: Shape, nodes: Sequence[str], victims: dict[str, Candidate]
-    ) -> list[Candidate]:
+        self, shape: Shape, nodes: Sequence[str], victims: dict[str, PreemptionCandidate]
+    ) -> list[PreemptionCandidate]:
         # A gang on several nodes may make room that others were chosen to make. Whoever loses the
         # most is spared first. One pass is enough: with fewer victims there is never more room.
         kept = dict(victims)
@@ -224,12 +236,12 @@ class _Covers:
         return taken if len(taken) == count else []
 
 
-def give_back(room: NodeRoom, holding: Holding) -> None:
+def give_back(room: NodeInfo, holding: Holding) -> None:
     """The holder has given back what it holds of this node."""
     for share in holding.allocation.placement.shares:
         if share.node == room.node.name:
             room.give(holding.shape, share)
 
 
-def _is_on(candidate: Candidate, node: str) -> bool:
+def _is_on(candidate: PreemptionCandidate, node: str) -> bool:
     return any(s.node == node for s in candidate.holding.allocation.placement.shares)

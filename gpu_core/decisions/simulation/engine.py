@@ -19,7 +19,7 @@ from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
 from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.next_attempt import NextAttempts
@@ -204,7 +204,7 @@ class _Replay:
         self._node_events = sorted(trace.events, key=lambda event: event.at_s)
         self._next_arrival = 0
         self._next_node_event = 0
-        self._sights = SpotSights()
+        self._sights = SpotAvailabilityTracker()
         self._looked_s = -LOOK_S
         self._nodes = Nodes(
             trace.nodes,

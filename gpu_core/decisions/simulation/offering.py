@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 
 _LOOKS = frozenset(2**power for power in range(6, 20))
@@ -71,7 +71,7 @@ def by_strategy(nodes: Sequence[Node], strategy: Strategy) -> Placer:
 
     Where the strategy weighs what is likely to come, that is learned from what has come so far.
     """
-    room = Room(nodes, strategy)
+    room = ClusterInfo(nodes, strategy)
     offered: Counter[Shape] = Counter()
 
     def place(shape: Shape) -> bool:

@@ -52,7 +52,7 @@ class OnDemandRequests:
         self._free_at = {key: at for key, at in self._free_at.items() if key in workload_ids}
 
 
-class SpotSights:
+class SpotAvailabilityTracker:
     """What was seen in earlier looks, by workload. Who looks anew has seen nothing yet."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ from datetime import datetime
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
 from gpu_core.decisions.model.workload import Changeover, RunTimeSource, Shape, Workload
 from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.observed_lifetimes import SPOT, SpotPast
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
@@ -46,7 +46,7 @@ class CapacityView:
         *,
         allocations: Sequence[Allocation] = (),
         pasts: Mapping[str, SpotPast] | None = None,
-        sights: SpotSights | None = None,
+        sights: SpotAvailabilityTracker | None = None,
         stays: Mapping[str, Sequence[Stay]] | None = None,
     ) -> None:
         self.nodes = nodes
@@ -55,14 +55,14 @@ class CapacityView:
         self.now = now
         self.stays = stays or {}
         self._pasts = pasts or {}
-        self._sights = sights or SpotSights()
+        self._sights = sights or SpotAvailabilityTracker()
         self._flavors = frozenset(node.flavor for node in nodes)
         kinds = {flavor.capacity_type for flavor in self._flavors}
         self.is_mixed = {SPOT, ON_DEMAND} <= kinds
         """Is there a choice at all?"""
         self.is_spot_only = kinds == {SPOT}
-        self._room: Room | None = None
-        self._untouched: Room | None = None
+        self._room: ClusterInfo | None = None
+        self._untouched: ClusterInfo | None = None
         """The same, until something is taken; then another one, if it is asked for."""
         self._were_up: dict[Shape, bool] = {}
         self._full: set[Shape] = set()
@@ -274,12 +274,12 @@ class CapacityView:
             return flavors
         return frozenset(kind for kind in flavors if kind.gpu_type in workload.gpu_types)
 
-    def _all_room(self) -> Room:
+    def _all_room(self) -> ClusterInfo:
         if self._room is None:
             self._room = self._untouched = self._new_room()
         return self._room
 
-    def _first_room(self) -> Room:
+    def _first_room(self) -> ClusterInfo:
         """With nothing of it taken."""
         if self._room is None:
             return self._all_room()
@@ -287,15 +287,15 @@ class CapacityView:
             self._untouched = self._new_room()
         return self._untouched
 
-    def _new_room(self) -> Room:
-        room = Room(self.nodes)
+    def _new_room(self) -> ClusterInfo:
+        room = ClusterInfo(self.nodes)
         for allocation in self.allocations:
             room.hold(allocation.workload.shape, allocation.placement)
         return room
 
 
 def _place(
-    workload: Workload, shape: Shape, room: Room, among: Container[str] | None = None
+    workload: Workload, shape: Shape, room: ClusterInfo, among: Container[str] | None = None
 ) -> Placement | None:
     """Where could it go, away from where it has failed lately?"""
     avoided = workload.avoided_nodes

@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd
 from gpu_core.decisions.policy.spot import CapacityPolicy
-from gpu_core.decisions.spot.state import Capacity, CapacityState, Rest
+from gpu_core.decisions.spot.state import Capacity, CapacityState, RemainingWork
 
 
-class Verdict(StrEnum):
+class FeasibilityVerdict(StrEnum):
     """What can be said before a run starts. Public: names are added, never changed."""
 
     FEASIBLE = "Feasible"
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 class Feasibility:
     """What a run must at least cost, beside its budget. Money is whole micro-USD."""
 
-    verdict: Verdict
+    verdict: FeasibilityVerdict
     cheapest_micro_usd: int | None
     """Without any interruption; None: unknown."""
     on_demand_micro_usd: int | None
@@ -43,7 +43,10 @@ class Feasibility:
     @property
     def is_refusal(self) -> bool:
         """Should the run be refused when it is submitted?"""
-        return self.verdict in (Verdict.OVER_BUDGET, Verdict.DEADLINE_TOO_EARLY)
+        return self.verdict in (
+            FeasibilityVerdict.OVER_BUDGET,
+            FeasibilityVerdict.DEADLINE_TOO_EARLY,
+        )
 
     @property
     def reason(self) -> str:
@@ -92,7 +95,12 @@ def feasibility(state: CapacityState) -> Feasibility:
     budget = state.budget_left_micro_usd
     verdict = _verdict(budget, cheapest, on_demand, late_s)
     needed_spot_s = None
-    if verdict is Verdict.NEEDS_SPOT and budget is not None and cheapest is not None and on_demand:
+    if (
+        verdict is FeasibilityVerdict.NEEDS_SPOT
+        and budget is not None
+        and cheapest is not None
+        and on_demand
+    ):
         # What is over the budget on on-demand must be saved, at the difference of the prices.
         needed_spot_s = on_demand_s * (on_demand - budget) / (on_demand - cheapest)
     return Feasibility(
@@ -105,7 +113,7 @@ def feasibility(state: CapacityState) -> Feasibility:
     )
 
 
-def needs_spot(state: CapacityState, policy: CapacityPolicy) -> Rest | None:
+def needs_spot(state: CapacityState, policy: CapacityPolicy) -> RemainingWork | None:
     """Does the budget pay for the rest of the work on spot, but not on on-demand?
 
     Whatever the deadline: of the two the budget wins, where the policy stops who has spent it.
@@ -122,9 +130,9 @@ def needs_spot(state: CapacityState, policy: CapacityPolicy) -> Rest | None:
         return None
     found = feasibility(state._replace(time_left_s=None))
     spot, on_demand = found.cheapest_micro_usd, found.on_demand_micro_usd
-    if found.verdict is not Verdict.NEEDS_SPOT or spot is None or on_demand is None:
+    if found.verdict is not FeasibilityVerdict.NEEDS_SPOT or spot is None or on_demand is None:
         return None
-    return Rest(left, spot, on_demand)
+    return RemainingWork(left, spot, on_demand)
 
 
 def budget_stage(
@@ -181,11 +189,11 @@ def _cost_micro_usd(micro_usd_per_hour: int | None, duration_s: float) -> int | 
 
 def _verdict(
     budget: int | None, cheapest: int | None, on_demand: int | None, late_s: float
-) -> Verdict:
+) -> FeasibilityVerdict:
     if late_s > 0:
-        return Verdict.DEADLINE_TOO_EARLY
+        return FeasibilityVerdict.DEADLINE_TOO_EARLY
     if budget is None or (on_demand is not None and on_demand <= budget):
-        return Verdict.FEASIBLE
+        return FeasibilityVerdict.FEASIBLE
     if cheapest is None or on_demand is None:
-        return Verdict.PRICES_UNKNOWN
-    return Verdict.OVER_BUDGET if cheapest > budget else Verdict.NEEDS_SPOT
+        return FeasibilityVerdict.PRICES_UNKNOWN
+    return FeasibilityVerdict.OVER_BUDGET if cheapest > budget else FeasibilityVerdict.NEEDS_SPOT

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
 from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
 
@@ -50,7 +50,7 @@ def _can_preempt_by(workload: Workload, view: CapacityView, needed_by: datetime)
     victims = [held for held in view.allocations if may_be_preempted(held)]
     if all(held.protected_until + _LOOK <= view.now for held in victims):
         return False  # a plan has had the time to preempt them
-    room, gone = Room(view.nodes), {held.workload.workload_id for held in victims}
+    room, gone = ClusterInfo(view.nodes), {held.workload.workload_id for held in victims}
     for held in view.allocations:
         if held.workload.workload_id not in gone:
             room.hold(held.workload.shape, held.placement)

@@ -58,7 +58,7 @@ class Rule(StrEnum):
     """Changing would not pay, or there is nothing to change to."""
 
 
-class Rest(NamedTuple):
+class RemainingWork(NamedTuple):
     """What the rest of the work costs without an interruption, beside what is left to pay it."""
 
     left_micro_usd: int
@@ -144,7 +144,7 @@ class CapacityDecision(NamedTuple):
     """The age that would change the decision; None: the rule has none, or no age would."""
     price_ratio: float | None = None
     """On-demand by spot price; None: unknown."""
-    rest: Rest | None = None
+    rest: RemainingWork | None = None
     """The money that decided; None: it did not."""
     changeover: Changeover | None = None
     """How is known what a start loses; None: it is certain."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gpu_core.decisions.policy.spot import StrategyName
-from gpu_core.decisions.spot.state import Capacity, CapacityState, Rest, Rule
+from gpu_core.decisions.spot.state import Capacity, CapacityState, RemainingWork, Rule
 from gpu_core.decisions.spot.survival import (
     MEAN_UP_S,
     MEAN_UP_WEIGHT,
@@ -45,7 +45,7 @@ class Advice(NamedTuple):
     rule: Rule
     expected_progress_s: float | None = None
     patience_s: float | None = None
-    rest: Rest | None = None
+    rest: RemainingWork | None = None
     stay_work_s: float | None = None
 
 

@@ -14,7 +14,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 # Starts are many at times, and Prefect's server has to serve them all.
 _POLL_S = 1.0
@@ -36,7 +36,7 @@ class Beginnings:
         self._client = client
         self._polled_at_s = float("-inf")
 
-    async def poll(self, attempts: Iterable[RunningAttempt], now: datetime) -> None:
+    async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
         """Note which of these have begun, at most once a second.
 
         A worker that was restarted learns it from Prefect, too.
@@ -54,7 +54,7 @@ class Beginnings:
             running.began_at = _began_at(run, running.attempt.admitted_at, now)
 
     def next_poll_at(
-        self, attempts: Iterable[RunningAttempt], pending: Iterable[Workload], now: datetime
+        self, attempts: Iterable[AttemptState], pending: Iterable[Workload], now: datetime
     ) -> datetime | None:
         """When is it worth asking again? None: no pending workload waits for a start.
 
@@ -73,7 +73,7 @@ class Beginnings:
         return now + timedelta(seconds=_POLL_S) if is_awaited else None
 
 
-def _is_starting(running: RunningAttempt) -> bool:
+def _is_starting(running: AttemptState) -> bool:
     if running.began_at is not None or running.attempt.started_at is None:
         return False
     return not running.is_ending and not running.is_draining

@@ -24,7 +24,7 @@ from gpu_core.decisions.spot.run_budget import Spending
 from gpu_core.decisions.spot.state import CapacityDecision
 from gpu_core.worker.attempts.cost_log import CostLog
 from gpu_core.worker.attempts.overwritten_states import restore_rescheduled
-from gpu_core.worker.attempts.registry import OpenAttempts, write_start
+from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.settlement import (
@@ -41,9 +41,9 @@ from gpu_core.worker.attempts.settlement import (
     to_record,
 )
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.termination import deadline, drain
-from gpu_core.worker.attempts.zombie_states import Strays
+from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.publisher import Publisher
@@ -89,16 +89,16 @@ class Endings:
         *,
         client: PrefectClient,
         ledger: Ledger,
-        attempts: OpenAttempts,
+        attempts: AttemptRegistry,
         infrastructure: Infrastructure,
         publisher: Publisher,
         tasks: TaskGroup,
         wake: Callable[[], None],
         cost_log: CostLog,
-        strays: Strays,
+        strays: ZombieStateGuard,
         outages: OutageWatch,
         hidden: Callable[[str], str] = str,
-        land: Callable[[RunningAttempt], Awaitable[None]] | None = None,
+        land: Callable[[AttemptState], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -120,7 +120,7 @@ class Endings:
     # -- telling attempts to end -----------------------------------------------------------------
 
     async def preempt(
-        self, running: RunningAttempt, preemptor: Workload, policy: Policy, now: datetime
+        self, running: AttemptState, preemptor: Workload, policy: Policy, now: datetime
     ) -> None:
         """Take the GPUs of this attempt for a more urgent workload."""
         await self._begin(
@@ -135,7 +135,7 @@ class Endings:
         )
 
     async def change_capacity(
-        self, running: RunningAttempt, decision: CapacityDecision, policy: Policy, now: datetime
+        self, running: AttemptState, decision: CapacityDecision, policy: Policy, now: datetime
     ) -> None:
         """Let this attempt give way, so that its run goes on on other capacity."""
         await self._begin(
@@ -147,7 +147,7 @@ class Endings:
         )
 
     async def stop_spent(
-        self, running: RunningAttempt, spending: Spending, policy: Policy, now: datetime
+        self, running: AttemptState, spending: Spending, policy: Policy, now: datetime
     ) -> None:
         """End for good what has used up its budget, after it has saved."""
         await self._begin(
@@ -174,12 +174,10 @@ class Endings:
             with self._contained(running, now):
                 await self._end_decided(running, runs.get(flow_run_id), now)
 
-    def _contained(self, running: RunningAttempt, now: datetime) -> AbstractContextManager[None]:
+    def _contained(self, running: AttemptState, now: datetime) -> AbstractContextManager[None]:
         return self._attempts.faults.of_run(running, "ended", now)
 
-    async def _end_decided(
-        self, running: RunningAttempt, run: FlowRun | None, now: datetime
-    ) -> None:
+    async def _end_decided(self, running: AttemptState, run: FlowRun | None, now: datetime) -> None:
         if run is not None and run.state_type not in _CANCELLED:
             if _lingers(run, now):
                 fields = run_fields(running)
@@ -254,7 +252,7 @@ class Endings:
                     now=now,
                 )
 
-    def resume_draining(self, attempts: Iterable[RunningAttempt]) -> None:
+    def resume_draining(self, attempts: Iterable[AttemptState]) -> None:
         """Go on with what another worker had told to end."""
         for running in attempts:
             if running.is_draining:
@@ -262,7 +260,7 @@ class Endings:
 
     async def _begin(
         self,
-        running: RunningAttempt,
+        running: AttemptState,
         reason: EndReason,
         *,
         grace_s: int,
@@ -300,7 +298,7 @@ class Endings:
         self._infrastructure.record_event(running, reason, self._hidden(note))
         self._tasks.start_soon(self._drain, running)
 
-    async def _drain(self, running: RunningAttempt) -> None:
+    async def _drain(self, running: AttemptState) -> None:
         try:
             await drain(running, self._infrastructure, self._wake)
         except Exception:
@@ -334,25 +332,25 @@ class Endings:
                 running.is_ending = True
                 self._tasks.start_soon(self._settle_until_done, running)
 
-    def refuse(self, running: RunningAttempt, why: str) -> None:
+    def refuse(self, running: AttemptState, why: str) -> None:
         """Settle an attempt that can never be started as it is, and what was made of it."""
         running.refusal = why
         running.is_ending = True
         self._tasks.start_soon(self._settle_until_done, running)
 
-    def postpone(self, running: RunningAttempt, why: str) -> None:
+    def postpone(self, running: AttemptState, why: str) -> None:
         """Settle an attempt that would not be taken just now."""
         running.postponement = why
         running.is_ending = True
         self._tasks.start_soon(self._settle_until_done, running)
 
-    def excuse(self, running: RunningAttempt, why: str) -> None:
+    def excuse(self, running: AttemptState, why: str) -> None:
         """Settle an attempt that the platform kept from being started."""
         running.excuse = why
         running.is_ending = True
         self._tasks.start_soon(self._settle_until_done, running)
 
-    async def _settle_until_done(self, running: RunningAttempt) -> None:
+    async def _settle_until_done(self, running: AttemptState) -> None:
         retries = SettlementRetries()
         final: str | None = None
         while True:
@@ -370,7 +368,7 @@ class Endings:
         await self._report(running, final)
 
     def _pause_s(
-        self, running: RunningAttempt, retries: SettlementRetries, error: Exception
+        self, running: AttemptState, retries: SettlementRetries, error: Exception
     ) -> float:
         """How long until the end of this attempt is settled again? Says an error of its own."""
         name, fields = running.record.name, run_fields(running)
@@ -394,7 +392,7 @@ class Endings:
             )
         return pause_s
 
-    async def _close_unsettled(self, running: RunningAttempt, fault: str) -> None:
+    async def _close_unsettled(self, running: AttemptState, fault: str) -> None:
         """Close an attempt whose end could not be settled for a day; nothing of it lives.
 
         Otherwise it would count as running for ever, with its cost. The run is not tried again,
@@ -425,7 +423,7 @@ class Endings:
         self._infrastructure.settled(running)
         self._wake()
 
-    async def _settle(self, running: RunningAttempt) -> str | None:
+    async def _settle(self, running: AttemptState) -> str | None:
         """Free its GPUs, then settle it. The name of the run's final state, where that is known."""
         if self._land is not None and not running.is_gone:
             await self._land(running)
@@ -451,7 +449,7 @@ class Endings:
                 state = published.state
                 return state.name if state is not None and state.is_final() else None
 
-    async def _judge(self, running: RunningAttempt, gone_at: datetime) -> Published:
+    async def _judge(self, running: AttemptState, gone_at: datetime) -> Published:
         """Settle an attempt whose GPUs are free, since this moment."""
         flow_run_id = running.attempt.flow_run_id
         await self._infrastructure.refresh([running])
@@ -495,7 +493,7 @@ class Endings:
         self._wake()
         return published
 
-    async def _run_as_it_ended(self, running: RunningAttempt) -> FlowRun | None:
+    async def _run_as_it_ended(self, running: AttemptState) -> FlowRun | None:
         """The flow run as Prefect has it, with the end that a SIGTERM came too late for."""
         run = await read_run(self._client, running)
         if run is not None and running.is_draining:
@@ -504,14 +502,14 @@ class Endings:
                 return await read_run(self._client, running)
         return run
 
-    def _tell_end(self, running: RunningAttempt, reason: EndReason, message: str) -> None:
+    def _tell_end(self, running: AttemptState, reason: EndReason, message: str) -> None:
         if reason is not EndReason.POSTPONED:  # the line says it itself
             self.stories[running.attempt.flow_run_id] = message
         text = f"Attempt {running.attempt.number} ended. {message}"
         run_log(running, reason).info("%s", text)
         self._infrastructure.record_event(running, reason, text)
 
-    async def _note_start(self, running: RunningAttempt, exit_: Exit | None) -> None:
+    async def _note_start(self, running: AttemptState, exit_: Exit | None) -> None:
         """A worker that was killed before it could note the start may leave only the end to see."""
         started_at = exit_.started_at if exit_ is not None else None
         if running.attempt.started_at is None and started_at is not None:
@@ -522,7 +520,7 @@ class Endings:
             running.has_unwritten_start = False
 
     async def _unexplained_output(
-        self, running: RunningAttempt, run: FlowRun | None, exit_: Exit | None
+        self, running: AttemptState, run: FlowRun | None, exit_: Exit | None
     ) -> tuple[str, ...]:
         """Tell the run the last lines of its output, where nothing else explains the attempt's end.
 
@@ -539,13 +537,13 @@ class Endings:
             run_log(running).error("The last lines of its output:\n%s", text)
         return lines
 
-    async def _remember(self, running: RunningAttempt, ending: Ending) -> None:
+    async def _remember(self, running: AttemptState, ending: Ending) -> None:
         """Write the decision down before anything follows from it."""
         record = to_record(ending, datetime.now(UTC))
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 
-    def _close(self, running: RunningAttempt, ending: Ending) -> None:
+    def _close(self, running: AttemptState, ending: Ending) -> None:
         attempt, report, settlement = running.attempt, running.report, ending.settlement
         if settlement.end_reason is None:
             self._ledger.withdraw_attempt(attempt.attempt_id)
@@ -565,7 +563,7 @@ class Endings:
             expected_loss_s=report.expected_loss_s if report is not None else None,
         )
 
-    async def _report(self, running: RunningAttempt, final: str | None) -> None:
+    async def _report(self, running: AttemptState, final: str | None) -> None:
         """Tell people and MLflow of an end. Nothing depends on it, so a failure is only logged.
 
         Args:

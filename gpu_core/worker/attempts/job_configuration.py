@@ -13,7 +13,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.decisions.requests.run_environment import without_workers_own
 from gpu_core.decisions.requests.run_variables import env_of_container, env_of_process, env_of_run
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 
 class KnownEnvironment:
@@ -44,7 +44,7 @@ C = TypeVar("C", bound=BaseJobConfiguration)
 async def configured(
     kind: type[C],
     flow_run: FlowRun,
-    running: RunningAttempt,
+    running: AttemptState,
     *,
     client: PrefectClient,
     work_pool: WorkPool,

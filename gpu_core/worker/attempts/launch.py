@@ -13,9 +13,9 @@ from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.worker.attempts.registry import OpenAttempts, with_start, write_start
+from gpu_core.worker.attempts.registry import AttemptRegistry, with_start, write_start
 from gpu_core.worker.attempts.run_log import run_fields, run_log
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.whereabouts import told
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.event_notes import start_note
@@ -40,7 +40,7 @@ class Launching:
         settings: GpuWorkerSettings,
         connections: Connections,
         ledger: Ledger,
-        attempts: OpenAttempts,
+        attempts: AttemptRegistry,
         infrastructure: Infrastructure,
         history: History,
     ) -> None:
@@ -55,7 +55,7 @@ class Launching:
         self._store_uri: str | None = None
         self._store_read_at_s = 0.0
 
-    def admitted(self, flow_run_id: UUID) -> RunningAttempt:
+    def admitted(self, flow_run_id: UUID) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.
 
         Raises:
@@ -110,7 +110,7 @@ class Launching:
         self._infrastructure.watch(running)
         return started.identity
 
-    async def _context(self, running: RunningAttempt, policy: Policy) -> RunContext:
+    async def _context(self, running: AttemptState, policy: Policy) -> RunContext:
         attempt, record, request = running.attempt, running.record, running.request
         checkpoint_uri = request.checkpoint_uri or await self._checkpoint_uri()
         return RunContext(
@@ -141,7 +141,7 @@ class Launching:
             self._store_read_at_s = now_s
         return self._store_uri
 
-    def _environment(self, running: RunningAttempt) -> Mapping[str, str]:
+    def _environment(self, running: AttemptState) -> Mapping[str, str]:
         known = {
             # A run that is told to end goes back in line instead of being marked as crashed.
             "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",

@@ -30,8 +30,8 @@ from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.settlement import HEARTBEAT_S
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.infrastructure import Infrastructure, Landed, Started
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import Binding, Infrastructure, Started
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader
 from gpu_core.worker.startup.state_folder import RUNS
@@ -45,7 +45,7 @@ _KEPT_S = 7 * 24 * 3600
 _ADOPT_S = 60.0
 
 
-class OpenAttempts:
+class AttemptRegistry:
     """The open attempts of one pool that this worker answers for.
 
     Args:
@@ -70,19 +70,19 @@ class OpenAttempts:
         self._ledger = ledger
         self.faults = faults or RunFaults()
         """What went wrong for single runs: whoever handles attempts one by one notes it here."""
-        self._open: dict[str, RunningAttempt] = {}
+        self._open: dict[str, AttemptState] = {}
         self._beat_at = 0.0
         self._adopted_at_s = float("-inf")
         self._unknown: frozenset[str] = frozenset()
 
-    def __iter__(self) -> Iterator[RunningAttempt]:
+    def __iter__(self) -> Iterator[AttemptState]:
         return iter(list(self._open.values()))
 
-    def of_run(self, flow_run_id: str) -> RunningAttempt | None:
+    def of_run(self, flow_run_id: str) -> AttemptState | None:
         """The open attempt of this run, if it has one; it never has two."""
         return next((r for r in self._open.values() if r.attempt.flow_run_id == flow_run_id), None)
 
-    def remove(self, running: RunningAttempt) -> None:
+    def remove(self, running: AttemptState) -> None:
         """Forget an attempt that is settled."""
         self._open.pop(running.attempt.attempt_id, None)
 
@@ -115,7 +115,7 @@ class OpenAttempts:
                 begun.append(running)
         written: set[str] = set()
 
-        async def record(these: Sequence[RunningAttempt]) -> None:
+        async def record(these: Sequence[AttemptState]) -> None:
             admitted = await in_thread(self._record, these)
             written.update(admitted)
             for running in these:
@@ -131,7 +131,7 @@ class OpenAttempts:
         return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
 
     async def land(
-        self, running: RunningAttempt, landed: Landed, zone: str | None, policy: Policy
+        self, running: AttemptState, landed: Binding, zone: str | None, policy: Policy
     ) -> None:
         """Write down that the nodes which an attempt waited for have come, and which they are.
 
@@ -174,7 +174,7 @@ class OpenAttempts:
         infrastructure: Infrastructure,
         policy: Policy,
         template: Mapping[str, Any],
-    ) -> list[RunningAttempt]:
+    ) -> list[AttemptState]:
         """Take over what another worker opened after this one had begun to act.
 
         It had begun a cycle before it lost its lease, and nobody would look after what it opened.
@@ -259,7 +259,7 @@ class OpenAttempts:
                 if started is not None:
                     infrastructure.watch(running)
 
-    async def _write_start(self, running: RunningAttempt, infrastructure: Infrastructure) -> None:
+    async def _write_start(self, running: AttemptState, infrastructure: Infrastructure) -> None:
         """Write down a start that the ledger was away for."""
         try:
             await in_thread(write_start, self._ledger, running.attempt)
@@ -281,7 +281,7 @@ class OpenAttempts:
         self._beat_at = anyio.current_time()
         seen_at = datetime.now(UTC)
 
-        async def tell(these: Sequence[RunningAttempt]) -> None:
+        async def tell(these: Sequence[AttemptState]) -> None:
             reports = {running.attempt.attempt_id: running.report for running in these}
             await in_thread(self._ledger.heartbeat, seen_at, reports)
 
@@ -291,7 +291,7 @@ class OpenAttempts:
         for running in alive.values():
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
 
-    def _stand_in(self, attempt: Attempt) -> RunningAttempt:
+    def _stand_in(self, attempt: Attempt) -> AttemptState:
         """An attempt of whose run nothing is known: it keeps its GPUs, and ends as it ends."""
         record = RunRecord(
             flow_run_id=attempt.flow_run_id,
@@ -329,7 +329,7 @@ class OpenAttempts:
         zones: Mapping[str, str | None],
         policy: Policy,
         now: datetime,
-    ) -> RunningAttempt:
+    ) -> AttemptState:
         gpu_type = placement.gpu_type
         node = placement.shares[0].node if placement.shares else self._host
         attempt = Attempt(
@@ -348,7 +348,7 @@ class OpenAttempts:
             zone=zones.get(node),
             job_variables=_remembered(demand.variables),
         )
-        return RunningAttempt(
+        return AttemptState(
             attempt=attempt,
             record=_record(demand, self._pool),
             workload=demand.workload,
@@ -368,7 +368,7 @@ class OpenAttempts:
                 if folder.name not in runs_with_attempts and age_s > _KEPT_S:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def _record(self, begun: Sequence[RunningAttempt]) -> frozenset[str]:
+    def _record(self, begun: Sequence[AttemptState]) -> frozenset[str]:
         for running in begun:
             # Without a disk the start fails, and says so on the page of its run alone.
             with suppress(OSError):
@@ -394,7 +394,7 @@ class OpenAttempts:
         reader: DemandReader,
         policy: Policy,
         template: Mapping[str, Any],
-    ) -> RunningAttempt:
+    ) -> AttemptState:
         record = await in_thread(self._ledger.run, attempt.flow_run_id)
         if record is None:
             raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
@@ -425,8 +425,8 @@ class OpenAttempts:
         request: GpuRequest,
         limits: RunLimits,
         variables: Mapping[str, object],
-    ) -> RunningAttempt:
-        return RunningAttempt(
+    ) -> AttemptState:
+        return AttemptState(
             attempt=attempt,
             record=record,
             workload=workload,

@@ -19,7 +19,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.worker.attempts.run_log import log_of_run
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 _log = logging.getLogger("prefect.gpu.faults")
 
@@ -148,7 +148,7 @@ class RunFaults:
             log.error("Skipped for %d s: %s", held_s, what)
 
     def of_run(
-        self, running: RunningAttempt, doing: str, now: datetime | None = None
+        self, running: AttemptState, doing: str, now: datetime | None = None
     ) -> AbstractContextManager[None]:
         """`contained` for the run of an attempt."""
         return self.contained(*by_run(running), doing, now)
@@ -202,7 +202,7 @@ class RunFaults:
         }
 
 
-def by_run(running: RunningAttempt) -> tuple[str, str]:
+def by_run(running: AttemptState) -> tuple[str, str]:
     """Whose attempt is it, for what goes wrong with it: the flow run's id and name."""
     return running.record.flow_run_id, running.record.name
 

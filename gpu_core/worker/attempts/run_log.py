@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from prefect.logging.loggers import PrefectLogAdapter, get_logger
 
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 _LOGGER = "prefect.flow_runs.gpu"
 # The finest that Prefect's log has.
@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def run_log(
-    running: RunningAttempt, reason: str | None = None
+    running: AttemptState, reason: str | None = None
 ) -> "logging.LoggerAdapter[logging.Logger]":
     """A logger whose lines appear on the page of this attempt's flow run.
 
@@ -51,7 +51,7 @@ class OutputLog:
         pod: The pod's name.
     """
 
-    def __init__(self, running: RunningAttempt, pod: str) -> None:
+    def __init__(self, running: AttemptState, pod: str) -> None:
         self._logger = logging.getLogger(_LOGGER)
         self._name = output_log_name(pod)
         self._extra = {"flow_name": running.record.flow_name, **run_fields(running)}
@@ -76,7 +76,7 @@ class OutputLog:
         self._logger.handle(record)
 
 
-def run_fields(running: RunningAttempt, reason: str | None = None) -> dict[str, object]:
+def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, object]:
     """What a structured log line about this attempt has, as `extra` of the line.
 
     Args:

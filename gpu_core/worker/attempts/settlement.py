@@ -32,7 +32,7 @@ from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settleme
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.worker.attempts.overwritten_states import restore_overwritten
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit
 
 # A shell reports a signal as 128 and its number.
@@ -55,7 +55,7 @@ class Ending:
     Written down with the decision, so that a decision that is applied twice grants one retry."""
 
 
-async def read_run(client: PrefectClient, running: RunningAttempt) -> FlowRun | None:
+async def read_run(client: PrefectClient, running: AttemptState) -> FlowRun | None:
     """The flow run as Prefect has it; None when it was deleted, or its id is damaged."""
     if not running.has_valid_id:
         return None
@@ -80,7 +80,7 @@ async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
     return StateType.RUNNING in types[since:]
 
 
-def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | None) -> bool:
+def is_unexplained(running: AttemptState, run: FlowRun | None, exit_: Exit | None) -> bool:
     """Did it end badly by itself, with nothing said of why but an exit code?
 
     Args:
@@ -96,7 +96,7 @@ def is_unexplained(running: RunningAttempt, run: FlowRun | None, exit_: Exit | N
 
 
 def decide(
-    running: RunningAttempt,
+    running: AttemptState,
     run: FlowRun | None,
     exit_: Exit | None,
     earlier: Sequence[Attempt],
@@ -215,7 +215,7 @@ def _is_excused(attempt: Attempt) -> bool:
 
 
 def excuse_of_end(
-    running: RunningAttempt,
+    running: AttemptState,
     run: FlowRun | None,
     exit_: Exit | None,
     output: Sequence[str],
@@ -287,7 +287,7 @@ class Published(NamedTuple):
 
 
 async def publish(
-    client: PrefectClient, running: RunningAttempt, run: FlowRun | None, settlement: Settlement
+    client: PrefectClient, running: AttemptState, run: FlowRun | None, settlement: Settlement
 ) -> Published:
     """Put the flow run into the state that follows the attempt's end."""
     if run is None:
@@ -312,7 +312,7 @@ async def publish(
     return Published(stands=not was_over)
 
 
-async def _finish_cancellation(client: PrefectClient, running: RunningAttempt) -> None:
+async def _finish_cancellation(client: PrefectClient, running: AttemptState) -> None:
     """Cancel a run whose cancellation came after its end was judged.
 
     From Cancelling Prefect accepts nothing but Cancelled, and no process is left to say it.
@@ -353,7 +353,7 @@ async def _died_waiting(client: PrefectClient, run: FlowRun) -> bool:
     return last is not None and last.is_paused() and not last.state_details.pause_reschedule
 
 
-def _next_state(settlement: Settlement, running: RunningAttempt) -> State[Any] | None:
+def _next_state(settlement: Settlement, running: AttemptState) -> State[Any] | None:
     message = settlement.message
     match settlement.next_state:
         case None:
@@ -405,7 +405,7 @@ def _seen_lately(attempt: Attempt, now: datetime) -> bool:
 
 
 def _end(
-    running: RunningAttempt, ended_at: datetime | None, is_estimated: bool, now: datetime
+    running: AttemptState, ended_at: datetime | None, is_estimated: bool, now: datetime
 ) -> datetime:
     attempt = running.attempt
     if ended_at is not None:

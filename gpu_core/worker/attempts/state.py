@@ -17,7 +17,7 @@ from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 
 
 @dataclass(slots=True, kw_only=True)
-class RunningAttempt:
+class AttemptState:
     """One open attempt. The ledger is the truth; this adds what the next minutes need."""
 
     attempt: Attempt

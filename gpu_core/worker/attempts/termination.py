@@ -9,7 +9,7 @@ import anyio
 from gpu_core.adapters.files.run_files import Notice
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.worker.attempts.run_log import run_fields
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Infrastructure
 
 _log = logging.getLogger("prefect.gpu.draining")
@@ -26,7 +26,7 @@ def notice_window_s(grace_s: float) -> float:
 
 
 async def drain(
-    running: RunningAttempt, infrastructure: Infrastructure, on_changed: Callable[[], None]
+    running: AttemptState, infrastructure: Infrastructure, on_changed: Callable[[], None]
 ) -> None:
     """End this attempt within its grace period. Everything it does may be done twice.
 
@@ -51,7 +51,7 @@ async def drain(
 
 
 async def _ask(
-    running: RunningAttempt,
+    running: AttemptState,
     infrastructure: Infrastructure,
     requested_at: datetime,
     deadline_at: datetime,
@@ -79,14 +79,14 @@ async def _ask(
     await infrastructure.terminate(running)
 
 
-def _times(running: RunningAttempt) -> tuple[datetime, datetime]:
+def _times(running: AttemptState) -> tuple[datetime, datetime]:
     attempt = running.attempt
     if attempt.drain_requested_at is None or attempt.drain_deadline_at is None:
         raise ValueError(f"attempt {attempt.attempt_id} was not told to end")
     return attempt.drain_requested_at, attempt.drain_deadline_at
 
 
-def _notice(running: RunningAttempt, requested_at: datetime, deadline_at: datetime) -> Notice:
+def _notice(running: AttemptState, requested_at: datetime, deadline_at: datetime) -> Notice:
     return Notice(
         reason=(running.drain_reason or EndReason.INTERRUPTED).value,
         message=running.attempt.drain_message or "",
@@ -100,7 +100,7 @@ def deadline(requested_at: datetime, grace_s: int) -> datetime:
     return requested_at + timedelta(seconds=grace_s)
 
 
-def _lives(running: RunningAttempt, infrastructure: Infrastructure) -> bool:
+def _lives(running: AttemptState, infrastructure: Infrastructure) -> bool:
     """Is there, or will there be, a process? One that was admitted is about to have one."""
     if running.attempt.started_at is None:
         return not running.is_gone

@@ -1,9 +1,9 @@
 """Where an attempt is, in the words of its run's states and log."""
 
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 
-def told(running: RunningAttempt, verb: str) -> str:
+def told(running: AttemptState, verb: str) -> str:
     """What does it hold, or wait for?
 
     Args:

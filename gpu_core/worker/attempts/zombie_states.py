@@ -32,7 +32,7 @@ _PAGE = 200
 _REMEMBERED = timedelta(hours=1)
 
 
-class Strays:
+class ZombieStateGuard:
     """Puts runs back in line that a process of an attempt that is over has taken out of it."""
 
     def __init__(self, client: PrefectClient, faults: RunFaults | None = None) -> None:

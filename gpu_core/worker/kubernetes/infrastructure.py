@@ -49,22 +49,22 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.attempts.run_log import run_fields
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import (
+    Binding,
     Exit,
-    Landed,
     NotStarted,
     Postponed,
     Refused,
     Started,
-    Trouble,
+    TerminationRequest,
     Unavailable,
 )
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView, has_ended, wants_gpus
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended, wants_gpus
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
-from gpu_core.worker.kubernetes.cluster.node_inventory import Offers
+from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
 from gpu_core.worker.kubernetes.cluster.node_preparation import NodeTasks
 from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
@@ -145,11 +145,11 @@ class KubernetesInfrastructure:
         self._hidden = hidden
         self._client = client
         self._prefect_secrets = prefect_secrets
-        self._view = ClusterView(api, wake)
+        self._view = ClusterCache(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
         self._policy = KubernetesPolicy()
         self._server_version: str | None = None
-        self._offers = Offers(self._view, pool, template)
+        self._offers = NodeInventory(self._view, pool, template)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
@@ -268,12 +268,12 @@ class KubernetesInfrastructure:
             share.node for allocation in allocations for share in allocation.placement.shares
         )
         real = [node for node in offered if not node.is_planned]
-        await self._node_tasks.tend(real, busy, policy.kubernetes)
+        await self._node_tasks.reconcile(real, busy, policy.kubernetes)
         return self._node_tasks.without_untested(offered, policy.kubernetes, datetime.now(UTC))
 
     def landed(
-        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
-    ) -> Landed | None:
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> Binding | None:
         """Which GPUs does it hold of the nodes that its pods are bound to?
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
@@ -297,10 +297,10 @@ class KubernetesInfrastructure:
         holding = [other for other in others if is_pinned or self._is_in_place(other)]
         taken = taken_milli(other.allocation() for other in holding)
         found = landed(placement, nodes, taken)
-        return None if found is None else Landed(placement=found, since=since)
+        return None if found is None else Binding(placement=found, since=since)
 
     def allocations(
-        self, attempts: Sequence[RunningAttempt], policy: Policy
+        self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
         """What do they hold? Where others place them, no GPU that one holds which is bound."""
         if policy.kubernetes.kueue_queue is None:
@@ -308,7 +308,7 @@ class KubernetesInfrastructure:
         ranked = sorted(attempts, key=lambda running: not self._is_in_place(running))
         return without_overlap(running.allocation() for running in ranked)
 
-    def _gpu_pods(self, running: RunningAttempt) -> list[Json]:
+    def _gpu_pods(self, running: AttemptState) -> list[Json]:
         """Its pods with GPUs, where some have none: the launcher of an operator's job, say.
 
         Where all are gone, as they were seen last: an end may come before anybody looks.
@@ -317,12 +317,12 @@ class KubernetesInfrastructure:
         pods = self._view.pods_of(attempt_id) or self._view.last_pods_of(attempt_id)
         return [pod for pod in pods if wants_gpus(pod)] or pods
 
-    def _is_in_place(self, running: RunningAttempt) -> bool:
+    def _is_in_place(self, running: AttemptState) -> bool:
         """Are all its pods bound, to the nodes that are written down?"""
         bound = sorted(str(pod["spec"].get("nodeName")) for pod in self._gpu_pods(running))
         return bound == sorted(share.node for share in running.attempt.held)
 
-    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+    async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; what is safe has to be told through Prefect."""
         return replace(
             context,
@@ -332,7 +332,7 @@ class KubernetesInfrastructure:
 
     async def start(
         self,
-        running: RunningAttempt,
+        running: AttemptState,
         configuration: BaseJobConfiguration,
         context: RunContext,
         environment: Mapping[str, str],
@@ -389,10 +389,10 @@ class KubernetesInfrastructure:
                 )
         return found
 
-    def watch(self, running: RunningAttempt) -> None:
+    def watch(self, running: AttemptState) -> None:
         """Nothing: all of the pool is watched."""
 
-    def lives(self, running: RunningAttempt) -> bool:
+    def lives(self, running: AttemptState) -> bool:
         """Is there an object of it, or pods, that have not come to their end?"""
         attempt_id = running.attempt.attempt_id
         if _may_be_partial(running.attempt):
@@ -412,7 +412,9 @@ class KubernetesInfrastructure:
         created_at_s = self._created_at_s.get(attempt_id)
         return created_at_s is not None and anyio.current_time() - created_at_s < _UNSEEN_S
 
-    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+    def trouble(
+        self, running: AttemptState, policy: Policy, now: datetime
+    ) -> TerminationRequest | None:
         """Does a pod of it wait for what will not come, or is its node about to go?"""
         attempt_id = running.attempt.attempt_id
         if self._is_operated(running):
@@ -439,7 +441,7 @@ class KubernetesInfrastructure:
             is_starting=running.began_at is None,
         )
 
-    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+    async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Events of pods that do not run yet; states and output of containers without Prefect;
         objects of operators that ended long ago go, and what no open attempt answers for.
 
@@ -459,7 +461,7 @@ class KubernetesInfrastructure:
             if not running.is_ending:
                 self._tend_container(running)
 
-    def _tend_container(self, running: RunningAttempt) -> None:
+    def _tend_container(self, running: AttemptState) -> None:
         self._follow_output(running)
         if self._containers is None or not is_container_job(running):
             return
@@ -471,7 +473,7 @@ class KubernetesInfrastructure:
         if has_begun if custom_job is None else is_custom_running(custom_job):
             self._containers.begin_to_tell_running(running)
 
-    def _follow_output(self, running: RunningAttempt) -> None:
+    def _follow_output(self, running: AttemptState) -> None:
         """Let the run have the output of its containers without Prefect."""
         if self._containers is None or not _pod_request(running).stream_output:
             return
@@ -482,7 +484,7 @@ class KubernetesInfrastructure:
             prefix = "" if rank is None else f"[node {rank}] "
             self._containers.follow(running, pod, container, prefix=prefix)
 
-    def _pods_to_follow(self, running: RunningAttempt) -> list[Json]:
+    def _pods_to_follow(self, running: AttemptState) -> list[Json]:
         """All nodes of a gang; of a flow those after the first, which logs through Prefect's API;
         of Ray and Spark the pod that leads, which tells what the others write."""
         attempt_id = running.attempt.attempt_id
@@ -500,7 +502,7 @@ class KubernetesInfrastructure:
         is_another_followed = self._containers and self._containers.follows_any(attempt_id)
         return followed or ([] if is_another_followed else pods[:1])
 
-    async def _keep_from_replacing(self, running: RunningAttempt) -> None:
+    async def _keep_from_replacing(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         if self._is_operated(running):
             return  # its operator may make another pod, and says itself when it gives up
@@ -513,29 +515,29 @@ class KubernetesInfrastructure:
             name, fields = running.record.name, run_fields(running)
             _log.warning("The Job of %r cannot be deleted: %s", name, error, extra=fields)
 
-    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+    async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """What the labels of the flow runs say. Containers without Prefect set none."""
         await self._reports.refresh([each for each in attempts if not is_container_job(each)])
 
-    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+    async def notify(self, running: AttemptState, notice: Notice) -> None:
         """Annotate the pods; the kubelet writes the annotation into the file that the run reads."""
         body = {"metadata": {"annotations": {NOTICE_ANNOTATION: notice_text(notice)}}}
         for pod in self._view.pods_of(running.attempt.attempt_id):
             if not has_ended(pod):
                 await self._api.patch(path_in(pod), body)
 
-    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+    def sees_its_cancellation(self, running: AttemptState) -> bool:
         """A flow does once its pod has begun; a container of somebody else knows no Prefect."""
         pods = self._view.pods_of(running.attempt.attempt_id)
         return not is_container_job(running) and bool(begun_pods(pods))
 
-    async def terminate(self, running: RunningAttempt) -> None:
+    async def terminate(self, running: AttemptState) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
         attempt_id = running.attempt.attempt_id
         self._follow_output(running)  # with the pod its output goes
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
-    async def kill(self, running: RunningAttempt) -> bool:
+    async def kill(self, running: AttemptState) -> bool:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
@@ -553,7 +555,7 @@ class KubernetesInfrastructure:
             return False
         return await self._cannot_be_created(running)
 
-    async def _cannot_be_created(self, running: RunningAttempt) -> bool:
+    async def _cannot_be_created(self, running: AttemptState) -> bool:
         """Can no request that is still on its way create this attempt? False: one just did.
 
         Its creation is over where it was answered, or where its object was seen. That of a worker
@@ -586,7 +588,7 @@ class KubernetesInfrastructure:
             _as_ended(causes[uid], pod) for pod in pods if (uid := pod["metadata"]["uid"]) in causes
         ]
 
-    async def _keep_last_words(self, running: RunningAttempt) -> None:
+    async def _keep_last_words(self, running: AttemptState) -> None:
         """Of the pod that ended first, unless its run has them: with its Job its output goes."""
         if running.is_draining or self._is_operated(running):
             return
@@ -598,12 +600,12 @@ class KubernetesInfrastructure:
             return
         await self._last_words.keep(attempt_id, pod)
 
-    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+    async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""
         await self._keep_last_words(running)
         return self._last_words.of(running.attempt.attempt_id)
 
-    async def exit(self, running: RunningAttempt) -> Exit | None:
+    async def exit(self, running: AttemptState) -> Exit | None:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
         if running.postponement is not None and self._is_incomplete(running):
@@ -629,7 +631,7 @@ class KubernetesInfrastructure:
         why = (f"node {node} was lost, and with it its gang.", found.message)
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
-    def _is_incomplete(self, running: RunningAttempt) -> bool:
+    def _is_incomplete(self, running: AttemptState) -> bool:
         """Was it never there as a whole, so that nothing of it can have worked?"""
         attempt_id = running.attempt.attempt_id
         if self._is_operated(running):
@@ -644,11 +646,11 @@ class KubernetesInfrastructure:
         uid = None if pod is None else pod["metadata"]["uid"]
         return self._containers.last_lines(attempt_id, uid)
 
-    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+    def record_event(self, running: AttemptState, reason: Reason | EndReason, note: str) -> None:
         """As a Kubernetes Event on its Job, or on what its operator runs."""
         self._recorder.record(running.attempt.attempt_id, reason, note)
 
-    def settled(self, running: RunningAttempt) -> None:
+    def settled(self, running: AttemptState) -> None:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
         self._recorder.forget(attempt_id)
@@ -663,7 +665,7 @@ class KubernetesInfrastructure:
     async def close(self) -> None:
         """Nothing of its own: the watches end with the group of tasks that they run in."""
 
-    def _up_since(self, running: RunningAttempt) -> datetime | None:
+    def _up_since(self, running: AttemptState) -> datetime | None:
         """Since when have its nodes been there, the last one? None: one is still to come."""
         nodes = [self._view.nodes.get(share.node) for share in running.attempt.held]
         known = [
@@ -674,7 +676,7 @@ class KubernetesInfrastructure:
 
     def _launch(
         self,
-        running: RunningAttempt,
+        running: AttemptState,
         context: RunContext,
         environment: Mapping[str, str],
         policy: Policy,
@@ -701,7 +703,7 @@ class KubernetesInfrastructure:
             prefect_secrets=self._prefect_secrets,
         )
 
-    def _is_operated(self, running: RunningAttempt) -> bool:
+    def _is_operated(self, running: AttemptState) -> bool:
         """Is it, or was it, an operator's? Its variables may be unreadable by now."""
         if self._view.custom_jobs.last_of(running.attempt.attempt_id) is not None:
             return True
@@ -717,7 +719,7 @@ class KubernetesInfrastructure:
             )
         self._failure = failure
 
-    def _is_over(self, running: RunningAttempt, uid: str) -> bool:
+    def _is_over(self, running: AttemptState, uid: str) -> bool:
         pods = self._view.pods_of(running.attempt.attempt_id)
         return all(is_done(pod) for pod in pods if pod["metadata"]["uid"] == uid)
 
@@ -754,19 +756,19 @@ def _require_signing_key(policy: Policy) -> None:
         )
 
 
-def is_container_job(running: RunningAttempt) -> bool:
+def is_container_job(running: AttemptState) -> bool:
     """Is it an image and a command without Prefect inside?"""
     return commands.is_container_job(
         _pod_request(running), running.record.flow_name, running.workload.nodes
     )
 
 
-def _pod_request(running: RunningAttempt) -> PodRequest:
+def _pod_request(running: AttemptState) -> PodRequest:
     """Of which kind is the attempt? A version before may have begun it."""
     return _as_begun(parse_running_request(running.variables), running)
 
 
-def _as_begun(request: PodRequest, running: RunningAttempt) -> PodRequest:
+def _as_begun(request: PodRequest, running: AttemptState) -> PodRequest:
     record = running.record
     return commands.with_container_command(
         request, record.flow_name, has_deployment=record.deployment is not None, has_begun=True

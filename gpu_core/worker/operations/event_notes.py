@@ -1,11 +1,11 @@
 """What Kubernetes Events say about attempts."""
 
 from gpu_core.decisions.model.units import format_usd
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.whereabouts import told
 
 
-def start_note(running: RunningAttempt) -> str:
+def start_note(running: AttemptState) -> str:
     """Where does the attempt start, at which price, and why there?"""
     attempt, workload = running.attempt, running.workload
     price = attempt.price_micro_usd_per_gpu_hour

@@ -76,7 +76,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PendingRuns:
     """The outcome of one look at the queues."""
 
     responses: Mapping[UUID, WorkerFlowRunResponse]
@@ -133,7 +133,7 @@ class DemandReader:
         now: datetime,
         held: Container[str],
         watch: PoolWatch | None = None,
-    ) -> Line:
+    ) -> PendingRuns:
         """Which runs are due, what does each want, and which cannot be used?
 
         Args:
@@ -161,7 +161,7 @@ class DemandReader:
             if str(kept.flow_run.id) not in held:
                 demands.append(await self._read_kept_back(kept, policy, template, now))
         starts = [r.flow_run.next_scheduled_start_time for r in later]
-        return Line(
+        return PendingRuns(
             responses=responses,
             demands=tuple(demands),
             refusals=tuple(refusals),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, News, Record, merged
+from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
 from gpu_core.decisions.attempts.progress import completed_s, with_history
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
 from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, CapacityLife
@@ -17,7 +17,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.changeover import ChangeoverHistory
 from gpu_core.decisions.spot.next_attempt import NextAttempts
@@ -30,7 +30,7 @@ from gpu_core.decisions.spot.observed_lifetimes import (
 )
 from gpu_core.decisions.spot.zones import Stay
 from gpu_core.worker.attempts.run_faults import RunFaults
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, held_demand
 
@@ -65,7 +65,7 @@ class History:
         self._spot_lives: Mapping[str, CapacityLife] = {}
         self._spot_pasts: Mapping[str, SpotPast] = {}
         self._spot_stays: Mapping[str, Sequence[Stay]] = {}
-        self._sights = SpotSights()
+        self._sights = SpotAvailabilityTracker()
         self._postponed: set[str] = set()
         self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
@@ -101,7 +101,7 @@ class History:
         self._learn_lives(news, now)
         self._book, self._looked_at = book, now
 
-    def moved(self, running: RunningAttempt) -> None:
+    def moved(self, running: AttemptState) -> None:
         """An attempt that waited for its nodes holds other GPUs, and only from now on."""
         book, attempt = self._book, running.attempt
         if book is not None and attempt.attempt_id in self._follower.open_attempts:
@@ -172,14 +172,14 @@ class History:
             stays=self._spot_stays,
         )
 
-    def learn_changeovers(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+    def learn_changeovers(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
         """Let running attempts have what their deployments' starts lose, as it is known now."""
         for running in attempts:
             with self._faults.of_run(running, "given its changeover"):
                 deployment = running.record.deployment
                 running.workload = self._with_changeover(running.workload, deployment, policy)
 
-    async def of_running(self, attempts: Iterable[RunningAttempt], policy: Policy) -> None:
+    async def of_running(self, attempts: Iterable[AttemptState], policy: Policy) -> None:
         """Let attempts that were taken over have the run times they would have been given."""
         running = list(attempts)
         earlier = await in_thread(
@@ -233,7 +233,7 @@ class History:
         missing = self._follower.open_runs.difference(run.flow_run_id for run, _ in found)
         return merged(found, self._ledger.records_of(sorted(missing))) if missing else found
 
-    def _learn_lives(self, news: News, now: datetime) -> None:
+    def _learn_lives(self, news: LedgerChanges, now: datetime) -> None:
         on_spot = {
             attempt.attempt_id: attempt
             for _, attempt in (*news.started, *news.ended)

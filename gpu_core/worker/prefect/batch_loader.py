@@ -19,7 +19,7 @@ class _Batch(Generic[K, V]):
     error: Exception | None = None
 
 
-class Together(Generic[K, V]):
+class BatchLoader(Generic[K, V]):
     """Asks for many at once: who comes while one request is under way shares the next one.
 
     Nobody waits for company, and no answer is older than its question.

@@ -29,8 +29,8 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.infrastructure import Exit, Started, Trouble, Unavailable
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import Exit, Started, TerminationRequest, Unavailable
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
@@ -114,17 +114,15 @@ class ProcessInfrastructure:
         return await in_thread(self._occupied.without_occupied, self._nodes, held)
 
     def allocations(
-        self, attempts: Sequence[RunningAttempt], policy: Policy
+        self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
         """What was planned: nobody else places a process."""
         return tuple(running.allocation() for running in attempts)
 
-    def landed(
-        self, running: RunningAttempt, others: Sequence[RunningAttempt], policy: Policy
-    ) -> None:
+    def landed(self, running: AttemptState, others: Sequence[AttemptState], policy: Policy) -> None:
         """Never: a machine plans with itself only."""
 
-    async def context(self, running: RunningAttempt, context: RunContext) -> RunContext:
+    async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """With the run's folder, its own devices, and what is known of the machine's end."""
         return replace(
             context,
@@ -136,7 +134,7 @@ class ProcessInfrastructure:
 
     async def start(
         self,
-        running: RunningAttempt,
+        running: AttemptState,
         configuration: BaseJobConfiguration,
         context: RunContext,
         environment: Mapping[str, str],
@@ -206,44 +204,46 @@ class ProcessInfrastructure:
             if marked.get(attempt.attempt_id)
         }
 
-    def watch(self, running: RunningAttempt) -> None:
+    def watch(self, running: AttemptState) -> None:
         """Wake the cycle when the launcher ends."""
         if running.attempt.pid is not None:
             self._processes.watch(running.attempt.pid, self._wake)
 
-    def lives(self, running: RunningAttempt) -> bool:
+    def lives(self, running: AttemptState) -> bool:
         """Is its launcher alive? False also before it was started."""
         return self._processes.lives(running.attempt)
 
-    def trouble(self, running: RunningAttempt, policy: Policy, now: datetime) -> Trouble | None:
+    def trouble(
+        self, running: AttemptState, policy: Policy, now: datetime
+    ) -> TerminationRequest | None:
         """Never: a process that was started works, or ends."""
         return None
 
-    async def tend(self, attempts: Sequence[RunningAttempt], policy: Policy) -> None:
+    async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Nothing: Prefect runs in every one of them and tells all of it."""
 
-    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+    async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Read the reports in the run folders."""
         for running in attempts:
             running.report = read_checkpoint_report(running.run_dir) or running.report
 
-    async def notify(self, running: RunningAttempt, notice: Notice) -> None:
+    async def notify(self, running: AttemptState, notice: Notice) -> None:
         """Write the notice file into the run's folder."""
         await in_thread(write_notice, running.run_dir, notice)
 
-    def sees_its_cancellation(self, running: RunningAttempt) -> bool:
+    def sees_its_cancellation(self, running: AttemptState) -> bool:
         """Prefect's launcher is around every process, and ends it."""
         return True
 
-    async def terminate(self, running: RunningAttempt) -> None:
+    async def terminate(self, running: AttemptState) -> None:
         """SIGTERM to the launcher, which hands it to Prefect's process."""
         self._processes.terminate(running.attempt)
 
-    async def kill(self, running: RunningAttempt) -> bool:
+    async def kill(self, running: AttemptState) -> bool:
         """SIGKILL to everything that carries the attempt's mark, orphans included."""
         return await in_thread(self._processes.kill, running.attempt.attempt_id)
 
-    async def exit(self, running: RunningAttempt) -> Exit | None:
+    async def exit(self, running: AttemptState) -> Exit | None:
         """What the launcher wrote down."""
         report = read_exit_report(running.run_dir)
         if report is None:
@@ -252,14 +252,14 @@ class ProcessInfrastructure:
             exit_code=report.exit_code, started_at=report.started_at, ended_at=report.ended_at
         )
 
-    async def last_lines(self, running: RunningAttempt) -> tuple[str, ...]:
+    async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From its output in the run's folder."""
         return await in_thread(self._processes.last_lines, running.run_dir)
 
-    def record_event(self, running: RunningAttempt, reason: Reason | EndReason, note: str) -> None:
+    def record_event(self, running: AttemptState, reason: Reason | EndReason, note: str) -> None:
         """Nothing: a process is seen on its run's page alone."""
 
-    def settled(self, running: RunningAttempt) -> None:
+    def settled(self, running: AttemptState) -> None:
         """Nothing to forget."""
 
     async def close(self) -> None:

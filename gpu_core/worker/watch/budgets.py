@@ -8,9 +8,9 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.feasibility import BudgetStage
 from gpu_core.decisions.spot.run_budget import Spending, spending
-from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_thread
 
 
@@ -22,13 +22,13 @@ class BudgetWatch:
         attempts: What runs.
     """
 
-    def __init__(self, ledger: Ledger, attempts: OpenAttempts) -> None:
+    def __init__(self, ledger: Ledger, attempts: AttemptRegistry) -> None:
         self._ledger = ledger
         self._attempts = attempts
         self._earlier: dict[str, tuple[Attempt, ...]] = {}
         self._told: dict[str, BudgetStage] = {}
 
-    async def look(self, policy: Policy, now: datetime) -> list[tuple[RunningAttempt, Spending]]:
+    async def look(self, policy: Policy, now: datetime) -> list[tuple[AttemptState, Spending]]:
         """Who is to be ended, and why? Also warns, once for each attempt and stage."""
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
@@ -40,7 +40,7 @@ class BudgetWatch:
                     stopped.append((running, found))
         return stopped
 
-    def _spending(self, running: RunningAttempt, policy: Policy, now: datetime) -> Spending | None:
+    def _spending(self, running: AttemptState, policy: Policy, now: datetime) -> Spending | None:
         """How far has it come with its budget, if it has one? Also warns."""
         attempt, budget = running.attempt, running.workload.budget_micro_usd
         if budget is None:
@@ -58,7 +58,7 @@ class BudgetWatch:
             run_log(running).warning("Budget: %s", found.reason)
         return found
 
-    async def _learn(self, watched: list[RunningAttempt]) -> None:
+    async def _learn(self, watched: list[AttemptState]) -> None:
         """What was spent before an attempt never changes: it is read once."""
         ids = {running.attempt.attempt_id for running in watched}
         self._earlier = {key: found for key, found in self._earlier.items() if key in ids}
@@ -76,7 +76,7 @@ class BudgetWatch:
             )
 
 
-def _is_watched(running: RunningAttempt) -> bool:
+def _is_watched(running: AttemptState) -> bool:
     return (
         running.workload.budget_micro_usd is not None
         and not running.is_gone

@@ -9,8 +9,8 @@ from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd
 from gpu_core.decisions.spot.state import CapacityDecision
-from gpu_core.worker.attempts.registry import OpenAttempts
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_thread
 
 
@@ -22,14 +22,14 @@ class CapacityChanges:
         attempts: What runs.
     """
 
-    def __init__(self, ledger: Ledger, attempts: OpenAttempts) -> None:
+    def __init__(self, ledger: Ledger, attempts: AttemptRegistry) -> None:
         self._ledger = ledger
         self._attempts = attempts
         self._looked_at: datetime | None = None
 
     async def look(
         self, view: Callable[[], CapacityView], now: datetime
-    ) -> list[tuple[RunningAttempt, CapacityDecision]]:
+    ) -> list[tuple[AttemptState, CapacityDecision]]:
         """Who should leave where it is, and why? Nobody between two looks.
 
         Args:
@@ -60,7 +60,7 @@ class CapacityChanges:
         return found
 
 
-def _may_change(running: RunningAttempt) -> bool:
+def _may_change(running: AttemptState) -> bool:
     """Does it work, on capacity that its owner left open?"""
     return (
         not running.is_gone

@@ -8,7 +8,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare, Placement
-from gpu_core.worker.infrastructure import Landed
+from gpu_core.worker.infrastructure import Binding
 from tests.strategies import make_node
 from tests.support.pool import FakePrefect, OnePool, run_id
 
@@ -49,7 +49,7 @@ def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
             assert await pool.cycle() == {RUN}
             (running,) = pool.scheduler._attempts
             assert running.attempt.node == "n1"
-            landed = Landed(placement=ELSEWHERE, since=datetime.now(UTC))
+            landed = Binding(placement=ELSEWHERE, since=datetime.now(UTC))
             monkeypatch.setattr(pool.infrastructure, "landed", lambda *_: landed)
             monkeypatch.setattr(pool.infrastructure, "kill", kill)
             if ledger_fails:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.gang import is_first, rank_of
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Outcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import missing_volume, refusal, waiting_of
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, main_end, told_to_end_at
 
@@ -17,7 +17,7 @@ def observe(
     events: Sequence[Mapping[str, Any]] = (),
     *,
     size: int = 1,
-) -> Outcome:
+) -> JobOutcome:
     """What happened to this attempt?
 
     Of a gang the cause is told, not the consequences: a disruption of one node comes before the
@@ -54,7 +54,7 @@ def telling_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return min((pod for pod, _ in ends), key=lambda pod: not is_first(pod), default=None)
 
 
-def not_over_before_its_pods(found: Outcome, pods: Sequence[Mapping[str, Any]]) -> Outcome:
+def not_over_before_its_pods(found: JobOutcome, pods: Sequence[Mapping[str, Any]]) -> JobOutcome:
     """The outcome, or that it still runs, while one of these pods may."""
     is_over = found.phase in (Phase.SUCCEEDED, Phase.FAILED)
     if is_over and any(_is_alive(pod) for pod in pods):
@@ -62,7 +62,7 @@ def not_over_before_its_pods(found: Outcome, pods: Sequence[Mapping[str, Any]]) 
     return found
 
 
-_End = tuple[Mapping[str, Any], Outcome]
+_End = tuple[Mapping[str, Any], JobOutcome]
 
 
 def _verdict(
@@ -70,7 +70,7 @@ def _verdict(
     pods: Sequence[Mapping[str, Any]],
     events: Sequence[Mapping[str, Any]],
     size: int,
-) -> Outcome:
+) -> JobOutcome:
     ends = _ends(pods)
     cause = _cause(ends)
     if cause is not None:
@@ -142,16 +142,16 @@ _WAITING_ORDER = (
 )
 
 
-def _gravity(found: Outcome) -> tuple[bool, str]:
+def _gravity(found: JobOutcome) -> tuple[bool, str]:
     """What comes first is the cause; what nobody dated comes last."""
     return (_is_own(found), found.ended_at or "~")
 
 
-def _is_own(found: Outcome) -> bool:
+def _is_own(found: JobOutcome) -> bool:
     return found.charge is not None and found.charge.is_the_runs_own
 
 
-def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Outcome | None:
+def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
     """How the Job ended, where its pods do not tell. None: it has not."""
     status = job.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
@@ -165,7 +165,7 @@ def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Out
     return None
 
 
-def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> Outcome:
+def _failed_job(condition: Mapping[str, Any], *, has_pods: bool) -> JobOutcome:
     reason, detail = condition.get("reason"), condition.get("message") or ""
     if reason == "PodFailurePolicy" and "DisruptionTarget" in detail:
         return outcome(Cause.EVICTED, detail=detail)

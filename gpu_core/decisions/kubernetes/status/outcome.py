@@ -66,7 +66,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """What happened to an attempt."""
 
     phase: Phase
@@ -205,7 +205,7 @@ def outcome(
     detail: str | None = None,
     exit_code: int | None = None,
     ended_at: str | None = None,
-) -> Outcome:
+) -> JobOutcome:
     """The outcome of this cause.
 
     Args:
@@ -216,7 +216,7 @@ def outcome(
     """
     kind = _KINDS[cause]
     text = kind.text if not detail else f"{kind.text}: {_clause(detail)}"
-    return Outcome(
+    return JobOutcome(
         phase=kind.phase,
         cause=cause,
         message=f"{text}.",

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.container import PREFECT_CONTAINER, main_container
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Outcome, outcome
+from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, outcome
 
 # Reasons of the condition DisruptionTarget (Kubernetes 1.34, "Pod disruption conditions").
 _DISRUPTIONS: Mapping[str, Cause] = {
@@ -41,7 +41,7 @@ _START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
 _SHELL_START_CODES = frozenset({126, 127})
 
 
-def ending_of(pod: Mapping[str, Any]) -> Outcome | None:
+def ending_of(pod: Mapping[str, Any]) -> JobOutcome | None:
     """How did this pod end, or how is it about to? None: it goes on."""
     status = pod.get("status") or {}
     main = main_end(pod)
@@ -70,7 +70,7 @@ def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return ends.get(containers[main_container({"containers": containers})].get("name", ""))
 
 
-def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> Outcome:
+def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:
     """With exit code 0, as programs may end that save on SIGTERM: whoever was told to end before
     may have left its work undone. A flow says in its state whether it did."""
     metadata, ended_at = pod.get("metadata") or {}, ended.get("finishedAt")
@@ -84,7 +84,7 @@ def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> Outcome:
     return outcome(Cause.COMPLETED, exit_code=0, ended_at=ended_at)
 
 
-def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome:
+def _ended_badly(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome:
     ended = _main_ending(pod)
     cause, detail = _why(pod, status, ended)
     if cause is Cause.FAILED and ended.get("exitCode") == 0:
@@ -117,7 +117,7 @@ def told_to_end_at(pod: Mapping[str, Any]) -> datetime | None:
     return datetime.fromisoformat(gone_at) - timedelta(seconds=grace_s)
 
 
-def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Outcome | None:
+def _imminent(pod: Mapping[str, Any], status: Mapping[str, Any]) -> JobOutcome | None:
     """Why a pod that is still there is about to end; None: it is not."""
     disruption = _disruption(status)
     if disruption is not None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpu_core.decisions.requirements.reading.found import Line
+from gpu_core.decisions.requirements.reading.found import TextLine
 
 
 class GpuNeed(StrEnum):
@@ -67,7 +67,7 @@ _VAGUE = (
 )
 
 
-def advice_before_model(line: Line) -> Advice | None:
+def advice_before_model(line: TextLine) -> Advice | None:
     """Is this work that no estimate is made of, whatever model it names?"""
     if line.has(_PREFERENCES):
         return Advice(
@@ -106,7 +106,7 @@ def advice_before_model(line: Line) -> Advice | None:
     return None
 
 
-def advice_without_model(line: Line) -> Advice | None:
+def advice_without_model(line: TextLine) -> Advice | None:
     """What can be said of a text that names neither a model nor a task with a usual one?"""
     for pattern, ask in _VAGUE:
         if line.has(pattern):
@@ -118,7 +118,7 @@ def advice_without_model(line: Line) -> Advice | None:
     return None
 
 
-def advice_on_size(line: Line) -> Advice | None:
+def advice_on_size(line: TextLine) -> Advice | None:
     """Does a number of parameters stand for a network that is not a language model?"""
     if not line.has(_OTHER_MODELS):
         return None
@@ -129,7 +129,7 @@ def advice_on_size(line: Line) -> Advice | None:
     )
 
 
-def advice_on_cpu(line: Line) -> Advice | None:
+def advice_on_cpu(line: TextLine) -> Advice | None:
     """Is this work that is done without a network?"""
     if not line.has(_ON_CPU):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requirements.counts import NUMBER, number_of
 from gpu_core.decisions.requirements.reading.datasets import DATA_SETS, DataSet
-from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
+from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 
 _SAMPLES = (
     r"samples?|examples?|sentences?|documents?|docs?|rows?|records?|prompts?|requests?|questions?"
@@ -79,7 +79,7 @@ _NOT_READ = (
 )
 
 
-def refuse_unread_forms(line: Line) -> None:
+def refuse_unread_forms(line: TextLine) -> None:
     """Refuse amounts in a form that is not read, so that none is cut to another one.
 
     Raises:
@@ -93,7 +93,7 @@ def refuse_unread_forms(line: Line) -> None:
             )
 
 
-def take_amounts(line: Line) -> Amounts:
+def take_amounts(line: TextLine) -> Amounts:
     """How much of what does the line count? What is read is taken from the line.
 
     Raises:
@@ -119,7 +119,7 @@ def take_amounts(line: Line) -> Amounts:
     )
 
 
-def _take_sizes(line: Line) -> dict[str, int]:
+def _take_sizes(line: TextLine) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, pattern in _SIZES:
         match = line.take(pattern)
@@ -140,7 +140,7 @@ def _length_of(match: re.Match[str]) -> int:
     return number
 
 
-def _take_tokens_per_sample(line: Line) -> float | None:
+def _take_tokens_per_sample(line: TextLine) -> float | None:
     """`of 4k tokens each`, `4k-token documents`, `averaging 500 tokens`."""
     before = re.search(rf"(?<![\w.]){NUMBER}[ -]tokens? (?=(?:{_SAMPLES})(?!\w))", line.text)
     if before is not None:
@@ -158,13 +158,13 @@ def _take_tokens_per_sample(line: Line) -> float | None:
     return _noted_length(line, after)
 
 
-def _noted_length(line: Line, match: re.Match[str]) -> float:
+def _noted_length(line: TextLine, match: re.Match[str]) -> float:
     tokens = _length_of(match)
     line.understand(f"{tokens:,} tokens in each sample")
     return float(tokens)
 
 
-def _take_audio(line: Line) -> dict[str, float]:
+def _take_audio(line: TextLine) -> dict[str, float]:
     match = line.take(_AUDIO)
     if match is None:
         return {}
@@ -173,7 +173,7 @@ def _take_audio(line: Line) -> dict[str, float]:
     return {"seconds": number * _AUDIO_S[match["unit"][0]]}
 
 
-def _take_counts(line: Line) -> dict[str, float]:
+def _take_counts(line: TextLine) -> dict[str, float]:
     counts: dict[str, float] = {}
     position = 0
     while (match := re.compile(rf"(?<![\w.-]){NUMBER}").search(line.text, position)) is not None:
@@ -202,7 +202,7 @@ def _noun_after(text: str, match: re.Match[str]) -> tuple[str | None, int]:
     return None, match.end()
 
 
-def _unread(line: Line) -> tuple[str, ...]:
+def _unread(line: TextLine) -> tuple[str, ...]:
     """Numbers that are left, each with the word behind it."""
     pattern = rf"(?<![\w./-]){NUMBER}[ -]*(?P<noun>[a-z][a-z-]+)?"
     return tuple(match[0].strip() for match in re.finditer(pattern, line.text) if _is_amount(match))

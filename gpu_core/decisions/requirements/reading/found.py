@@ -23,7 +23,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """A text in lower case; what a reader takes is not read a second time."""
 
     text: str
@@ -50,7 +50,7 @@ class Line:
         self.notes.append(Found(note=note, is_assumed=True))
 
 
-def first(table: Sequence[tuple[str, T]], line: Line) -> T | None:
+def first(table: Sequence[tuple[str, T]], line: TextLine) -> T | None:
     """The value of the first pattern of the table that the line has as whole words."""
     return next((value for pattern, value in table if line.has(pattern)), None)
 
@@ -71,9 +71,9 @@ _WORDS = (
 )
 
 
-def line_of(text: str) -> Line:
+def line_of(text: str) -> TextLine:
     """A text in the form that all readers expect: lower case, one space, numbers as digits."""
     plain = " ".join(text.lower().replace("×", "x").replace("q&a", "qa").split())
     for pattern, number in _WORDS:
         plain = re.sub(pattern, number, plain)
-    return Line(plain)
+    return TextLine(plain)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd, micro_usd
-from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
+from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 
 MOST_GPUS = 4096
 """More is a typing error: the catalog has no such cluster."""
@@ -39,7 +39,7 @@ _NOT = r"(?:not|no|without|except|excluding|avoid|never)"
 _TIMES = {"m": 60, "h": SECONDS_PER_HOUR, "d": 86_400, "w": 7 * 86_400}
 
 
-def take_limits(line: Line) -> Limits:
+def take_limits(line: TextLine) -> Limits:
     """Which GPUs, time and money does the line state? What is read is taken from the line.
 
     Raises:
@@ -63,7 +63,7 @@ def take_limits(line: Line) -> Limits:
     )
 
 
-def _take_gpus(line: Line) -> tuple[tuple[str, ...], int | None]:
+def _take_gpus(line: TextLine) -> tuple[tuple[str, ...], int | None]:
     if line.has(rf"{_NOT} (?:(?:a|an|any|on|with|using|the) )*(?:{_PRODUCTS})s?"):
         raise NoEstimate("text", "excludes a GPU", remedy="name the GPUs that may be used instead")
     match = line.take(_GPU_MENTION)
@@ -115,7 +115,7 @@ def _types_of(name: str, gb: str | None) -> tuple[str, ...]:
     )
 
 
-def _take_nodes(line: Line) -> int | None:
+def _take_nodes(line: TextLine) -> int | None:
     match = line.take(r"(?P<count>\d{1,4}) ?(?:nodes?|machines?|servers?|instances?)")
     if match is None or int(match["count"]) < 1:
         return None
@@ -123,7 +123,7 @@ def _take_nodes(line: Line) -> int | None:
     return int(match["count"])
 
 
-def _says_each(line: Line) -> bool:
+def _says_each(line: TextLine) -> bool:
     # `2 nodes of 8 H100`: what was taken has left its marks on both sides of `of`.
     is_each = line.take(r"(?:each|per node|on each)") is not None
     return is_each or re.search(r"; +of +;", line.text) is not None
@@ -132,7 +132,7 @@ def _says_each(line: Line) -> bool:
 _REST = r"[$€£] ?[\d.,]*\w*|[\d.,]+ ?(?:usd|dollars?|euros?|eur)\b|[\d.,]*\d[\d./-]* ?x? ?gpus?\b"
 
 
-def _refuse_rest(line: Line) -> None:
+def _refuse_rest(line: TextLine) -> None:
     """What still speaks of money or of a number of GPUs was not understood."""
     rest = re.search(_REST, line.text)
     if rest is not None:
@@ -144,7 +144,7 @@ def _refuse_rest(line: Line) -> None:
         )
 
 
-def _take_time(line: Line) -> int | None:
+def _take_time(line: TextLine) -> int | None:
     match = line.take(
         r"(?:in|within|under|in under|in less than|less than|at most|max(?:imum)?)"
         r" (?P<number>\d+(?:\.\d+)?) ?(?P<unit>minutes?|mins?|hours?|hrs?|h|days?|d|weeks?)"
@@ -157,7 +157,7 @@ def _take_time(line: Line) -> int | None:
     return seconds
 
 
-def _take_budget(line: Line) -> int | None:
+def _take_budget(line: TextLine) -> int | None:
     match = line.take(
         r"(?:(?:for|under|below|within|at most|less than|max(?:imum)?|(?:on a )?budget(?: of)?) )*"
         r"(?:usd ?|\$ ?)(?P<number>\d[\d,]{0,11}(?:\.\d+)?)(?![\d.,]*\w)"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from gpu_core.decisions.model.errors import listed, nearest_name
 from gpu_core.decisions.requirements.counts import NUMBER, number_of, short_count
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
+from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 
 # Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.
 _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -106,7 +106,7 @@ _VARIANT = (
 _SIZE = r"\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]"
 
 
-def take_model(line: Line) -> tuple[Model | None, str | None]:
+def take_model(line: TextLine) -> tuple[Model | None, str | None]:
     """Which model does the line name?
 
     Returns:
@@ -128,7 +128,7 @@ def take_model(line: Line) -> tuple[Model | None, str | None]:
     return _known(named.strip(" -"), line)
 
 
-def _known(named: str, line: Line) -> tuple[Model | None, str | None]:
+def _known(named: str, line: TextLine) -> tuple[Model | None, str | None]:
     plain = _plain(named)
     if plain in _SPELLED:
         name = _SPELLED[plain]
@@ -146,7 +146,7 @@ def _known(named: str, line: Line) -> tuple[Model | None, str | None]:
     return None, named
 
 
-def _of_family(named: str, usual: str, line: Line) -> tuple[Model | None, str | None]:
+def _of_family(named: str, usual: str, line: TextLine) -> tuple[Model | None, str | None]:
     """A family alone: a size elsewhere in the text says which member, else the usual one."""
     size = re.search(
         r"(?<![\w.])(\d+(?:\.\d+)?b)(?!\w)"

@@ -20,7 +20,13 @@ from gpu_core.decisions.requirements.reading.amounts import (
     refuse_unread_forms,
     take_amounts,
 )
-from gpu_core.decisions.requirements.reading.found import Found, Line, NoEstimate, first, line_of
+from gpu_core.decisions.requirements.reading.found import (
+    Found,
+    NoEstimate,
+    TextLine,
+    first,
+    line_of,
+)
 from gpu_core.decisions.requirements.reading.limits import Limits, take_limits
 from gpu_core.decisions.requirements.reading.names import take_model, unknown_model
 from gpu_core.decisions.requirements.reading.tasks import (
@@ -118,7 +124,7 @@ def read_text(
     )
 
 
-def _advised(advice: Advice, line: Line, limits: Limits) -> Reading:
+def _advised(advice: Advice, line: TextLine, limits: Limits) -> Reading:
     return Reading(
         job=None,
         understood=_notes(line, is_assumed=False),
@@ -128,12 +134,12 @@ def _advised(advice: Advice, line: Line, limits: Limits) -> Reading:
     )
 
 
-def _notes(line: Line, *, is_assumed: bool) -> tuple[str, ...]:
+def _notes(line: TextLine, *, is_assumed: bool) -> tuple[str, ...]:
     notes: list[Found] = [found for found in line.notes if found.is_assumed is is_assumed]
     return tuple(dict.fromkeys(found.note for found in notes))
 
 
-def _sized(amounts: Amounts, line: Line, unknown: str | None) -> Model:
+def _sized(amounts: Amounts, line: TextLine, unknown: str | None) -> Model:
     """A number of parameters stands for a transformer, also of a family that is not known."""
     parameters = round(amounts.counts["parameters"])
     if parameters < 1:
@@ -149,11 +155,11 @@ _VERBS = (
 )
 
 
-def _is_for_cpu(whole: Line) -> bool:
+def _is_for_cpu(whole: TextLine) -> bool:
     return not whole.has(rf"{TRAINING}|{INFERENCE}|{_VERBS}")
 
 
-def _of_task(whole: Line, line: Line) -> Model | None:
+def _of_task(whole: TextLine, line: TextLine) -> Model | None:
     task = first(TASKS, whole)
     if task is None:
         return None
@@ -171,7 +177,7 @@ def _says_nothing(text: str) -> InvalidInput:
     )
 
 
-def _refuse_negation(whole: Line) -> None:
+def _refuse_negation(whole: TextLine) -> None:
     """What is not to be done is not read as what is."""
     if whole.has(rf"(?:not|no|without|don't|never) (?:[a-z-]+ ){{0,2}}(?:{TRAINING}|q?lora|peft)"):
         raise NoEstimate(
@@ -181,7 +187,7 @@ def _refuse_negation(whole: Line) -> None:
         )
 
 
-def _refuse_service(whole: Line, amounts: Amounts) -> None:
+def _refuse_service(whole: TextLine, amounts: Amounts) -> None:
     """A service has no end, so it has no time and no cost; a number of requests has."""
     is_service = whole.has(SERVING) and not whole.has(TRAINING)
     if is_service and not amounts.counts.keys() - {"parameters"}:
@@ -193,7 +199,7 @@ def _refuse_service(whole: Line, amounts: Amounts) -> None:
         )
 
 
-def _job(model: Model, whole: Line, line: Line, amounts: Amounts) -> Job:
+def _job(model: Model, whole: TextLine, line: TextLine, amounts: Amounts) -> Job:
     method = _method(whole, line)
     precision = _precision(whole, line, method)
     sizes = _usual_sizes(model, method, amounts) | amounts.sizes
@@ -232,7 +238,7 @@ def _usual_batch(model: Model) -> int:
     return 1 if model.passes_per_sample > 1 else 32
 
 
-def _assume_sizes(job: Job, line: Line, amounts: Amounts) -> None:
+def _assume_sizes(job: Job, line: TextLine, amounts: Amounts) -> None:
     """Note what is assumed of the sizes that matter for such a job."""
     noun = "sequence" if job.model.is_language_model else job.unit.removesuffix("s")
     at_once = count(job.batch_per_gpu, noun)
@@ -254,7 +260,7 @@ def _assume_sizes(job: Job, line: Line, amounts: Amounts) -> None:
             line.assume(note)
 
 
-def _method(whole: Line, line: Line) -> Method:
+def _method(whole: TextLine, line: TextLine) -> Method:
     if whole.has(rf"{INFERENCE}|{SERVING}") and not whole.has(TRAINING):
         line.understand("the method inference")
         return Method.INFERENCE
@@ -269,7 +275,7 @@ def _method(whole: Line, line: Line) -> Method:
     return method
 
 
-def _precision(whole: Line, line: Line, method: Method) -> Precision:
+def _precision(whole: TextLine, line: TextLine, method: Method) -> Precision:
     if whole.has(UNKNOWN_PRECISION):
         raise NoEstimate(
             "text",

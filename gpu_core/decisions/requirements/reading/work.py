@@ -4,7 +4,7 @@ from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method
 from gpu_core.decisions.requirements.models import AUDIO
 from gpu_core.decisions.requirements.reading.amounts import Amounts
-from gpu_core.decisions.requirements.reading.found import Line, NoEstimate
+from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 
 TOKENS_PER_PARAMETER = 20
 """Of pre-training, where the text says nothing (Hoffmann et al. 2022, table 3)."""
@@ -24,7 +24,7 @@ _AUDIO_S = 100 * 3600.0
 
 
 def amount_of(
-    job: Job, amounts: Amounts, line: Line, *, is_amount_known: bool, is_from_scratch: bool
+    job: Job, amounts: Amounts, line: TextLine, *, is_amount_known: bool, is_from_scratch: bool
 ) -> float:
     """How much work is it, in the unit of the job? What it rests on goes to the notes.
 
@@ -49,7 +49,7 @@ def amount_of(
     return number * _epochs(job, amounts, line)
 
 
-def _counted(job: Job, amounts: Amounts, line: Line) -> float | None:
+def _counted(job: Job, amounts: Amounts, line: TextLine) -> float | None:
     counts = amounts.counts
     for noun in ("images", "seconds", "tokens", "words", "samples", "steps"):
         if noun not in counts:
@@ -60,7 +60,9 @@ def _counted(job: Job, amounts: Amounts, line: Line) -> float | None:
     return None
 
 
-def _converted(job: Job, noun: str, number: float, amounts: Amounts, line: Line) -> float | None:
+def _converted(
+    job: Job, noun: str, number: float, amounts: Amounts, line: TextLine
+) -> float | None:
     """This many of a noun in the unit of the job; None: such a job has no use for it."""
     if noun == "steps":
         return _of_steps(job, number, line)
@@ -80,14 +82,14 @@ def _converted(job: Job, noun: str, number: float, amounts: Amounts, line: Line)
     return _noted(line, number, f"{number:,.0f} samples", job.unit == "prompts")
 
 
-def _noted(line: Line, number: float, note: str, is_unit: bool) -> float | None:
+def _noted(line: TextLine, number: float, note: str, is_unit: bool) -> float | None:
     if not is_unit:
         return None
     line.understand(note)
     return number
 
 
-def _of_tokens(job: Job, number: float, line: Line) -> float | None:
+def _of_tokens(job: Job, number: float, line: TextLine) -> float | None:
     if job.unit not in ("tokens", "prompts"):
         return None
     line.understand(f"{short_count(number)} tokens")
@@ -97,7 +99,7 @@ def _of_tokens(job: Job, number: float, line: Line) -> float | None:
     return max(1.0, number / job.sequence_length)
 
 
-def _of_steps(job: Job, number: float, line: Line) -> float | None:
+def _of_steps(job: Job, number: float, line: TextLine) -> float | None:
     if not job.method.is_training:
         return None
     line.understand(f"{number:,.0f} steps")
@@ -106,7 +108,7 @@ def _of_steps(job: Job, number: float, line: Line) -> float | None:
     return number * samples * (job.sequence_length if job.unit == "tokens" else 1)
 
 
-def _of_data_set(job: Job, amounts: Amounts, line: Line) -> float | None:
+def _of_data_set(job: Job, amounts: Amounts, line: TextLine) -> float | None:
     data = amounts.data_set
     if data is None:
         return None
@@ -116,7 +118,7 @@ def _of_data_set(job: Job, amounts: Amounts, line: Line) -> float | None:
     return number
 
 
-def _epochs(job: Job, amounts: Amounts, line: Line) -> float:
+def _epochs(job: Job, amounts: Amounts, line: TextLine) -> float:
     if not job.method.is_training:
         return 1.0
     if "epochs" in amounts.counts:
@@ -153,7 +155,7 @@ def _countable(job: Job) -> str:
     }.get(job.unit, "hours of audio")
 
 
-def _assumed(job: Job, line: Line, *, is_from_scratch: bool) -> float:
+def _assumed(job: Job, line: TextLine, *, is_from_scratch: bool) -> float:
     number, source = _usual(job, is_from_scratch=is_from_scratch)
     shown = (
         f"{number / 3600:,.0f} hours of audio"

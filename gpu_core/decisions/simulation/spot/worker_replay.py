@@ -16,7 +16,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import ZONE_LABEL, Node
 from gpu_core.decisions.policy.spot import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, ReplayedRun, Task
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.node_avoidance import avoided_nodes, spot_left_alone_until
@@ -89,7 +89,7 @@ class _WorkerRun:
         self._attempts: list[Attempt] = []
         self._starts = 0
         self._past = SpotPast()
-        self._sights = SpotSights()
+        self._sights = SpotAvailabilityTracker()
 
     def look(self, minute: int, *, is_up: bool) -> None:
         """Decide, and go on for a minute."""

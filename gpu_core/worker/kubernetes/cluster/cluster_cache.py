@@ -14,7 +14,7 @@ from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs
 _ENDED = ("Succeeded", "Failed")
 
 
-class ClusterView:
+class ClusterCache:
     """A copy of what the scheduler needs of a cluster.
 
     Objects are kept without what changes all the time and decides nothing (heartbeats, images), so

@@ -16,7 +16,7 @@ from gpu_core.decisions.kubernetes.status.job_events import (
 )
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.operator_jobs import reference_to_custom_job
 
@@ -40,7 +40,7 @@ class EventRecorder:
         rights: What the worker lacks.
     """
 
-    def __init__(self, api: KubernetesApi, view: ClusterView, rights: MissingRights) -> None:
+    def __init__(self, api: KubernetesApi, view: ClusterCache, rights: MissingRights) -> None:
         self._api = api
         self._view = view
         self._rights = rights

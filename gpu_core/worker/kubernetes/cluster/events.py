@@ -9,8 +9,8 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.status.job_events import CONTROLLER
 from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.job_status import wants_pods
 
@@ -30,7 +30,7 @@ class PodEvents:
     Asked for where something takes its time, instead of watching every event of a cluster.
     """
 
-    def __init__(self, api: KubernetesApi, view: ClusterView, rights: MissingRights) -> None:
+    def __init__(self, api: KubernetesApi, view: ClusterCache, rights: MissingRights) -> None:
         self._api = api
         self._rights = rights
         self._view = view
@@ -42,7 +42,7 @@ class PodEvents:
         """The events of an attempt as far as they are known, oldest first."""
         return list(self._events.get(attempt_id, {}).values())
 
-    async def look(self, attempts: Iterable[RunningAttempt]) -> None:
+    async def look(self, attempts: Iterable[AttemptState]) -> None:
         """Read the events of those that do not run yet, and tell their runs what is new."""
         now_s = anyio.current_time()
         waiting = [running for running in attempts if self._waits(running.attempt.attempt_id)]
@@ -77,7 +77,7 @@ class PodEvents:
         custom_job = self._view.custom_jobs.of(attempt_id)
         return [custom_job] if custom_job is not None else self._view.jobs_of(attempt_id)
 
-    async def _read(self, running: RunningAttempt) -> None:
+    async def _read(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         known = self._events.setdefault(attempt_id, {})
         log = run_log(running)

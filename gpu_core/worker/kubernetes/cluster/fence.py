@@ -7,12 +7,12 @@ from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.nodes.clouds import MACHINE_OFF_TAINTS
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.job_status import runs, silent_for_s
 
 
-def fenced_nodes(view: ClusterView, policy: KubernetesPolicy, now: datetime) -> frozenset[str]:
+def fenced_nodes(view: ClusterCache, policy: KubernetesPolicy, now: datetime) -> frozenset[str]:
     """On which nodes with pods of ours does nothing run any more?
 
     On those that Kubernetes has deleted, and on silent ones whose machine is off by the word of an
@@ -50,13 +50,13 @@ def _is_machine_off(node: Json) -> bool:
 class SilentNodes:
     """Tells runs once that their node is silent, and what has to happen before they go on."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterCache) -> None:
         self._view = view
         self._told: dict[str, str] = {}
 
     def tell(
         self,
-        attempts: Iterable[RunningAttempt],
+        attempts: Iterable[AttemptState],
         fenced: frozenset[str],
         policy: KubernetesPolicy,
         now: datetime,

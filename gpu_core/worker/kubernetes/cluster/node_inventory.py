@@ -28,12 +28,12 @@ from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 
 _log = logging.getLogger("prefect.gpu.offers")
 
 
-class Offers:
+class NodeInventory:
     """The nodes as the scheduler plans with them.
 
     Args:
@@ -43,7 +43,7 @@ class Offers:
     """
 
     def __init__(
-        self, view: ClusterView, pool: str, template: Callable[[], Mapping[str, Any]] = dict
+        self, view: ClusterCache, pool: str, template: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         self._view = view
         self._pool = pool

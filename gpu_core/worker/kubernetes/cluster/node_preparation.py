@@ -23,7 +23,7 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
     prepull_pod,
     told_test,
 )
-from gpu_core.decisions.kubernetes.status.outcome import Outcome, Phase
+from gpu_core.decisions.kubernetes.status.outcome import JobOutcome, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import waiting_of
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
 from gpu_core.decisions.model.cluster import Node
@@ -89,7 +89,7 @@ class NodeTasks:
         self._kept_out[node.name] = why
         return replace(node, unhealthy_gpu_ids=frozenset(node.gpu_ids))
 
-    async def tend(
+    async def reconcile(
         self, nodes: Sequence[Node], busy: frozenset[str], policy: KubernetesPolicy
     ) -> None:
         """Read what came of the pods that run, and make those that are due.
@@ -130,7 +130,7 @@ class NodeTasks:
             await self._api.delete(f"{self._pods}/{name}", grace_s=0)
         return going
 
-    async def _note(self, pod: Json, found: Outcome) -> None:
+    async def _note(self, pod: Json, found: JobOutcome) -> None:
         told = pod["metadata"].get("annotations") or {}
         name = told.get(NODE_ANNOTATION, "")
         node = self._nodes().get(name)
@@ -187,7 +187,7 @@ class NodeTasks:
                 raise
 
 
-def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> Outcome | None:
+def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> JobOutcome | None:
     """How did this pod end, or that it never will begin? None: it goes on."""
     if has_ended(pod):
         return ending_of(pod)

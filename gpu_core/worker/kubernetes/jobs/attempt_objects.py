@@ -11,7 +11,7 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, labe
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView, has_ended
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
 from gpu_core.worker.kubernetes.jobs.job_status import is_alive, runs, wants_pods
 from gpu_core.worker.kubernetes.jobs.operator_job_status import may_make_pods
 from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS, path_of
@@ -37,7 +37,7 @@ class AttemptObjects:
     def __init__(
         self,
         api: KubernetesApi,
-        view: ClusterView,
+        view: ClusterCache,
         namespace: str,
         may_act: Callable[[], bool],
     ) -> None:

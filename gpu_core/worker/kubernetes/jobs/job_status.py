@@ -10,13 +10,13 @@ from gpu_core.decisions.kubernetes.nodes.health import interruption_of
 from gpu_core.decisions.kubernetes.status.attempt_status import observe
 from gpu_core.decisions.kubernetes.status.gang_failure import silent_partner
 from gpu_core.decisions.kubernetes.status.image_errors import why_never_pulled
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Outcome, Phase
+from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, JobOutcome, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal
 from gpu_core.decisions.kubernetes.status.pod_termination import main_end
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.worker.infrastructure import Exit, Trouble
+from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 
 # The words of runc and crun, and of no other trouble that keeps a container from being started.
@@ -182,7 +182,7 @@ def trouble_of(
     is_for_new_node: bool = False,
     is_first: bool = True,
     is_starting: bool = True,
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
 
     Args:
@@ -210,7 +210,9 @@ def trouble_of(
         return trouble
     within = format_duration(policy.pending_timeout_s)
     detail = trouble.message.partition(": ")[2]
-    return Trouble(reason=EndReason.INTERRUPTED, message=f"No node came within {within}: {detail}")
+    return TerminationRequest(
+        reason=EndReason.INTERRUPTED, message=f"No node came within {within}: {detail}"
+    )
 
 
 def node_trouble(
@@ -219,7 +221,7 @@ def node_trouble(
     gone_nodes: Container[str],
     policy: KubernetesPolicy,
     now: datetime,
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Is a node of these pods gone, about to go, or in trouble?"""
     for pod in pods:
         name = pod["spec"].get("nodeName")
@@ -231,16 +233,16 @@ def node_trouble(
         else:
             why = "is gone" if name in gone_nodes else None
         if why is not None:
-            return Trouble(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
+            return TerminationRequest(reason=EndReason.INTERRUPTED, message=f"Node {name} {why}.")
     return None
 
 
 def image_trouble(
     pods: Sequence[Json], events: Sequence[Json] = (), *, is_new_node: bool = False
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Does one of these pods wait for an image that can never be pulled?"""
     why = why_never_pulled(pods, events, is_new_node=is_new_node)
-    return None if why is None else Trouble(reason=EndReason.REFUSED, message=why)
+    return None if why is None else TerminationRequest(reason=EndReason.REFUSED, message=why)
 
 
 def bound_at(pods: Iterable[Json]) -> datetime | None:
@@ -256,7 +258,7 @@ def bound_at(pods: Iterable[Json]) -> datetime | None:
     return max(moments, default=None)
 
 
-def given_up(found: Outcome, policy: KubernetesPolicy) -> Trouble:
+def given_up(found: JobOutcome, policy: KubernetesPolicy) -> TerminationRequest:
     """The trouble of an attempt that waits for too long.
 
     Args:
@@ -266,12 +268,12 @@ def given_up(found: Outcome, policy: KubernetesPolicy) -> Trouble:
     text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
     # What only a person can mend is not tried again; for the rest there may be room elsewhere.
     reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
-    return Trouble(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
+    return TerminationRequest(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
 
 
 def waiting_outcome(
     jobs: Sequence[Json], pods: Sequence[Json], events: Sequence[Json]
-) -> Outcome | None:
+) -> JobOutcome | None:
     """What does it wait for? None: it runs, or has ended."""
     if not jobs:
         return None
@@ -285,7 +287,7 @@ def _quota_trouble(
     events: Sequence[Json],
     policy: KubernetesPolicy,
     now: datetime,
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Does a ResourceQuota refuse one of its pods? Others can have its GPUs until there is room.
 
     The pods of a gang that were made wait for the others in vain. After `pending_timeout` it is no
@@ -297,7 +299,7 @@ def _quota_trouble(
     is_early = _age_s(jobs, now) < policy.pending_timeout_s
     if found is None or (pods and not is_early):
         return None
-    return Trouble(reason=EndReason.POSTPONED, message=found.message)
+    return TerminationRequest(reason=EndReason.POSTPONED, message=found.message)
 
 
 def _age_s(items: Sequence[Json], now: datetime) -> float:
@@ -313,7 +315,7 @@ def _waits_in_vain(
     events: Sequence[Json],
     policy: KubernetesPolicy,
     now: datetime,
-) -> Trouble | None:
+) -> TerminationRequest | None:
     found = waiting_outcome(jobs, pods, events)
     created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None or found.cause is Cause.SUSPENDED:
@@ -339,17 +341,17 @@ def _trouble_of_node(node: Json, policy: KubernetesPolicy, now: datetime) -> str
     return None
 
 
-def is_no_program(found: Outcome) -> bool:
+def is_no_program(found: JobOutcome) -> bool:
     """Does the image lack the program that the container's command names?"""
     return found.cause is Cause.NOT_STARTED and _NO_PROGRAM.search(found.message) is not None
 
 
-def is_of_others(found: Outcome) -> bool:
+def is_of_others(found: JobOutcome) -> bool:
     """Did somebody else end it, and not the run itself?"""
     return found.charge in _OF_OTHERS
 
 
-def words(found: Outcome, last_lines: Sequence[str]) -> str:
+def words(found: JobOutcome, last_lines: Sequence[str]) -> str:
     """An end in words: what happened, what helps, and the last lines of a run that failed."""
     text = " ".join(filter(None, (found.message.rstrip(), found.remedy)))
     if not last_lines or found.charge is not Charge.RUN:

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.operators import custom_job_outcome
-from gpu_core.decisions.kubernetes.status.outcome import Cause, Outcome, Phase, outcome
+from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import quota_refusal, waiting_of
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.worker.infrastructure import Exit, Trouble
+from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 from gpu_core.worker.kubernetes.jobs.job_status import (
     given_up,
@@ -98,7 +98,7 @@ def custom_trouble_of(
     *,
     events: Sequence[Json] = (),
     is_first: bool = True,
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
 
     A ResourceQuota that refuses one of its pods gives its GPUs to others, until there is room.
@@ -111,17 +111,21 @@ def custom_trouble_of(
     return trouble or _quota_trouble(item, events) or _waits_in_vain(item, pods, policy, now)
 
 
-def _quota_trouble(item: Json, events: Sequence[Json]) -> Trouble | None:
+def _quota_trouble(item: Json, events: Sequence[Json]) -> TerminationRequest | None:
     told = _told(item)
     if told.phase is not Phase.PENDING or told.cause is Cause.SUSPENDED:
         return None
     found = told if told.cause is Cause.QUOTA_REFUSED else quota_refusal(events)
-    return None if found is None else Trouble(reason=EndReason.POSTPONED, message=found.message)
+    return (
+        None
+        if found is None
+        else TerminationRequest(reason=EndReason.POSTPONED, message=found.message)
+    )
 
 
 def _waits_in_vain(
     item: Json, pods: Sequence[Json], policy: KubernetesPolicy, now: datetime
-) -> Trouble | None:
+) -> TerminationRequest | None:
     """Any of its pods, also one that takes the place of another while the rest runs."""
     waiting = [(pod, found) for pod in pods if (found := waiting_of(pod)) is not None]
     told = _told(item)
@@ -138,6 +142,6 @@ def _waits_in_vain(
     return given_up(overdue[0], policy) if overdue else None
 
 
-def _told(item: Json) -> Outcome:
+def _told(item: Json) -> JobOutcome:
     """What the operator says, whatever its pods still do."""
     return custom_job_outcome(item)

@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """A kind of object that an operator runs."""
 
     name: str
@@ -39,23 +39,23 @@ class Kind:
         return f"/apis/{self.group_version}{place}/{self.plural}"
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, JobKind] = MappingProxyType(
     {
-        "ray": Kind(
+        "ray": JobKind(
             "RayJob",
             "ray.io/v1",
             "rayjobs",
             "KubeRay",
             ("jobDeploymentStatus", "jobStatus", "message", "reason", "endTime"),
         ),
-        "kubeflow": Kind(
+        "kubeflow": JobKind(
             "TrainJob",
             "trainer.kubeflow.org/v1alpha1",
             "trainjobs",
             "Kubeflow Trainer",
             ("conditions", "jobsStatus"),
         ),
-        "spark": Kind(
+        "spark": JobKind(
             "SparkApplication",
             "sparkoperator.k8s.io/v1beta2",
             "sparkapplications",
@@ -158,7 +158,7 @@ class CustomJobs:
             else:
                 self._why_not[framework] = why_not
 
-    async def _why_not_served(self, kind: Kind) -> str | None:
+    async def _why_not_served(self, kind: JobKind) -> str | None:
         try:
             await self._api.get(kind.path(), {"limit": "1"})
         except KubernetesError as error:
@@ -168,7 +168,7 @@ class CustomJobs:
             return None if error.is_retryable else str(error)
         return None
 
-    def _watch(self, framework: str, kind: Kind) -> None:
+    def _watch(self, framework: str, kind: JobKind) -> None:
         if self._tasks is None:
             raise RuntimeError("nothing is watched before start()")
         self._reflectors[framework] = Reflector(
@@ -205,7 +205,7 @@ def reference_to_custom_job(item: Json) -> ObjectReference:
     return reference_to(item, kind.name, kind.group_version)
 
 
-def kept_custom_job(kind: Kind, item: Json) -> Json:
+def kept_custom_job(kind: JobKind, item: Json) -> Json:
     """An object without its templates and without what changes all the time."""
     metadata, status = item["metadata"], item.get("status") or {}
     names = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")

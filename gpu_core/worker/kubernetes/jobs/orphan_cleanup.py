@@ -12,7 +12,7 @@ from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL, POOL_LABEL, label_value
 from gpu_core.worker.infrastructure import NotStarted
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
 from gpu_core.worker.kubernetes.jobs.job_status import runs, wants_pods
 
@@ -40,7 +40,7 @@ class Orphans:
 
     def __init__(
         self,
-        view: ClusterView,
+        view: ClusterCache,
         objects: AttemptObjects,
         client: PrefectClient,
         pool: str,

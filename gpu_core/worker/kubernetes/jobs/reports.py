@@ -10,7 +10,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
 from gpu_core.decisions.checkpoints.report_labels import from_labels
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 
 _log = logging.getLogger("prefect.gpu.reports")
 
@@ -30,7 +30,7 @@ class CheckpointReports:
         self._looked_at_s = -_LOOK_S
         self._looked_at_one_s: dict[str, float] = {}
 
-    async def refresh(self, attempts: Sequence[RunningAttempt]) -> None:
+    async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Let these attempts know what their runs last said; without the API nothing changes."""
         if not self._is_due(attempts):
             return
@@ -40,7 +40,7 @@ class CheckpointReports:
         except Exception as error:
             _log.debug("Checkpoint reports are read later: %s", error)
 
-    def _is_due(self, attempts: Sequence[RunningAttempt]) -> bool:
+    def _is_due(self, attempts: Sequence[AttemptState]) -> bool:
         now_s = anyio.current_time()
         if len(attempts) != 1:
             if not attempts or now_s - self._looked_at_s < _LOOK_S:
@@ -59,7 +59,7 @@ class CheckpointReports:
         self._looked_at_one_s[attempt_id] = now_s
         return True
 
-    async def _read(self, attempts: Sequence[RunningAttempt]) -> None:
+    async def _read(self, attempts: Sequence[AttemptState]) -> None:
         ids = [UUID(running.attempt.flow_run_id) for running in attempts]
         runs = await self._client.read_flow_runs(
             flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=ids)), limit=_PAGE

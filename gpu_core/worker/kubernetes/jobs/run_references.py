@@ -40,7 +40,7 @@ from gpu_core.decisions.policy.permissions import Referred
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.permissions import not_permitted
 from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Refused
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 
@@ -94,7 +94,7 @@ class RunReferences:
         return held_if_not_permitted(workload, rendering.compared(brought), policy, self._own)
 
     async def require_permitted(
-        self, running: RunningAttempt, manifest: Json, request: PodRequest, policy: Policy
+        self, running: AttemptState, manifest: Json, request: PodRequest, policy: Policy
     ) -> None:
         """Look once more at what is about to be created: by now everything in it is resolved.
 
@@ -155,7 +155,7 @@ class RunReferences:
         found = job_references(configuration.job_manifest, self._namespace)
         return found | references({"env": configuration.env})
 
-    def _warn(self, running: RunningAttempt, found: tuple[Reference, ...]) -> None:
+    def _warn(self, running: AttemptState, found: tuple[Reference, ...]) -> None:
         """That the next release refuses it: to the run each time, to the operator once a name."""
         if not found:
             return

@@ -12,7 +12,7 @@ from gpu_core.decisions.kubernetes.manifests.tombstone import (
     tombstone_jobs,
 )
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS
 
@@ -43,7 +43,7 @@ class Tombstones:
         self._namespace_of = namespace_of
         self._may_act = may_act
 
-    async def put(self, running: RunningAttempt, framework: str, policy: KubernetesPolicy) -> bool:
+    async def put(self, running: AttemptState, framework: str, policy: KubernetesPolicy) -> bool:
         """Take the names of this attempt. False: the request has arrived; try again.
 
         What has arrived is deleted. Where the cluster refuses the tombstone itself, the log says

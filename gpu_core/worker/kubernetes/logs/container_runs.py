@@ -15,11 +15,11 @@ from prefect.states import Running
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBMITTER
 from gpu_core.worker.attempts.run_log import OutputLog
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.kubernetes.logs.log_position import Line, LogPosition
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
 from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
-from gpu_core.worker.prefect.batch_loader import Together
+from gpu_core.worker.prefect.batch_loader import BatchLoader
 
 _log = logging.getLogger("prefect.gpu.containers")
 
@@ -52,7 +52,7 @@ class ContainerRuns:
         client: PrefectClient,
         output: OutputFollower,
         tasks: TaskGroup,
-        is_over: Callable[[RunningAttempt, str], bool],
+        is_over: Callable[[AttemptState, str], bool],
         hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class ContainerRuns:
         self._output = output
         self._tasks = tasks
         self._is_over = is_over
-        self._runs = Together(self._read_runs)
+        self._runs = BatchLoader(self._read_runs)
         self._turns: dict[str, anyio.Lock] = {}
         self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
         self._being_told: set[str] = set()
@@ -73,9 +73,7 @@ class ContainerRuns:
         """This worker creates the attempt: no other one has followed its output."""
         self._begun.add(attempt_id)
 
-    def follow(
-        self, running: RunningAttempt, pod: Json, container: str, *, prefix: str = ""
-    ) -> None:
+    def follow(self, running: AttemptState, pod: Json, container: str, *, prefix: str = "") -> None:
         """Follow a pod's output; asked for again, what may be gone soon is read first.
 
         The output of an attempt that was created before this worker became the leader is followed
@@ -99,7 +97,7 @@ class ContainerRuns:
         def shown(text: str) -> str:
             return self._hidden(f"{prefix}{text[:_LONGEST_LINE]}")
 
-        def tell(line: Line) -> None:
+        def tell(line: LogLine) -> None:
             lines.append(line.text[:_LONGEST_LINE])
             log.write(line.at, f"{prefix}{line.text[:_LONGEST_LINE]}")
 
@@ -130,14 +128,14 @@ class ContainerRuns:
         """Is the output of any pod of the attempt in the run's log?"""
         return bool(self._followed.get(attempt_id))
 
-    def begin_to_tell_running(self, running: RunningAttempt) -> None:
+    def begin_to_tell_running(self, running: AttemptState) -> None:
         """Tell Prefect beside the cycle that it runs; what fails is tried again when asked for."""
         attempt_id = running.attempt.attempt_id
         if attempt_id not in self._told_running and attempt_id not in self._being_told:
             self._being_told.add(attempt_id)
             self._tasks.start_soon(self._tell_beside, running)
 
-    async def _tell_beside(self, running: RunningAttempt) -> None:
+    async def _tell_beside(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         try:
             async with self._telling, self._turn_of(attempt_id):
@@ -149,7 +147,7 @@ class ContainerRuns:
         finally:
             self._being_told.discard(attempt_id)
 
-    async def tell_running(self, running: RunningAttempt) -> None:
+    async def tell_running(self, running: AttemptState) -> None:
         """Tell Prefect that it runs, or has run; asked for again, nothing more happens.
 
         Who settles its end asks for it first. It is told then, before the end and not after it:
@@ -158,7 +156,7 @@ class ContainerRuns:
         async with self._turn_of(running.attempt.attempt_id):
             await self._tell_running(running)
 
-    async def _tell_running(self, running: RunningAttempt) -> None:
+    async def _tell_running(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         if attempt_id in self._told_running:
             return

@@ -11,7 +11,7 @@ What is this much older than the newest line is asked for again, and told once."
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A line of a container's output, and when it was printed."""
 
     at: datetime
@@ -31,7 +31,7 @@ class LogPosition:
         shown: A line's text as `told` has it.
     """
 
-    def __init__(self, told: Sequence[Line] = (), shown: Callable[[str], str] = str) -> None:
+    def __init__(self, told: Sequence[LogLine] = (), shown: Callable[[str], str] = str) -> None:
         self._told = tuple(told)
         self._told_until = max((line.at for line in told), default=None)
         self._shown = shown
@@ -49,7 +49,7 @@ class LogPosition:
         self._expected_texts = Counter(line.text for line in self._told if line.at >= floor)
         return f"{floor:%Y-%m-%dT%H:%M:%SZ}"
 
-    def take(self, raw: bytes) -> Line | None:
+    def take(self, raw: bytes) -> LogLine | None:
         """A line without its timestamp; None: it was told before, or is not the container's.
 
         What a runtime says of a container that is gone comes in place of a log, and has no
@@ -66,13 +66,13 @@ class LogPosition:
         if self._expected[line] > 0:
             self._expected[line] -= 1
             return None
-        found = Line(at, text.decode(errors="replace"))
+        found = LogLine(at, text.decode(errors="replace"))
         if self._was_told_before(found):
             return None
         self._remember(at, line)
         return found
 
-    def _was_told_before(self, line: Line) -> bool:
+    def _was_told_before(self, line: LogLine) -> bool:
         if self._told_until is None or line.at > self._told_until:
             return False
         text = self._shown(line.text)

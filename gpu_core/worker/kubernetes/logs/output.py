@@ -9,7 +9,7 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
-from gpu_core.worker.kubernetes.logs.log_position import Line, LogPosition
+from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.places import Places
 
 _log = logging.getLogger("prefect.gpu.output")
@@ -46,7 +46,7 @@ class Output:
     namespace: str
     pod: str
     container: str
-    tell: Callable[[Line], None]
+    tell: Callable[[LogLine], None]
     is_over: Callable[[], bool]
     position: Callable[[], Awaitable[LogPosition]] = _beginning
 

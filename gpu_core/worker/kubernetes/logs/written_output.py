@@ -12,7 +12,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.logging.handlers import APILogHandler
 
 from gpu_core.worker.attempts.run_log import output_log_name
-from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, Line
+from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine
 from gpu_core.worker.watch.outages import is_unanswered
 
 _log = logging.getLogger("prefect.gpu.output")
@@ -39,7 +39,7 @@ class ToldOutput:
         self._sending = anyio.Lock()
         self._is_sent = False
 
-    async def of(self, flow_run_id: UUID, pod: str) -> tuple[Line, ...]:
+    async def of(self, flow_run_id: UUID, pod: str) -> tuple[LogLine, ...]:
         """The newest lines of this pod in the log of the run, with all of the last two seconds.
 
         Waits for a server that does not answer: until it does, no line can be told. Where it
@@ -64,18 +64,18 @@ class ToldOutput:
                 await APILogHandler.aflush()
                 self._is_sent = True
 
-    async def _read(self, flow_run_id: UUID, name: str) -> tuple[Line, ...]:
+    async def _read(self, flow_run_id: UUID, name: str) -> tuple[LogLine, ...]:
         of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
-        found: list[Line] = []
+        found: list[LogLine] = []
         for number in range(_MOST_PAGES):
             page = await self._client.read_logs(
                 of_run, limit=_PAGE, offset=number * _PAGE, sort=LogSort.TIMESTAMP_DESC
             )
-            found += [Line(log.timestamp, log.message) for log in page if log.name == name]
+            found += [LogLine(log.timestamp, log.message) for log in page if log.name == name]
             if len(page) < _PAGE or _is_enough(found, page):
                 return tuple(reversed(found))
-        return tuple(reversed(found)) or (Line(page[-1].timestamp, ""),)
+        return tuple(reversed(found)) or (LogLine(page[-1].timestamp, ""),)
 
 
-def _is_enough(newest_first: Sequence[Line], page: Sequence[Log]) -> bool:
+def _is_enough(newest_first: Sequence[LogLine], page: Sequence[Log]) -> bool:
     return bool(newest_first) and page[-1].timestamp < newest_first[0].at - 2 * OVERLAP

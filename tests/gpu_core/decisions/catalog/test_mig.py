@@ -8,8 +8,8 @@ from gpu_core.decisions.catalog.mig import MIG_PROFILES, best_start, slices_of
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.room import ClusterInfo
 from tests.strategies import make_node
 
 # The numbers of instances that NVIDIA's tables state, in the order of `MIG_PROFILES`.
@@ -22,7 +22,7 @@ def instance(profile):
 
 
 def mig_room(gpus=1, gpu_type="a100-40gb", name="n"):
-    return NodeRoom(make_node(name, gpus, gpu_type=gpu_type, is_mig=True))
+    return NodeInfo(make_node(name, gpus, gpu_type=gpu_type, is_mig=True))
 
 
 def fill(room, profile):
@@ -82,7 +82,7 @@ def test_the_gpu_with_the_least_left_comes_first():
 def test_a_room_prefers_the_node_with_the_least_left():
     """An instance goes to the node whose GPU is partitioned already."""
     nodes = [make_node(name, 1, gpu_type="h200", is_mig=True) for name in "ab"]
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     shape = instance("3g.71gb")
     on_b = Placement(
         gpu_type="h200",
@@ -99,7 +99,7 @@ def test_a_room_prefers_the_node_with_the_least_left():
 def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divided():
     """Though the first node's divided GPU, which has no start left for it, is the fuller one."""
     nodes = [make_node(name, 2, gpu_type="h200", is_mig=True) for name in "ab"]
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     for node, profile in (("a", "4g.71gb"), ("a", "1g.18gb"), ("b", "1g.18gb")):
         room.take(instance(profile), room.find(instance(profile), allows=lambda n, a=node: n == a))
     placement = room.find(instance("3g.71gb"))
@@ -118,7 +118,7 @@ def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divid
 )
 def test_what_a_partitioned_node_never_holds(shape, want):
     """Other products' profiles, and whatever wants no instance."""
-    never = Room([make_node(gpu_type="h200", is_mig=True)]).never_fits(shape)
+    never = ClusterInfo([make_node(gpu_type="h200", is_mig=True)]).never_fits(shape)
     assert want in never.summary
 
 
@@ -144,19 +144,21 @@ def partitioned(**instances):
     ],
 )
 def test_instances_that_are_there_once_and_for_all(shape, instances, want):
-    room = Room([partitioned(**instances)])
+    room = ClusterInfo([partitioned(**instances)])
     assert (room.find(shape) is not None) == want
     assert (room.never_fits(shape) is None) == want
 
 
 def test_what_instances_there_are_is_told():
-    never = Room([partitioned(**{"1g.10gb": 3, "2g.20gb": 0})]).never_fits(instance("3g.40gb"))
+    never = ClusterInfo([partitioned(**{"1g.10gb": 3, "2g.20gb": 0})]).never_fits(
+        instance("3g.40gb")
+    )
     assert never.summary == "No such GPU here has MIG instances 3g.40gb: there is 1g.10gb."
 
 
 def test_no_more_instances_are_given_than_there_are():
     """The GPUs would have slices for more."""
-    room = Room([partitioned(**{"1g.10gb": 2, "2g.20gb": 1})])
+    room = ClusterInfo([partitioned(**{"1g.10gb": 2, "2g.20gb": 1})])
     small, large = instance("1g.10gb"), instance("2g.20gb")
     first = room.find(small)
     room.take(small, first)
@@ -173,7 +175,7 @@ def test_no_more_instances_are_given_than_there_are():
 
 def test_nodes_with_different_instances_are_told_apart():
     other = make_node("m", 2, gpu_type="a100-80gb", is_mig=True, mig_instances={"7g.80gb": 2})
-    room = Room([other, partitioned(**{"1g.10gb": 14})])
+    room = ClusterInfo([other, partitioned(**{"1g.10gb": 14})])
     assert [s.node for s in room.find(instance("1g.10gb")).shares] == ["n"]
     assert [s.node for s in room.find(instance("7g.80gb")).shares] == ["m"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import Judgement, Thresholds, Verdict, judge_day
+from gpu_core.decisions.costs.anomalies import AnomalyVerdict, Judgement, Thresholds, judge_day
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
@@ -43,25 +43,29 @@ def judge_total(costs: dict[date, list[RunCost]], **thresholds: int) -> Judgemen
 @pytest.mark.parametrize(
     ("usd", "want"),
     [
-        pytest.param(120, Verdict.USUAL, id="exactly 20 % over the mean is still usual"),
-        pytest.param(120.000001, Verdict.ANOMALY, id="a micro-dollar more is not"),
-        pytest.param(0, Verdict.USUAL, id="a day without cost is usual"),
+        pytest.param(120, AnomalyVerdict.USUAL, id="exactly 20 % over the mean is still usual"),
+        pytest.param(120.000001, AnomalyVerdict.ANOMALY, id="a micro-dollar more is not"),
+        pytest.param(0, AnomalyVerdict.USUAL, id="a day without cost is usual"),
     ],
 )
-def test_a_day_is_flagged_above_20_percent_over_the_mean(usd: float, want: Verdict) -> None:
+def test_a_day_is_flagged_above_20_percent_over_the_mean(usd: float, want: AnomalyVerdict) -> None:
     assert judge_total(week_of(100) | {DAY: [spent(usd, DAY)]}).verdict is want
 
 
 def test_the_threshold_is_an_argument() -> None:
     costs = week_of(100) | {DAY: [spent(120, DAY)]}
-    assert judge_total(costs, over_mean_percent=19).verdict is Verdict.ANOMALY
+    assert judge_total(costs, over_mean_percent=19).verdict is AnomalyVerdict.ANOMALY
 
 
 def test_with_less_than_seven_days_of_history_it_says_so_and_flags_nothing() -> None:
     costs = week_of(100) | {DAY: [spent(10_000, DAY)]}
     del costs[DAY - timedelta(days=7)]
     got = judge_total(costs)
-    assert (got.verdict, got.mean_micro_usd, got.causes) == (Verdict.NOT_ENOUGH_HISTORY, None, ())
+    assert (got.verdict, got.mean_micro_usd, got.causes) == (
+        AnomalyVerdict.NOT_ENOUGH_HISTORY,
+        None,
+        (),
+    )
     assert "not enough history" in got.summary
 
 
@@ -70,7 +74,7 @@ def test_days_of_rest_count_as_zero_once_the_history_is_long_enough() -> None:
              DAY - timedelta(days=2): [spent(70, DAY - timedelta(days=2))],
              DAY: [spent(13, DAY)]}  # fmt: skip
     got = judge_total(costs)
-    assert (got.verdict, got.mean_micro_usd) == (Verdict.ANOMALY, 10_000_000)
+    assert (got.verdict, got.mean_micro_usd) == (AnomalyVerdict.ANOMALY, 10_000_000)
     assert "30 % over the mean" in got.summary
 
 
@@ -112,10 +116,10 @@ def test_teams_are_judged_by_themselves() -> None:
                   spent(1, DAY, "nobody", team=None)]  # fmt: skip
     got = {judgement.scope: judgement.verdict for judgement in judge_day(DAY, costs)}
     want = {
-        "total": Verdict.USUAL,
-        "no team": Verdict.NOT_ENOUGH_HISTORY,
-        "team language": Verdict.USUAL,
-        "team vision": Verdict.ANOMALY,
+        "total": AnomalyVerdict.USUAL,
+        "no team": AnomalyVerdict.NOT_ENOUGH_HISTORY,
+        "team language": AnomalyVerdict.USUAL,
+        "team vision": AnomalyVerdict.ANOMALY,
     }
     assert got == want
 

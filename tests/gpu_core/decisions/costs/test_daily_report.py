@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import Verdict
+from gpu_core.decisions.costs.anomalies import AnomalyVerdict
 from gpu_core.decisions.costs.daily_report import (
     DayReport,
     artifact_keys,
@@ -86,7 +86,7 @@ def test_a_day_that_is_not_over_says_so() -> None:
 
 def test_the_anomaly_is_flagged_with_the_run_that_caused_it() -> None:
     report = generated_day()
-    assert report.judgements[0].verdict is Verdict.ANOMALY
+    assert report.judgements[0].verdict is AnomalyVerdict.ANOMALY
     assert [cause.run.name for cause in report.judgements[0].causes] == [ANOMALY_NAME]
     assert f"- `{ANOMALY_NAME}` of generated-finetune-7b" in to_markdown(report)
 

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import Verdict, judge_day
+from gpu_core.decisions.costs.anomalies import AnomalyVerdict, judge_day
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.costs.usage_cost import Window, daily_costs
 from gpu_core.decisions.model.attempts import Provenance
@@ -40,7 +40,7 @@ def test_only_the_anomaly_stands_out_in_the_total_of_a_month() -> None:
     whole = Window(Window.of_day(LAST - timedelta(days=29)).start, Window.of_day(LAST).end)
     costs = daily_costs(history, whole, whole.end)
     days = [LAST - timedelta(days=back) for back in range(22)]
-    flagged = [day for day in days if judge_day(day, costs)[0].verdict is Verdict.ANOMALY]
+    flagged = [day for day in days if judge_day(day, costs)[0].verdict is AnomalyVerdict.ANOMALY]
     assert flagged == [dear_day]
     assert judge_day(dear_day, costs)[0].causes[0].run.name == ANOMALY_NAME
 

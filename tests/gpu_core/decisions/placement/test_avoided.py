@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests.strategies import (
@@ -41,7 +41,7 @@ def avoiding(*names, **fields):
     ],
 )
 def test_avoided_nodes_are_used_only_where_nothing_else_could_be(strategy, shape, want_nodes):
-    placement = Room(NODES, strategy).find(shape)
+    placement = ClusterInfo(NODES, strategy).find(shape)
     assert placement is not None
     assert {share.node for share in placement.shares} == want_nodes
 
@@ -54,7 +54,7 @@ def test_avoided_nodes_are_used_only_where_nothing_else_could_be(strategy, shape
 )
 def test_avoiding_never_makes_a_shape_impossible(avoided, gpus, nodes, strategy):
     plain = Shape(gpu_count=gpus, nodes=nodes)
-    room = Room(NODES, strategy)
+    room = ClusterInfo(NODES, strategy)
     found = room.find(plain._replace(avoided_nodes=avoided))
     assert (found is None) == (room.find(plain) is None)
     assert room.never_fits(plain) == room.never_fits(plain._replace(avoided_nodes=avoided))

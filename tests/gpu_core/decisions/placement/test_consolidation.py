@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from tests.strategies import make_node
 
 
@@ -27,7 +27,7 @@ def holder(node, ids, lost_gpu_s=0.0):
 
 
 def room_with(holders, gpus=4, names="abc"):
-    room = Room([make_node(name, gpus) for name in names])
+    room = ClusterInfo([make_node(name, gpus) for name in names])
     for one in holders:
         room.take(one.shape, one.placement)
     return room
@@ -109,7 +109,7 @@ def test_whoever_may_not_move_stays():
 )
 def test_moves_that_are_proposed_make_room(workloads, gpus, nodes, max_moves):
     """Carried out one after the other they succeed; the room is as before until then."""
-    room, holders = Room([make_node(name, 4) for name in "abc"]), []
+    room, holders = ClusterInfo([make_node(name, 4) for name in "abc"]), []
     for gpu_count, lost_gpu_s in workloads:
         placement = room.find(Shape(gpu_count=gpu_count))
         if placement is not None:

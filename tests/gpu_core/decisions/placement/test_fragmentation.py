@@ -14,7 +14,7 @@ from gpu_core.decisions.model.cluster import Node, NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from tests.strategies import make_node
 
@@ -45,9 +45,9 @@ WIDE = whole(4)
 CPU_ONLY = Shape(gpu_count=0, cpu_milli=20_000)
 
 
-def room_for(nodes, mix=None) -> Room:
+def room_for(nodes, mix=None) -> ClusterInfo:
     """All that these nodes have, where this mix is expected."""
-    room = Room(nodes, Strategy.FRAGMENTATION_AWARE)
+    room = ClusterInfo(nodes, Strategy.FRAGMENTATION_AWARE)
     room.expect(mix or {})
     return room
 
@@ -59,7 +59,7 @@ def on(name: str, shape: Shape, *gpus: int) -> Placement:
     return Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(share,))
 
 
-def place(room: Room, shape: Shape) -> tuple[str, tuple[int, ...]] | None:
+def place(room: ClusterInfo, shape: Shape) -> tuple[str, tuple[int, ...]] | None:
     """Which GPUs of which node it gets."""
     placement = room.find(shape)
     if placement is None:

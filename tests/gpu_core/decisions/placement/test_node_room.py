@@ -5,8 +5,8 @@ import pytest
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.room import ClusterInfo
 from tests.strategies import make_node
 
 REPLICAS = {"is_shareable": True, "has_whole_gpus": False}
@@ -17,7 +17,7 @@ def part(milli, gpus=1):
 
 
 def shared_room(gpus=2, **changes):
-    return NodeRoom(make_node("n", gpus, is_shareable=True, **changes))
+    return NodeInfo(make_node("n", gpus, is_shareable=True, **changes))
 
 
 def take(room, shape):
@@ -75,7 +75,7 @@ def test_parts_of_gpus(shapes, want_gpus):
 )
 def test_which_nodes_hold_what(node, shape, fits):
     """Both now, and for ever."""
-    room = Room([make_node("n", 1, **node)])
+    room = ClusterInfo([make_node("n", 1, **node)])
     assert room["n"].fits(shape) == fits
     assert (room.find(shape) is not None) == fits
     never = room.never_fits(shape)
@@ -88,7 +88,7 @@ def test_which_nodes_hold_what(node, shape, fits):
 def test_what_needs_no_gpu_goes_where_no_gpu_is_free():
     """CPU beside free GPUs is kept for who wants both."""
     shape = Shape(gpu_count=0, cpu_milli=3000)
-    room = Room([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
+    room = ClusterInfo([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
     first = room.find(shape)
     assert [(s.node, s.gpu_ids) for s in first.shares] == [("b", ())]
     assert first.flavor is None
@@ -107,9 +107,9 @@ def test_a_gang_stays_in_one_rack():
         make_node("c", 2, labels={"rack": "y"}),
         make_node("d", 1),
     ]
-    placement = Room(nodes).find(Shape(nodes=2, same_label="rack"))
+    placement = ClusterInfo(nodes).find(Shape(nodes=2, same_label="rack"))
     assert [share.node for share in placement.shares] == ["b", "c"]
-    never = Room(nodes).never_fits(Shape(nodes=3, same_label="rack"))
+    never = ClusterInfo(nodes).never_fits(Shape(nodes=3, same_label="rack"))
     assert "of one rack" in never.summary
 
 
@@ -170,7 +170,7 @@ def test_what_nobody_has_cannot_be_given_back(shape, share):
 
 def test_unknown_and_unhealthy_gpus_count_for_nothing():
     """Their holder takes and gives back only the rest."""
-    room = NodeRoom(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
+    room = NodeInfo(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
     share = NodeShare(node="n", gpu_ids=("0", "1", "gone"))
     room.take(Shape(gpu_count=3), share)
     assert room.free_gpus == 0

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeRoom
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
@@ -100,7 +100,7 @@ SHARED, MIG = {"is_shareable": True}, {"is_mig": True}
 )
 def test_what_fits_beside_it(node, held, want_fits):
     """Nothing where too much is held; all is as before when it has been given back."""
-    room = NodeRoom(make_node("n", 2, **node))
+    room = NodeInfo(make_node("n", 2, **node))
     fresh = {shape: room.fits(shape) for shape in want_fits}
     for shape, part in held:
         room.hold(shape, part)
@@ -152,7 +152,7 @@ def places(room):
 def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
     """Not on the order in which they came, nor on who was there before; nothing is refused."""
     order, leaving = data.draw(st.permutations(held)), data.draw(st.integers(0, len(held)))
-    one, other, rest = Room([node]), Room([node]), Room([node])
+    one, other, rest = ClusterInfo([node]), ClusterInfo([node]), ClusterInfo([node])
     for shape, part in held:
         one.hold(shape, placed(part))
     for shape, part in order:
@@ -169,7 +169,7 @@ def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
 @given(NODES, st.lists(HELD, max_size=6), st.sampled_from(PROBES))
 def test_nobody_gets_what_another_holds(node, held, shape):
     """What is found beside the holders, whatever they hold, can be taken from what is free."""
-    room = Room([node])
+    room = ClusterInfo([node])
     for wanted, part in held:
         room.hold(wanted, placed(part))
     found = room.find(shape)

@@ -7,7 +7,7 @@ from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.placement.shortage import NotPlaced
 from tests import strategies
 from tests.strategies import make_node, make_workload
@@ -15,7 +15,7 @@ from tests.strategies import make_node, make_workload
 
 def room_with(nodes, free=None):
     """All GPUs are free, or only these."""
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     for node in nodes:
         taken = tuple(g for g in node.gpu_ids if free is not None and g not in free[node.name])
         room.take(Shape(), placed(node, taken))
@@ -114,7 +114,7 @@ def test_place(workload, nodes, free, want_shares):
 def test_no_gpu_needs_no_node():
     """A run without GPUs has a place in an empty cluster."""
     want = Placement(gpu_type=None, capacity_type="on-demand", shares=())
-    assert Room(()).find(Shape(gpu_count=0)) == want
+    assert ClusterInfo(()).find(Shape(gpu_count=0)) == want
 
 
 def test_a_gang_gets_all_or_nothing():
@@ -224,7 +224,7 @@ def test_an_unhealthy_gpu_may_be_mended():
 def test_a_place_satisfies_every_wish(snapshot, workload):
     """Different nodes of one kind, healthy free GPUs, the right number of each."""
     nodes = {node.name: node for node in snapshot.nodes}
-    result = Room(snapshot.nodes).find(workload.shape)
+    result = ClusterInfo(snapshot.nodes).find(workload.shape)
     if result is None:
         return
     assert never_fits(workload.shape, snapshot.nodes) is None
@@ -250,13 +250,13 @@ def test_more_free_gpus_never_take_a_place_away(snapshot, workload):
     """What fits on some GPUs fits on more of them."""
     some = {node.name: node.gpu_ids[::2] for node in snapshot.nodes}
     if room_with(snapshot.nodes, some).find(workload.shape) is not None:
-        assert Room(snapshot.nodes).find(workload.shape) is not None
+        assert ClusterInfo(snapshot.nodes).find(workload.shape) is not None
 
 
 def test_a_gang_is_taken_whole_or_not_at_all():
     """The second node is in use: the first stays free."""
     nodes = (make_node("a", 1), make_node("b", 1))
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     gang = room.find(Shape(nodes=2))
     room.take(Shape(), placed(nodes[1], ("0",)))
     with pytest.raises(InvalidInput):
@@ -267,7 +267,7 @@ def test_a_gang_is_taken_whole_or_not_at_all():
 
 def test_a_gang_on_parts_of_gpus_gets_different_nodes():
     """Though one node has two GPUs with enough left."""
-    room = Room([make_node(name, 2, is_shareable=True) for name in "ab"])
+    room = ClusterInfo([make_node(name, 2, is_shareable=True) for name in "ab"])
     for milli in (500, 700):
         shape = Shape(gpu_share_milli=milli)
         room.take(shape, room.find(shape))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from tests.gpu_core.decisions.placement.naive import NaiveRoom
 from tests.strategies import make_node
@@ -67,7 +67,7 @@ def nodes_of(placement):
 )
 def test_the_index_finds_what_a_search_of_everything_finds(nodes, strategy, steps, data):
     """The same nodes after any takes and gives, and nothing is ever taken twice."""
-    room, naive, held = Room(nodes, strategy), NaiveRoom(nodes), []
+    room, naive, held = ClusterInfo(nodes, strategy), NaiveRoom(nodes), []
     for shape, dice in steps:
         placement = room.find(shape)
         if shape.gpu_count or shape.cpu_milli:
@@ -87,7 +87,7 @@ def test_the_order_of_the_nodes_does_not_matter(nodes, strategy, shapes, rng):
     """The same places in the same order of arrival."""
 
     def places(cluster):
-        room = Room(cluster, strategy)
+        room = ClusterInfo(cluster, strategy)
         for shape in shapes:
             placement = room.find(shape)
             if placement is not None:
@@ -100,7 +100,7 @@ def test_the_order_of_the_nodes_does_not_matter(nodes, strategy, shapes, rng):
 @given(clusters(), st.lists(SHAPES, min_size=1), SHAPES)
 def test_what_is_not_free_cannot_be_taken_and_nothing_changes(nodes, shapes, probe):
     """A second take of the same GPUs is refused, also where only a part of it clashes."""
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     for shape in shapes:
         placement = room.find(shape)
         if placement is None or not shape.is_whole or not shape.gpu_count:
@@ -115,7 +115,7 @@ def test_what_is_not_free_cannot_be_taken_and_nothing_changes(nodes, shapes, pro
 @given(clusters(), st.lists(SHAPES), SHAPES)
 def test_what_is_given_back_is_there_again(nodes, shapes, probe):
     """After everything is given back the room is as it was."""
-    room, held = Room(nodes), []
+    room, held = ClusterInfo(nodes), []
     fresh = [room.find(probe), room.shortage(probe)]
     for shape in shapes:
         placement = room.find(shape)
@@ -131,7 +131,7 @@ def test_what_is_given_back_is_there_again(nodes, shapes, probe):
 def test_an_empty_cluster_holds_what_could_ever_fit(nodes, shape):
     """With all GPUs healthy, it fits now or never."""
     healthy = [make_node(n.name, 0, **_but_healthy(n)) for n in nodes]
-    room = Room(healthy)
+    room = ClusterInfo(healthy)
     assert (room.find(shape) is None) == (room.never_fits(shape) is not None)
 
 

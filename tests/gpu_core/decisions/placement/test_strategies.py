@@ -5,7 +5,7 @@ import pytest
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from tests.strategies import make_node, make_policy
 
@@ -38,7 +38,7 @@ def held(node, ids):
 )
 def test_where_four_workloads_go(strategy, holders, want):
     """One GPU each, in turn."""
-    room = Room(NODES, Strategy(strategy))
+    room = ClusterInfo(NODES, Strategy(strategy))
     for holder in holders:
         room.take(*held(*holder))
     got = []
@@ -51,7 +51,7 @@ def test_where_four_workloads_go(strategy, holders, want):
 
 def test_round_robin_forgets_who_has_left():
     """It is a function of who is there, not of who was."""
-    room = Room(NODES, Strategy.ROUND_ROBIN)
+    room = ClusterInfo(NODES, Strategy.ROUND_ROBIN)
     first = room.find(Shape())
     room.take(Shape(), first)
     room.give(Shape(), first)

@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
 from tests.gpu_core.decisions.kubernetes.builders import make_policy
@@ -77,14 +77,14 @@ def wanted(share):
 def test_a_run_gets_the_smallest_part_that_is_enough_by_its_nodes_name(
     shape, want_node, want_resource, want_milli
 ):
-    placement = Room(list(NODES.values())).find(shape)
+    placement = ClusterInfo(list(NODES.values())).find(shape)
     (share,) = placement.shares
     assert (share.node, share.share_milli) == (want_node, want_milli)
     assert gpu_resources(shape, POLICY, NODES[share.node].gpu_resource) == want_resource
 
 
 def test_a_larger_part_will_do_where_the_smaller_ones_are_gone():
-    room = Room([NODES["by-4"], NODES["by-10"]])
+    room = ClusterInfo([NODES["by-4"], NODES["by-10"]])
     shape, got = wanted(100), []
     while (placement := room.find(shape)) and hasattr(placement, "shares"):
         room.take(shape, placement)
@@ -104,7 +104,7 @@ REQUESTS = st.sampled_from(
 
 @given(st.lists(REQUESTS, max_size=120), st.permutations(sorted(NODES)))
 def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
-    room = Room([NODES[name] for name in order])
+    room = ClusterInfo([NODES[name] for name in order])
     left = {name: {resource: count} for name, (_, resource, count, _) in POOLS.items()}
     for shape in shapes:
         placement = room.find(shape)
@@ -123,7 +123,7 @@ def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
 def test_of_any_number_of_shares_all_are_given_and_no_more(shares, gpus):
     policy = make_policy(shares_per_gpu=shares)
     item = make_node_object(A100, gpus=shares * gpus, resource="nvidia.com/gpu.shared")
-    room = Room([node_facts(item, (), policy, pool="gpus").node])
+    room = ClusterInfo([node_facts(item, (), policy, pool="gpus").node])
     shape = Shape(gpu_share_milli=planned_share_milli(Shape(gpu_share_milli=1), policy))
     given_out = 0
     while (placement := room.find(shape)) and hasattr(placement, "shares"):
@@ -142,9 +142,9 @@ def test_the_pods_of_a_gang_ask_for_one_resource():
         item["metadata"]["name"] = f"n{number}"
         nodes.append(node_facts(item, (), policy, pool="gpus").node)
     resource_of = {node.name: node.gpu_resource for node in nodes}
-    placement = Room(nodes).find(Shape(gpu_count=8, nodes=2))
+    placement = ClusterInfo(nodes).find(Shape(gpu_count=8, nodes=2))
     assert len({resource_of[share.node] for share in placement.shares}) == 1
-    assert not hasattr(Room(nodes).find(Shape(gpu_count=8, nodes=3)), "shares")
+    assert not hasattr(ClusterInfo(nodes).find(Shape(gpu_count=8, nodes=3)), "shares")
 
 
 def kind(**labels):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot, Usage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
@@ -32,7 +32,7 @@ def scenario(seed: int, **sections: object) -> Scenario:
     strategies = list(Strategy)
     placement = {"strategy": strategies[seed % len(strategies)].value}
     policy = make_policy(**{"placement": placement, **_sections(rng), **sections})
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     allocations = []
     for i in range(rng.randint(0, 8)):
         workload = a_workload(rng, f"r{i}")

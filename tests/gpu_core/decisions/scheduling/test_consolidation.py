@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
 from tests.strategies import (
@@ -185,7 +185,7 @@ def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfil
     """Starts and new places take no GPU that another has or gets; planning leaves no trace."""
     consolidation = {"enabled": True, "min_gain": 1.0, "max_moves": max_moves}
     policy = make_policy(placement={"consolidation": consolidation}, backfill={"mode": backfill})
-    planner, room, shapes = Planner(policy, snapshot.nodes), Room(snapshot.nodes), {}
+    planner, room, shapes = Planner(policy, snapshot.nodes), ClusterInfo(snapshot.nodes), {}
     for allocation in snapshot.allocations:
         planner.allocate(allocation)
         room.take(allocation.workload.shape, allocation.placement)

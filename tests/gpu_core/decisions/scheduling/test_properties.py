@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
@@ -72,7 +72,7 @@ def check_plan(snapshot, plan, now):
         assert len({s.node for s in placement.shares}) == len(placement.shares)
         for share in placement.shares:
             assert len(share.gpu_ids) == workload.gpu_count
-            assert share.node in Room(snapshot.nodes).eligible(workload.shape)
+            assert share.node in ClusterInfo(snapshot.nodes).eligible(workload.shape)
             assert not nodes[share.node].unhealthy_gpu_ids.intersection(share.gpu_ids)
             taken += [(share.node, gpu_id) for gpu_id in share.gpu_ids]
     assert max(Counter(taken).values(), default=1) == 1, "a GPU is given out twice"
@@ -119,7 +119,7 @@ def test_the_order_of_the_input_does_not_matter(snapshot, seed):
 
 def room_of(snapshot, allocations):
     """What these leave of the snapshot's nodes."""
-    room = Room(snapshot.nodes)
+    room = ClusterInfo(snapshot.nodes)
     for allocation in allocations:
         room.take(allocation.workload.shape, allocation.placement)
     return room
@@ -169,7 +169,7 @@ def test_who_waits_with_nothing_on_its_way_keeps_its_hardware(snapshot):
     for explanation in plan.explanations:
         if explanation.reason in blocked:
             workload = workloads[explanation.workload_id]
-            kept.update(Room(snapshot.nodes).eligible(workload.shape))
+            kept.update(ClusterInfo(snapshot.nodes).eligible(workload.shape))
         elif explanation.workload_id in placed:
             shares = placed[explanation.workload_id].shares
             assert kept.isdisjoint(share.node for share in shares)

@@ -1,11 +1,11 @@
 """Since when a workload could have had spot, or not."""
 
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from tests.strategies import NOW, ago
 
 
 def test_ages_begin_anew_with_each_change_and_with_whoever_is_forgotten():
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
 
     def age_s(seconds_ago, is_up, who="a"):
         return sights.age_s(who, is_up=is_up, now=ago(seconds_ago))

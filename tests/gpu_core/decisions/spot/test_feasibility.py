@@ -7,7 +7,7 @@ import pytest
 from gpu_core.decisions.policy.spot import CapacityPolicy
 from gpu_core.decisions.spot.feasibility import (
     BudgetStage,
-    Verdict,
+    FeasibilityVerdict,
     budget_stage,
     feasibility,
     needs_spot,
@@ -35,71 +35,81 @@ SUBMITTED = CapacityState(
 @pytest.mark.parametrize(
     ("changes", "want_verdict", "want_text"),
     [
-        pytest.param({}, Verdict.FEASIBLE, "Feasible: $10.00 at least, $30.00", id="no budget"),
-        pytest.param({"budget_left_micro_usd": 30 * USD}, Verdict.FEASIBLE, "$30.00", id="enough"),
+        pytest.param(
+            {}, FeasibilityVerdict.FEASIBLE, "Feasible: $10.00 at least, $30.00", id="no budget"
+        ),
+        pytest.param(
+            {"budget_left_micro_usd": 30 * USD}, FeasibilityVerdict.FEASIBLE, "$30.00", id="enough"
+        ),
         pytest.param(
             {"budget_left_micro_usd": 20 * USD},
-            Verdict.NEEDS_SPOT,
+            FeasibilityVerdict.NEEDS_SPOT,
             "at least 5h 00m of its work must run on spot",
             id="half of it must be on spot",
         ),
         pytest.param(
             {"budget_left_micro_usd": 9_999_999},
-            Verdict.OVER_BUDGET,
+            FeasibilityVerdict.OVER_BUDGET,
             "$10.00 at least, $30.00 on on-demand, budget $10.00",
             id="not even on spot",
         ),
         pytest.param(
             {"budget_left_micro_usd": 29 * USD, "time_left_s": 10.1 * 3600},
-            Verdict.OVER_BUDGET,
+            FeasibilityVerdict.OVER_BUDGET,
             "$30.00 at least",
             id="too little slack for spot",
         ),
         pytest.param(
             {"time_left_s": 9 * 3600.0},
-            Verdict.DEADLINE_TOO_EARLY,
+            FeasibilityVerdict.DEADLINE_TOO_EARLY,
             "1h 00m late at the earliest",
             id="too late",
         ),
         pytest.param(
             {"time_left_s": 9.9 * 3600, "current": Capacity.ON_DEMAND},
-            Verdict.FEASIBLE,
+            FeasibilityVerdict.FEASIBLE,
             "$29.40 at least",
             id="on-demand runs and needs no changeover",
         ),
         pytest.param(
             {"budget_left_micro_usd": 9_800_000, "current": Capacity.SPOT},
-            Verdict.NEEDS_SPOT,
+            FeasibilityVerdict.NEEDS_SPOT,
             "$9.80 at least, $30.00 on on-demand",
             id="spot runs and needs no changeover",
         ),
         pytest.param(
             {"budget_left_micro_usd": 20 * USD, "usual_remaining_work_s": 6 * 3600.0},
-            Verdict.FEASIBLE,
+            FeasibilityVerdict.FEASIBLE,
             "$6.20 at least, $18.60 on on-demand",
             id="money is reckoned with what is usual",
         ),
-        pytest.param({"time_left_s": None}, Verdict.FEASIBLE, "Feasible", id="no deadline"),
+        pytest.param(
+            {"time_left_s": None}, FeasibilityVerdict.FEASIBLE, "Feasible", id="no deadline"
+        ),
         pytest.param(
             {"budget_left_micro_usd": USD, "spot_micro_usd_per_hour": None},
-            Verdict.PRICES_UNKNOWN,
+            FeasibilityVerdict.PRICES_UNKNOWN,
             "unpriced at least, $30.00 on on-demand",
             id="the spot price is unknown",
         ),
         pytest.param(
             {"budget_left_micro_usd": 30 * USD, "spot_micro_usd_per_hour": None},
-            Verdict.FEASIBLE,
+            FeasibilityVerdict.FEASIBLE,
             "$30.00 on on-demand",
             id="on-demand is within the budget, whatever spot costs",
         ),
     ],
 )
-def test_feasibility(changes: dict[str, Any], want_verdict: Verdict, want_text: str) -> None:
+def test_feasibility(
+    changes: dict[str, Any], want_verdict: FeasibilityVerdict, want_text: str
+) -> None:
     """The cheapest way within the deadline, and what it means for the budget."""
     found = feasibility(SUBMITTED._replace(**changes))
     assert found.verdict is want_verdict
     assert want_text in found.reason
-    assert found.is_refusal is (want_verdict in (Verdict.OVER_BUDGET, Verdict.DEADLINE_TOO_EARLY))
+    assert found.is_refusal is (
+        want_verdict in (FeasibilityVerdict.OVER_BUDGET, FeasibilityVerdict.DEADLINE_TOO_EARLY)
+    )
 
 
 @pytest.mark.parametrize(

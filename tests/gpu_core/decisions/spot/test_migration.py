@@ -7,7 +7,7 @@ import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Changeover, RunTime, RunTimeSource
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.state import Capacity, Rule
@@ -47,7 +47,7 @@ def running(capacity_type="on-demand", due_h=30, saved_s=600, allocation=None, *
 
 def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, left_usd=None, **policy):
     """What is decided once spot could have been had for so long."""
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
     since = NOW - timedelta(hours=spot_for_h)
     sights.age_s(allocation.workload.workload_id, is_up=True, now=since)
     view = CapacityView(
@@ -215,7 +215,7 @@ def test_it_stays(allocation, world):
 
 def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
     """Nobody else could have had any for hours: that is no time that it has waited."""
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
     allocation = replace(running("spot"), admitted_at=ago(6 * H))
     for hours in (5, 0):
         moment = NOW - timedelta(hours=hours)
@@ -237,7 +237,7 @@ def test_who_leaves_takes_what_it_goes_to():
         placement=replace(first.placement, shares=(share,)),
     )
     gone = replace(first, placement=running("spot").placement)
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
 
     def look(moment, nodes, *allocations):
         view = CapacityView(nodes, make_policy(), moment, allocations=allocations, sights=sights)

@@ -8,7 +8,7 @@ import pytest
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
@@ -160,7 +160,7 @@ def holding(node, gpus=8, **fields):
 
 def test_a_run_waits_for_spot_while_that_costs_less_than_on_demand():
     """The design note's example: 10 h of work in 20 h, spot away. Later its patience is over."""
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
 
     def asked(now, allocations):
         view = CapacityView(BOTH, POLICY, now, allocations=allocations, sights=sights)

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.decisions.spot.availability_tracker import OnDemandRequests, SpotSights
+from gpu_core.decisions.spot.availability_tracker import OnDemandRequests, SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
@@ -69,7 +69,7 @@ class Pool:
         self._policy = policy
         self._nodes = nodes
         self._attempts = attempts
-        self._sights = SpotSights()
+        self._sights = SpotAvailabilityTracker()
 
     def cycle(self, workload: Workload, after_s: float, *held: Allocation) -> tuple[Workload, Plan]:
         now = NOW + timedelta(seconds=after_s)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.virtual_nodes import planned_name
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.zones import Stay
@@ -52,7 +52,7 @@ def place(workload, stays, nodes=NODES, held=()):
         nodes, make_policy(), NOW, allocations=held, stays={"a100-80gb": tuple(stays)}
     )
     asking = NextAttempts(view).of(workload, ())
-    room = Room(nodes)
+    room = ClusterInfo(nodes)
     for allocation in held:
         room.hold(allocation.workload.shape, allocation.placement)
     placement = room.find(asking.shape)
@@ -142,8 +142,8 @@ def test_the_gpu_type_that_is_wanted_most_comes_before_the_zone():
     nodes = (spot("s1", "a"), spot("s2", "b", gpu_type="t4"))
     workload = make_workload(gpu_types=("a100-80gb", "t4"), capacity_type="spot")
     preferring = replace(workload, preferred_nodes=frozenset({"s2", "gone"}))
-    assert Room(nodes).find(preferring.shape).shares[0].node == "s1"
-    assert Room(nodes[1:]).find(preferring.shape).shares[0].node == "s2"
+    assert ClusterInfo(nodes).find(preferring.shape).shares[0].node == "s1"
+    assert ClusterInfo(nodes[1:]).find(preferring.shape).shares[0].node == "s2"
 
 
 @given(
@@ -154,7 +154,7 @@ def test_the_gpu_type_that_is_wanted_most_comes_before_the_zone():
 )
 def test_a_preference_never_keeps_anybody_waiting(gpus, gang, preferred, held):
     """It is placed if and only if it would be without one, and there if it can."""
-    room = Room(NODES)
+    room = ClusterInfo(NODES)
     for allocation in holding(*held):
         room.hold(allocation.workload.shape, allocation.placement)
     plain = make_workload(gpus=gpus, nodes=gang).shape

@@ -12,7 +12,7 @@ from prefect.states import Pending, Running
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.worker.attempts import beginnings
 from gpu_core.worker.attempts.beginnings import Beginnings
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 from tests.strategies import make_workload
 
@@ -24,7 +24,7 @@ def starting(priority=1, *, is_preemptible=True, **changes):
     """An attempt whose process is there, and whose flow has not begun."""
     run = str(uuid4())
     attempt = make_attempt(run, attempt_id=run, admitted_at=ADMITTED_AT, started_at=ADMITTED_AT)
-    return RunningAttempt(
+    return AttemptState(
         attempt=replace(attempt, **changes),
         record=make_run(run),
         workload=make_workload(run, priority=priority, is_preemptible=is_preemptible),

@@ -23,12 +23,12 @@ from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.worker.attempts.cost_log import CostLog
 from gpu_core.worker.attempts.endings import Endings, _lingers
-from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.settlement import Published
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
-from gpu_core.worker.attempts.state import RunningAttempt
-from gpu_core.worker.attempts.zombie_states import Strays
-from gpu_core.worker.infrastructure import Exit, Trouble
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
+from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -51,7 +51,7 @@ def running(tmp_path):
         pid=NO_PID,
         pid_created_at=1.0,
     )
-    return RunningAttempt(
+    return AttemptState(
         attempt=attempt,
         record=make_run(RUN),
         workload=Workload(
@@ -91,7 +91,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
         url = f"http://127.0.0.1:{free_port()}/api"
         woken = anyio.Event()
         async with PrefectClient(url) as client, anyio.create_task_group() as tasks:
-            attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+            attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
             attempts._open[running.attempt.attempt_id] = running
             endings = Endings(
                 client=client,
@@ -104,7 +104,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 tasks=tasks,
                 wake=woken.set,
                 cost_log=CostLog(None, ledger),
-                strays=Strays(client),
+                strays=ZombieStateGuard(client),
                 outages=OutageWatch(client, tmp_path / "outages.json", None),
             )
             await act(endings, woken)
@@ -130,7 +130,7 @@ def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, ru
 
 def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, running, monkeypatch):
     """Such as one whose image does not exist: it is settled, not told to end and tried again."""
-    trouble = Trouble(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
+    trouble = TerminationRequest(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
     monkeypatch.setattr(ProcessInfrastructure, "trouble", lambda *_: trouble)
 
     async def act(endings, woken):

@@ -12,11 +12,11 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.worker.attempts.registry import OpenAttempts, with_start
-from gpu_core.worker.infrastructure import Landed, Started
+from gpu_core.worker.attempts.registry import AttemptRegistry, with_start
+from gpu_core.worker.infrastructure import Binding, Started
 from gpu_core.worker.pending.demand import Demand
 from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 from tests.strategies import make_node
@@ -54,7 +54,7 @@ def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(t
                 )
             )
         engine.dispose()
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
 
         async def opening():
             key = str(run.id)
@@ -77,13 +77,13 @@ def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
 
     policy = parse_policy({"version": 1, "prices": {"t4": {"spot": 0.1}}})
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
 
         async def waiting_then_there():
             await attempts.open({key: on("new/big/0")}, {key: demand(run)}, {}, policy, NOW)
             running = attempts.of_run(key)
             waits = running.awaited_kinds, running.attempt.price_micro_usd_per_gpu_hour
-            landed = Landed(placement=on("n1"), since=came_at)
+            landed = Binding(placement=on("n1"), since=came_at)
             await attempts.land(running, landed, "zone-a", policy)
             return waits, running
 
@@ -125,7 +125,7 @@ def test_what_runs_although_its_creation_got_no_answer_is_noted(
             watched.append(running)
 
     async def story(ledger):
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
         key = str(run.id)
         await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
         for _ in range(2):
@@ -181,7 +181,7 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         for run in ours:
             admit(ledger, at_host(f"ours-{run}", run, 1), make_run(runs[run]))
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
         asked = (Nothing(), None, Nothing(), Policy(version=1), {})
         anyio.run(attempts.recover, *asked)
         for run in theirs:
@@ -218,11 +218,11 @@ def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, shares_per_gpu, want_m
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     division = {"is_mig": True} if shape.mig_profile else {"is_shareable": True}
     division |= {"shares_per_gpu": shares_per_gpu}
-    placement = Room([make_node(gpu_type="a100-80gb", **division)]).find(shape)
+    placement = ClusterInfo([make_node(gpu_type="a100-80gb", **division)]).find(shape)
     policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 0.8}}})
     key = str(run.id)
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
         anyio.run(attempts.open, {key: placement}, {key: demand(run)}, {}, policy, NOW)
         (found,) = ledger.open_attempts("gpus", "host-1")
     assert found.price_micro_usd_per_gpu_hour == want_micro_usd
@@ -247,7 +247,7 @@ def test_a_start_that_the_ledger_was_away_for_is_written_down_later(tmp_path, is
             heard.append("settled")
 
     async def story(ledger):
-        attempts = OpenAttempts("gpus", "host-1", tmp_path, ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
         key = str(run.id)
         await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
         running = attempts.of_run(key)

@@ -21,7 +21,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, UnknownAttempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, is_outage
 from tests.strategies import make_node
 from tests.support.pool import FakePrefect, OnePool, refused_request, run_id
@@ -79,7 +79,7 @@ WAITING = [
     pytest.param(history.NextAttempts, "of", id="choosing its capacity"),
     pytest.param(scheduler, "refusal", id="what it can pay"),
     pytest.param(isolation, "plan_cycle", id="planning"),
-    pytest.param(OpenAttempts, "_new", id="making its attempt"),
+    pytest.param(AttemptRegistry, "_new", id="making its attempt"),
     pytest.param(Ledger, "admit", id="writing it down"),
 ]
 
@@ -127,7 +127,7 @@ RUNNING = [
     pytest.param("trouble", "infrastructure", id="asking whether it can go on"),
     pytest.param("lives", "infrastructure", id="asking whether it lives"),
     pytest.param("refresh", "infrastructure", id="asking for its checkpoints"),
-    pytest.param("tend", "infrastructure", id="looking after it"),
+    pytest.param("reconcile", "infrastructure", id="looking after it"),
     pytest.param("watch", "infrastructure", id="watching it"),
     pytest.param("spending", budget_watch, id="its budget"),
     pytest.param("heartbeat", Ledger, id="its heartbeat"),

@@ -40,7 +40,7 @@ from gpu_core.worker.attempts.settlement import (
     publish,
     to_record,
 )
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
@@ -57,7 +57,7 @@ def preempted(run_dir):
         drain_requested_at=NOW - timedelta(minutes=1),
         drain_reason=EndReason.PREEMPTED,
     )
-    return RunningAttempt(
+    return AttemptState(
         attempt=attempt,
         record=make_run(RUN),
         workload=Workload(workload_id=RUN, name="run", priority=1, submitted_at=NOW, gpu_count=1),

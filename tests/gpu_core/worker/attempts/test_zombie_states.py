@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import State, StateType
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.worker.attempts.zombie_states import Strays, was_taken_out
+from gpu_core.worker.attempts.zombie_states import ZombieStateGuard, was_taken_out
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 RUN = UUID("11111111-1111-1111-1111-111111111111")
@@ -68,7 +68,7 @@ class Prefect:
 
 def looked_after(prefect, in_line=()):
     """The runs that are still watched after one look."""
-    strays = Strays(prefect)
+    strays = ZombieStateGuard(prefect)
     strays.watch(RUN, "its node was lost")
     anyio.run(strays.put_back, in_line)
     return list(strays._waiting)
@@ -120,7 +120,7 @@ def test_the_next_worker_watches_what_an_earlier_one_put_back(
         str(RUN), admitted_at=now - timedelta(minutes=2), end_reason=end_reason,
         released_at=end_reason and now - timedelta(minutes=1),
     )  # fmt: skip
-    strays = Strays(Prefect())
+    strays = ZombieStateGuard(Prefect())
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         ledger.import_records([(make_run(str(RUN), final_state=final_state), [attempt])])
         anyio.run(strays.recover, ledger, "gpus", now)

@@ -24,7 +24,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_node
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
@@ -76,7 +76,7 @@ def of_cluster(api, prefect_secrets=None, template=dict):
 
 def running(**attempt):
     """An attempt whose Job was asked for; there was no answer."""
-    return RunningAttempt(
+    return AttemptState(
         attempt=make_attempt(**attempt),
         record=make_run(),
         workload=Workload(workload_id="run-1", name="run", priority=1, submitted_at=NOON),

@@ -11,7 +11,7 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
@@ -42,7 +42,7 @@ def an_attempt(name, *places):
     for place in places:
         node, _, ids = place.partition(": ")
         shares.append(NodeShare(node=node, gpu_ids=tuple(ids.split())))
-    return RunningAttempt(
+    return AttemptState(
         attempt=make_attempt(
             name,
             attempt_id=name,

@@ -15,7 +15,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.attempts.registry import OpenAttempts
+from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.kubernetes.infrastructure import is_container_job
 from gpu_core.worker.pending.demand import DemandReader
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
@@ -73,14 +73,14 @@ def taken_over(server, ledger, folder, change, forget=False):
 
         run = await server.read_flow_run(ID)
         demand = await reader().read(run, "medium", POLICY, server.template, NOW)
-        first = OpenAttempts("gpus", "host-1", folder, ledger)
+        first = AttemptRegistry("gpus", "host-1", folder, ledger)
         placement = placed(demand.workload.nodes)
         await first.open({RUN: placement}, {RUN: demand}, {}, POLICY, NOW)
         if forget:
             with ledger._writer.begin() as connection:
                 connection.exec_driver_sql("UPDATE attempts SET job_variables = NULL")
         change(server)
-        second = OpenAttempts("gpus", "host-1", folder, ledger)
+        second = AttemptRegistry("gpus", "host-1", folder, ledger)
         await second.recover(server, reader(), infrastructure, POLICY, server.template)
         return second.of_run(RUN)
 

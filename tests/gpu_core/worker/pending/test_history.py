@@ -17,7 +17,7 @@ from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.workload import RunTimeSource
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, workload_from_request
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.history import History
 from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
@@ -117,7 +117,7 @@ def test_an_attempt_that_waited_for_its_node_counts_from_when_that_came(ledger, 
     there = replace(waiting, node="n1", admitted_at=at(1), price_micro_usd_per_gpu_hour=1_000_000)
     ledger.move_attempt(there)
     history.moved(
-        RunningAttempt(
+        AttemptState(
             attempt=there,
             record=run,
             workload=make_workload(),
@@ -345,7 +345,7 @@ def test_a_run_that_goes_on_learns_what_a_start_loses(ledger, history):
     for number in range(1, 4):
         opened(ledger, make_run(f"run-{number}"), first_step_at=at(0.3))
     look(history, 1)
-    running = RunningAttempt(
+    running = AttemptState(
         attempt=make_attempt("runs"),
         record=run,
         workload=make_workload("runs"),

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from gpu_core.worker.prefect.batch_loader import Together
+from gpu_core.worker.prefect.batch_loader import BatchLoader
 
 
 class Source:
@@ -32,7 +32,7 @@ def answers_to(*keys):
             told[key] = str(error)
 
     async def story():
-        together = Together(source.ask)
+        together = BatchLoader(source.ask)
         async with anyio.create_task_group() as askers:
             for key in keys:
                 askers.start_soon(ask, together, key)
@@ -70,7 +70,7 @@ def test_who_gives_up_leaves_the_request_to_the_others():
     source = Source()
 
     async def story():
-        together, told = Together(source.ask), []
+        together, told = BatchLoader(source.ask), []
 
         async def ask(key):
             told.append(await together.of(key))
@@ -94,7 +94,7 @@ def test_it_can_be_asked_again(times):
     source.may_answer.set()
 
     async def story():
-        together = Together(source.ask)
+        together = BatchLoader(source.ask)
         return [await together.of(1) for _ in range(times)]
 
     assert anyio.run(story) == [2] * times

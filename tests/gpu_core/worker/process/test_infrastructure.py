@@ -16,7 +16,7 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
@@ -39,7 +39,7 @@ def test_the_machine_is_what_its_operator_says(capacity_type):
 
 def running_in(run_dir):
     """An attempt on the first virtual GPU."""
-    return RunningAttempt(
+    return AttemptState(
         attempt=make_attempt(gpu_ids=("virtual-0",)),
         record=make_run(),
         workload=make_workload(),

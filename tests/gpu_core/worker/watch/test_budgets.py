@@ -10,8 +10,8 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.worker.attempts.registry import OpenAttempts
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.watch.budgets import BudgetWatch
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 from tests.strategies import make_policy, make_workload
@@ -32,7 +32,7 @@ def running(budget_usd=5, **fields):
     """On 1 USD an hour since noon."""
     attempt = replace(make_attempt(number=2, started_at=at(0)), **fields)
     budget = None if budget_usd is None else budget_usd * USD
-    return RunningAttempt(
+    return AttemptState(
         attempt=attempt,
         record=make_run(),
         workload=make_workload("run-1", budget_micro_usd=budget),
@@ -44,7 +44,7 @@ def running(budget_usd=5, **fields):
 
 def stopped(ledger, taken, hours, **capacity):
     """Who is stopped at each of these hours after noon."""
-    attempts = OpenAttempts("gpus", "host-1", Path("unused"), ledger)
+    attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
     attempts._open[taken.attempt.attempt_id] = taken
     watch, policy = BudgetWatch(ledger, attempts), make_policy(capacity=capacity)
     return [bool(anyio.run(watch.look, policy, at(hour))) for hour in hours]

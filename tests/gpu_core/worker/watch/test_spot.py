@@ -11,10 +11,10 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
-from gpu_core.worker.attempts.registry import OpenAttempts
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.watch.spot import CapacityChanges
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 from tests.strategies import make_node, make_policy, make_workload
@@ -35,7 +35,7 @@ def ledger(tmp_path):
 def running(capacity_type="auto", **fields):
     """On on-demand since noon, saved an hour later."""
     attempt = make_attempt(number=2, node="node-1", gpu_ids=("0",), started_at=at(0))
-    return RunningAttempt(
+    return AttemptState(
         attempt=replace(attempt, **fields),
         record=make_run(),
         workload=make_workload(
@@ -53,9 +53,9 @@ def running(capacity_type="auto", **fields):
 
 def looks(ledger, taken, hours):
     """Whom the looks at these hours after noon find."""
-    attempts = OpenAttempts("gpus", "host-1", Path("unused"), ledger)
+    attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
     attempts._open[taken.attempt.attempt_id] = taken
-    changes, sights = CapacityChanges(ledger, attempts), SpotSights()
+    changes, sights = CapacityChanges(ledger, attempts), SpotAvailabilityTracker()
 
     def found_at(hour):
         def view():

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Room
+from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
@@ -199,7 +199,7 @@ SMALL = make_node("z-small", 2)
     ],
 )
 def test_what_is_there_comes_before_what_has_to_come(strategy, shape, want_nodes):
-    found = Room((NEW_A100, NEW_T4, T4, SMALL), strategy).find(shape)
+    found = ClusterInfo((NEW_A100, NEW_T4, T4, SMALL), strategy).find(shape)
     assert found is not None
     nodes = {share.node for share in found.shares}
     assert nodes == want_nodes if shape.nodes > 1 else nodes <= want_nodes

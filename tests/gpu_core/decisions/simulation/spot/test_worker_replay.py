@@ -14,7 +14,7 @@ from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.spot import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, ReplayedRun, Task
 from gpu_core.decisions.simulation.spot.worker_replay import minutes_up, replay_worker
-from gpu_core.decisions.spot.availability_tracker import SpotSights
+from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.next_attempt import NextAttempts
@@ -43,7 +43,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
     """The same with the views and choices of a worker's cycle, each minute."""
     policy = make_policy(prices=PRICES)
     run = ReplayedRun(one, MINUTE_S, Knowledge(policy_s=one.changeover_s))
-    sights = SpotSights()
+    sights = SpotAvailabilityTracker()
     attempts, admitted_at = [], NOW
     taken = make_allocation(make_workload("other"), {"s": "0"}, capacity_type="spot")
     for minute, up in enumerate(is_up):

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod, moment
 
 LABELS = {ATTEMPT_ID_LABEL: "run-1-1"}
@@ -47,7 +47,7 @@ NEW_POD = pod(phase="Pending", node=None)
 def test_what_is_news(before, after, want):
     """That what was created is there tells nothing new; ends and nodes do."""
     woken = []
-    view = ClusterView(None, lambda: woken.append(True))
+    view = ClusterCache(None, lambda: woken.append(True))
     is_pod = "containers" in (after or before)["spec"]
     (view._pod_changed if is_pod else view._job_changed)(before, after)
     assert bool(woken) is want
@@ -63,7 +63,7 @@ def test_what_is_news(before, after, want):
 )
 def test_how_pods_ended_is_remembered_until_their_attempt_is_settled(kept, is_gone, want):
     """Otherwise a worker would grow with every run that it has ever started."""
-    view, ended = ClusterView(None, lambda: None), pod(phase="Failed")
+    view, ended = ClusterCache(None, lambda: None), pod(phase="Failed")
     view._pod_changed(pod(), ended)
     if is_gone:
         view._pod_changed(ended, None)

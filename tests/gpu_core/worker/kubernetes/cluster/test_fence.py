@@ -8,7 +8,7 @@ import pytest
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.kubernetes.cluster import fence
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
 from tests.gpu_core.accounting_builders import make_run
 from tests.gpu_core.worker.kubernetes.objects import NOW, make_node, make_pod
@@ -45,7 +45,7 @@ def test_only_what_is_known_to_be_lost_is_fenced(told, want):
 
 def view_of(*told):
     """A view with a pod of the attempt `a` on `n1`, which the watch has told these things of."""
-    view = ClusterView(SimpleNamespace(), lambda: None)
+    view = ClusterCache(SimpleNamespace(), lambda: None)
     view._pod_changed(None, make_pod(labels={ATTEMPT_ID_LABEL: "a"}))
     for before, after in told:
         view._node_changed(before, after)

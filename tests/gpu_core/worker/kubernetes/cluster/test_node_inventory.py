@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Room
-from gpu_core.worker.kubernetes.cluster.node_inventory import Offers
+from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from tests.strategies import make_allocation, make_policy, make_workload
 
 POLICY = make_policy(
@@ -63,7 +63,7 @@ def usable(offers, *allocations):
     ],
 )
 def test_what_may_come_is_offered_after_what_is_there(there, held, want_nodes):
-    offers = Offers(View(*there), "gpus")
+    offers = NodeInventory(View(*there), "gpus")
     found = usable(offers, *(waiting_for(node) for node in held))
     # At the worker's first look nobody knows for whom a node came.
     assert found == want_nodes
@@ -71,7 +71,7 @@ def test_what_may_come_is_offered_after_what_is_there(there, held, want_nodes):
 
 def test_a_node_that_comes_is_kept_for_those_who_wait_for_it():
     view = View("n1")
-    offers = Offers(view, "gpus")
+    offers = NodeInventory(view, "gpus")
     assert usable(offers) == ["n1", "new/big/0"]
     view.add("n2")
     assert usable(offers, waiting_for("new/big/0")) == ["n1", "new/big/0"]
@@ -81,7 +81,7 @@ def test_a_node_that_comes_is_kept_for_those_who_wait_for_it():
 
 def test_a_node_that_came_for_nobody_is_used_by_all():
     view = View("n1")
-    offers = Offers(view, "gpus")
+    offers = NodeInventory(view, "gpus")
     usable(offers)
     view.add("n2")
     assert usable(offers) == ["n1", "n2"]
@@ -89,7 +89,7 @@ def test_a_node_that_came_for_nobody_is_used_by_all():
 
 def test_whoever_waits_in_vain_does_not_close_a_node_for_ever():
     view = View("n1")
-    offers = Offers(view, "gpus")
+    offers = NodeInventory(view, "gpus")
     usable(offers)
     view.add("n2")
     usable(offers, waiting_for("new/big/0"))
@@ -119,13 +119,13 @@ def node_pool(name, limit):
 
 def test_node_pools_are_offered_and_one_that_nobody_understands_is_left_out():
     pools = [node_pool("ml", "8"), node_pool("odd", "many")]
-    offers = Offers(View(), "gpus")
+    offers = NodeInventory(View(), "gpus")
     nodes = offers.nodes(make_policy(), (), pools)
     assert [node.name for node in nodes] == ["new/ml-on-demand-8x-h100-80gb/0"]
 
 
 def test_the_log_says_once_why_a_pool_adds_nothing(caplog):
-    offers, pool = Offers(View(), "gpus"), node_pool("ml", "8")
+    offers, pool = NodeInventory(View(), "gpus"), node_pool("ml", "8")
     pool["status"]["conditions"] = [READY | {"status": "False", "reason": "NodeClassNotReady"}]
     with caplog.at_level("WARNING", "prefect.gpu.offers"):
         for _ in range(3):
@@ -141,7 +141,7 @@ def test_the_last_node_of_a_pool_is_kept_for_who_waits_for_it():
     pool = node_pool("ml", "8")
     pool["status"]["resources"] = {"nvidia.com/gpu": "8"}
     holder = make_allocation(make_workload("w", 8), {name: "0 1 2 3 4 5 6 7"}, "h100-80gb")
-    offers = Offers(View(), "gpus")
+    offers = NodeInventory(View(), "gpus")
     assert [node.name for node in offers.nodes(make_policy(), (holder,), [pool])] == [name]
     assert offers.nodes(make_policy(), (), [pool]) == ()
 
@@ -150,7 +150,7 @@ def test_of_two_kinds_with_one_name_the_policys_counts():
     name = "ml-on-demand-8x-h100-80gb"
     kind = {"name": name, "gpu_type": "t4", "gpus_per_node": 4, "max_nodes": 1}
     policy = make_policy(kubernetes={"provisioned": [kind]})
-    (node,) = Offers(View(), "gpus").nodes(policy, (), [node_pool("ml", "8")])
+    (node,) = NodeInventory(View(), "gpus").nodes(policy, (), [node_pool("ml", "8")])
     assert (node.name, node.gpu_type) == (f"new/{name}/0", "t4")
 
 
@@ -163,7 +163,7 @@ def test_what_the_template_refuses_is_not_offered_and_what_it_tolerates_is_open(
     view, template = View("n1", "n2"), {}
     view.nodes["n2"]["metadata"]["labels"]["pool"] = "b"
     view.nodes["n2"]["spec"]["taints"] = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
-    offers = Offers(view, "gpus", lambda: template)
+    offers = NodeInventory(view, "gpus", lambda: template)
 
     def offered():
         return {node.name: set(node.taints) for node in offers.nodes(make_policy(), ())}
@@ -201,7 +201,7 @@ def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
     caplog, labels, policy, want_usable, want
 ):
     view = View("n1", "n2")
-    offers = Offers(view, "gpus")
+    offers = NodeInventory(view, "gpus")
     view.nodes["n1"]["metadata"]["labels"] |= labels
     with caplog.at_level("WARNING", logger="prefect.gpu.offers"):
         for _ in range(2):
@@ -215,11 +215,11 @@ def test_what_is_odd_about_the_gpus_of_a_node_is_told_once(
 
 def test_the_name_of_a_gpu_is_that_of_its_node():
     view = View("n1")
-    offers = Offers(view, "gpus")
+    offers = NodeInventory(view, "gpus")
     assert offers.shares_per_gpu is None, "nobody has looked yet"
     view.nodes["n1"]["metadata"]["labels"]["nvidia.com/gpu.replicas"] = "2"
     (node,) = offers.nodes(make_policy(), ())
-    placement = Room([node]).find(Shape(gpu_share_milli=400))
+    placement = ClusterInfo([node]).find(Shape(gpu_share_milli=400))
     assert placement is not None
     assert offers.gpu_resource(placement) == "nvidia.com/gpu"
     assert offers.shares_per_gpu == {2}
@@ -239,7 +239,7 @@ def test_karpenter_adds_shared_gpus_only_under_their_plain_name(
     caplog, pool, want_nodes, want_told
 ):
     policy = make_policy(kubernetes={"node_pools": [SHARING | pool]})
-    offers = Offers(View(), "gpus")
+    offers = NodeInventory(View(), "gpus")
     with caplog.at_level("WARNING", logger="prefect.gpu.offers"):
         nodes = offers.nodes(policy, (), [node_pool("ml", "8")])
     assert bool(nodes) is want_nodes

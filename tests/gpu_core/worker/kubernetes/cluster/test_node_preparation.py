@@ -91,22 +91,22 @@ def usable(tasks, policy=TESTED):
 
 async def test_a_node_that_passes_gets_work(cluster, tasks):
     assert usable(tasks) == 0
-    await tasks.tend([NODE], frozenset(), TESTED)
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert len(cluster.pods) == 1
     assert usable(tasks) == 0
     cluster.end("Succeeded")
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.note["passed"] is True
     assert usable(tasks) == 2
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.pods == {}
 
 
 async def test_a_node_that_fails_is_left_out_with_the_reason(cluster, tasks, caplog):
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     cluster.end("Failed", exit_code=9)
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.note["passed"] is False
     assert "exit code 9, Unable to determine the device handle" in cluster.note["detail"]
     assert "exit code 9" in caplog.text
@@ -115,11 +115,11 @@ async def test_a_node_that_fails_is_left_out_with_the_reason(cluster, tasks, cap
 
 
 async def test_a_test_that_never_starts_counts_as_failed(cluster, tasks):
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     (pod,) = cluster.pods.values()
     late = datetime.now(UTC) - timedelta(seconds=TESTED.pending_timeout_s)
     pod["metadata"]["creationTimestamp"] = f"{late:%FT%TZ}"
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.note["passed"] is False
 
 
@@ -135,7 +135,7 @@ async def test_a_test_that_never_starts_counts_as_failed(cluster, tasks):
     ],
 )
 async def test_a_node_that_is_not_idle_is_not_tested(cluster, tasks, node, busy):
-    await tasks.tend([node], busy, TESTED)
+    await tasks.reconcile([node], busy, TESTED)
     assert cluster.pods == {}
 
 
@@ -143,28 +143,28 @@ async def test_images_are_pulled_beside_the_work_also_when_a_container_of_them_f
     cluster, tasks
 ):
     assert usable(tasks, PULLED) == 2
-    await tasks.tend([NODE], frozenset({"n1"}), PULLED)
+    await tasks.reconcile([NODE], frozenset({"n1"}), PULLED)
     assert len(cluster.pods) == 1
     cluster.end("Failed", exit_code=127)
-    await tasks.tend([NODE], frozenset(), PULLED)
+    await tasks.reconcile([NODE], frozenset(), PULLED)
     assert cluster.node["metadata"]["annotations"][PREPULL_ANNOTATION]
     assert cluster.pods == {}
 
 
 async def test_by_default_nothing_is_done_and_nothing_asked(cluster, tasks):
     cluster.refuses = "no"
-    await tasks.tend([NODE], frozenset(), KubernetesPolicy())
+    await tasks.reconcile([NODE], frozenset(), KubernetesPolicy())
     assert usable(tasks, KubernetesPolicy()) == 2
 
 
 async def test_a_right_that_is_missing_is_said_once(cluster, tasks, caplog):
     cluster.refuses = "pods is forbidden"
-    await tasks.tend([NODE], frozenset(), TESTED)
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert caplog.text.count("pods is forbidden") == 1
 
 
 async def test_a_worker_that_does_not_act_makes_nothing(cluster):
     tasks = NodeTasks(cluster, lambda: {"n1": cluster.node}, "gpu", "ml", lambda: False)
-    await tasks.tend([NODE], frozenset(), TESTED)
+    await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.pods == {}

@@ -20,7 +20,7 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster import node_preparation as node_tasks
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
@@ -53,7 +53,7 @@ async def until(condition):
 
 async def watches(api, server):
     """What is there: until all is watched, or something is refused and that was understood."""
-    view = ClusterView(api, lambda: None)
+    view = ClusterCache(api, lambda: None)
 
     def is_watched():
         return sum(right.verb == "watch" for right in server.used) == 6
@@ -111,7 +111,7 @@ def ends(framework):
     """A story that ends an attempt which an operator runs."""
 
     async def story(api, _server):
-        view = ClusterView(api, lambda: None)
+        view = ClusterCache(api, lambda: None)
         metadata = {"name": "gpu-a", "namespace": "ml", "uid": "u", "labels": LABELS}
         kind = KINDS[framework].name
         view.custom_jobs._changed(None, {"kind": kind, "metadata": metadata, "status": {}})
@@ -166,7 +166,7 @@ async def looks_for_priority_classes(api, _server):
 async def prepares_nodes(api, server):
     machine = {"metadata": {"name": "n1", "uid": "u", "annotations": {}}}
     tasks = NodeTasks(api, lambda: {"n1": machine}, "gpu", "ml", lambda: True)
-    await tasks.tend([NODE], frozenset(), PREPARED)
+    await tasks.reconcile([NODE], frozenset(), PREPARED)
     for path, pod in list(server.objects.items()):
         ended = {"name": "preflight", "state": {"terminated": {"exitCode": 0}}}
         pod["status"] = {"phase": "Succeeded", "containerStatuses": [ended]}

@@ -12,7 +12,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     FLOW_RUN_LABEL,
     POOL_LABEL,
 )
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterView
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.orphan_cleanup import Orphans
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 
@@ -73,7 +73,7 @@ def test_it_is_ended_when_it_was_there_a_minute_before(
 ):
     clock = SimpleNamespace(now_s=0.0)
     monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
-    view, objects = ClusterView(SimpleNamespace(), lambda: None), Objects()
+    view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()
     for item in jobs:
         view._job_changed(None, item)
     for item in pods:
@@ -87,7 +87,7 @@ def test_it_is_ended_when_it_was_there_a_minute_before(
 
 
 def test_who_does_not_act_ends_nothing():
-    view, objects = ClusterView(SimpleNamespace(), lambda: None), Objects()
+    view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()
     view._pod_changed(None, pod())
     orphans = Orphans(view, objects, Prefect("gpus"), "gpus", lambda: False)
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatc
     """Its pods count as ours, which nobody has: both plan with the same GPUs."""
     clock = SimpleNamespace(now_s=0.0)
     monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
-    view, objects = ClusterView(SimpleNamespace(), lambda: None), Objects()
+    view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()
     view._pod_changed(None, pod())
     orphans = Orphans(view, objects, Prefect(None), "gpus", lambda: True)
     with caplog.at_level("WARNING", logger="prefect.gpu.orphans"):

@@ -27,7 +27,7 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_job
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
@@ -190,7 +190,7 @@ def attempt_of(case):
     variables = {"container_command": "train.py"} if framework or nodes > 1 else {}
     if framework:
         variables["framework"] = framework
-    return RunningAttempt(
+    return AttemptState(
         attempt=make_attempt(attempt_id="a", shares=shares, started_at=None),
         record=replace(make_run(), flow_name="run-container" if variables else "train"),
         workload=Workload(

@@ -11,7 +11,7 @@ from prefect.states import Completed, Pending, Running
 
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.worker.attempts.state import RunningAttempt
+from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
@@ -44,7 +44,7 @@ class Server:
 
 
 def running(run=RUN):
-    return RunningAttempt(
+    return AttemptState(
         attempt=make_attempt(str(run), attempt_id=f"{run}/1"),
         record=make_run(str(run)),
         workload=Workload(workload_id=str(run), name="run", priority=1, submitted_at=NOON),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, Line, LogPosition
+from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
 from gpu_core.worker.kubernetes.logs.places import Places
 from tests.gpu_core.adapters.kubernetes.api_server import serving
@@ -76,7 +76,7 @@ def test_a_later_follower_tells_what_is_new_and_nothing_twice(gaps, stops, secre
             found = position.take(stamped(at_ns, text))
             if found is not None:
                 at = max(found.at, told[-1].at + MICROSECOND) if told else found.at
-                told.append(Line(at, shown(found.text)))
+                told.append(LogLine(at, shown(found.text)))
     assert [line.text for line in told] == [shown(text) for _, text in log]
 
 

@@ -13,7 +13,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from gpu_core.worker.attempts.run_log import OutputLog, output_log_name
 from gpu_core.worker.kubernetes.logs import written_output as told_output
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
-from gpu_core.worker.kubernetes.logs.log_position import Line
+from gpu_core.worker.kubernetes.logs.log_position import LogLine
 from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
 from tests.gpu_core.worker.kubernetes.logs.test_container_runs import RUN, running
 
@@ -55,20 +55,20 @@ def told_of(server, pod="a"):
 
 def test_what_is_told_of_a_pod_are_the_lines_with_its_name():
     log = [of_pod("a", 1, "line 0"), of_pod("b", 2, "line 0"), of_scheduler(3)]
-    assert told_of(Server(log)) == (Line(at(1), "line 0"),)
+    assert told_of(Server(log)) == (LogLine(at(1), "line 0"),)
 
 
 def test_no_more_of_a_long_log_is_read_than_its_last_seconds():
     server = Server([of_pod("a", 0.01 * number, f"line {number}") for number in range(5_000)])
     told = told_of(server)
-    assert told[-1] == Line(at(49.99), "line 4999")
+    assert told[-1] == LogLine(at(49.99), "line 4999")
     assert told[0].at <= at(48)
     assert server.asked <= 3
 
 
 def test_a_pod_that_others_of_its_gang_talk_over_has_told_what_it_printed_before_them():
     log = [of_pod("b", number, "step") for number in range(10_001)]
-    assert told_of(Server([*log, of_pod("a", -1, "hello")])) == (Line(at(1), ""),)
+    assert told_of(Server([*log, of_pod("a", -1, "hello")])) == (LogLine(at(1), ""),)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_worker_that_takes_over_continues_after_the_last_line():
     follower, last_lines = follow(server, begun_here=False)
     assert follower.position.begin_again() == "2026-03-04T12:00:00Z"
     raw = [b"2026-03-04T12:00:01Z one", b"2026-03-04T12:00:02Z two", b"2026-03-04T12:00:02Z new"]
-    assert [follower.position.take(line) for line in raw] == [None, None, Line(at(2), "new")]
+    assert [follower.position.take(line) for line in raw] == [None, None, LogLine(at(2), "new")]
     assert last_lines == ("one", "two")
 
 
