@@ -297,6 +297,9 @@ class GpuRequest(BaseModel):
     )
 
 
+# More than any pod has. What is deeper is read by nobody and breaks everything that is recursive.
+_MOST_LEVELS = 40
+
 _MOST_UNKNOWN = 10
 
 
@@ -337,6 +340,11 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
         errors.append(
             InvalidInput("job_variables", f"have {len(unknown):,} names that are not known")
         )
+    errors += [
+        InvalidInput(name, "is nested too deeply", allowed=f"{_MOST_LEVELS} levels at most")
+        for name, value in variables.items()
+        if name in other_known and _is_deeper(value, _MOST_LEVELS)
+    ]
     given = {name: variables[name] for name in ours if variables.get(name) is not None}
     try:
         request = GpuRequest.model_validate(given)
@@ -346,6 +354,21 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
         errors += _contradictions(request)
     refuse(errors)
     return request
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Does it have more levels of lists and mappings? Level by level: recursion would fail."""
+    inner = [value]
+    for _ in range(levels + 1):
+        containers = [item for item in inner if isinstance(item, Mapping | list | tuple)]
+        if not containers:
+            return False
+        inner = [
+            item
+            for container in containers
+            for item in (container.values() if isinstance(container, Mapping) else container)
+        ]
+    return True
 
 
 def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:

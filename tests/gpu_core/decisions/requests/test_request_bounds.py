@@ -192,3 +192,29 @@ def _redacted(value):
         patch.setattr(errors, "redact", redact)
         refused(team=value)
     return searched
+
+
+def _nested(levels: int) -> object:
+    value: object = "x"
+    for level in range(levels):
+        value = [value] if level % 2 else {"key": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("levels", "want"),
+    [
+        pytest.param(40, None, id="as deep as allowed"),
+        pytest.param(41, "volumes is nested too deeply; allowed: 40 levels at most", id="deeper"),
+        pytest.param(200, "volumes is nested too deeply; allowed: 40 levels", id="much deeper"),
+        pytest.param(100_000, "volumes is nested too deeply", id="too deep for any recursion"),
+    ],
+)
+def test_a_variable_of_the_infrastructure_has_bounded_levels(levels, want):
+    """The worker remembers it with the attempt, whether it reads it or not."""
+    variables = {"volumes": _nested(levels)}
+    if want is None:
+        parse_request(variables, {"volumes"})
+        return
+    with pytest.raises(InvalidInput, match=want):
+        parse_request(variables, {"volumes"})
