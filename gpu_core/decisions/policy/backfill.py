@@ -24,8 +24,8 @@ class Backfill(StrEnum):
 class BackfillPolicy(Section):
     """How GPUs are used that those ahead cannot use yet.
 
-    It needs run times: where nobody knows when those end who hold the GPUs, nothing can be
-    promised for later, and everything is kept as with `none`.
+    Backfill needs run times. While the ends of the running workloads are unknown, no start can be
+    reserved for later, and all free GPUs are kept for the head of the queue as with `none`.
     """
 
     mode: Backfill = Field(default=Backfill.EASY, strict=False)

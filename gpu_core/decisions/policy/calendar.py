@@ -95,7 +95,7 @@ class ClosureRule(Section):
     capacity_type: CapacityType = "on-demand"
     gpus: Annotated[int, Field(ge=1)] | None = None
     for_team: Name | None = None
-    """Whose runs may use it all the same; None: nobody's."""
+    """The team whose runs may use it; None: no team's."""
 
 
 class CapacityRule(Section):

@@ -179,7 +179,7 @@ class Provisioner(StrEnum):
     GKE = "gke"
     AKS = "aks"
     FIXED = "fixed"
-    """Nobody: the nodes are there, labelled by GPU Feature Discovery."""
+    """No provisioner: the nodes exist, labelled by GPU Feature Discovery."""
 
 
 class KubernetesPolicy(Section):

@@ -19,7 +19,7 @@ class OrderKey(StrEnum):
     FAIR_SHARE = "fair-share"
     """Whose team, and inside it whose user, has had the least of its share."""
     DEADLINE_SLACK = "deadline-slack"
-    """Whoever can wait the shortest and still finish by its deadline; without one, last."""
+    """The least time left to wait before the deadline is missed; without a deadline, last."""
     SHORTEST_JOB = "shortest-job"
     """The shortest run time; unknown ones last."""
     SHORTEST_REMAINING_TIME = "shortest-remaining-time"
@@ -68,9 +68,9 @@ class OrderingPolicy(Section):
     """The most important first. Submission and id come last by themselves."""
     aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """Points of priority that a workload gains for each hour in line. They move it forward and
-    let it preempt nobody."""
+    never let it preempt another."""
     starvation_after_s: PositiveDuration | None = Field(default=None, alias="starvation_after")
-    """Whoever has waited this long comes before all others, oldest first; None: nobody does."""
+    """A workload that has waited this long comes first, the oldest before all; None: none does."""
     service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
     """The first level of attained service ends here; each further one is twice as long."""
     service_levels: Annotated[int, Field(ge=1)] | None = None

@@ -69,7 +69,7 @@ class CohortQuota(Quota):
 
 
 class QuotaPolicy(Section):
-    """Who is entitled to how many GPUs. Without this section nobody is limited.
+    """Who is entitled to how many GPUs. Without this section no team is limited.
 
     What teams and cohorts state is theirs. Of what is left, the strategy reserves a part for the
     teams that state nothing, by weight, and whatever is then left is everybody's:

@@ -297,7 +297,7 @@ class GpuRequest(BaseModel):
     )
 
 
-# More than any pod has. What is deeper is read by nobody and breaks everything that is recursive.
+# No pod field nests deeper. Recursive code (copies, JSON, templates) fails at about 1,000 levels.
 _MOST_LEVELS = 40
 
 _MOST_UNKNOWN = 10

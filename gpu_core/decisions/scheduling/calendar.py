@@ -29,7 +29,7 @@ class Closure:
     flavor: Flavor | None = None
     gpus: int | None = None
     for_team: str | None = None
-    """Whose runs may use it all the same; None: nobody's."""
+    """The team whose runs may use it; None: no team's."""
 
     def is_closed_to(self, team: str | None) -> bool:
         """May runs of this team not use it?"""
