@@ -43,6 +43,9 @@ class Exit:
     started_at: datetime | None = None
     """When it began, for those whose start nobody noted; None: nobody knows."""
     ended_at: datetime | None = None
+    """When the process or pod ended whose end is the attempt's."""
+    held_until: datetime | None = None
+    """When the last of it ended, such as another node of its gang; None: no later than that."""
     message: str | None = None
     """What is known beyond the exit code, in one sentence for the run's page."""
     is_flow: bool = True

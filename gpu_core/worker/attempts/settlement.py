@@ -171,7 +171,7 @@ def decide(
     )
     return Ending(
         settlement=settlement,
-        released_at=_end(running, ended_at, is_estimated, now),
+        released_at=_end(running, exit_, is_estimated, now),
         exit_code=exit_.exit_code if exit_ is not None else None,
         is_end_estimated=is_estimated,
         retries=_retries(settlement, run, has_begun=has_begun),
@@ -404,12 +404,10 @@ def _seen_lately(attempt: Attempt, now: datetime) -> bool:
     return last is not None and (now - last).total_seconds() <= HEARTBEAT_S * 2
 
 
-def _end(
-    running: AttemptState, ended_at: datetime | None, is_estimated: bool, now: datetime
-) -> datetime:
+def _end(running: AttemptState, exit_: Exit | None, is_estimated: bool, now: datetime) -> datetime:
     attempt = running.attempt
-    if ended_at is not None:
-        return max(ended_at, attempt.admitted_at)
+    if exit_ is not None and exit_.ended_at is not None:
+        return max(exit_.ended_at, exit_.held_until or exit_.ended_at, attempt.admitted_at)
     if is_estimated:
         return attempt.last_seen_at or attempt.started_at or attempt.admitted_at
     return now

@@ -30,7 +30,7 @@ from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.attempt_status import telling_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
-from gpu_core.decisions.kubernetes.status.pod_termination import ending_of
+from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, last_end_at
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables.variables import (
     PodRequest,
@@ -614,10 +614,11 @@ class KubernetesInfrastructure:
         if has_run and is_container_job(running) and self._containers is not None:
             await self._containers.tell_running(running)
         lines = self._last_lines_followed(attempt_id)
+        pods = self._view.last_pods_of(attempt_id)
         if self._is_operated(running):
-            custom_job = self._view.custom_jobs.last_of(attempt_id)
-            return custom_exit_of(custom_job, self._view.last_pods_of(attempt_id), lines)
-        ended, pods = self._telling_pods(attempt_id), self._view.last_pods_of(attempt_id)
+            found = custom_exit_of(self._view.custom_jobs.last_of(attempt_id), pods, lines)
+            return found and replace(found, held_until=last_end_at(pods))
+        ended = self._telling_pods(attempt_id)
         found = exit_of(
             self._view.jobs_of(attempt_id),
             ended,
@@ -625,8 +626,11 @@ class KubernetesInfrastructure:
             is_flow=not is_container_job(running),
             nodes=running.workload.nodes,
         )
+        if found is None:
+            return None
+        found = replace(found, held_until=last_end_at(pods))
         node = silent_partner_of(ended, pods, self._view.nodes)
-        if found is None or node is None:
+        if node is None:
             return found
         why = (f"node {node} was lost, and with it its gang.", found.message)
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))

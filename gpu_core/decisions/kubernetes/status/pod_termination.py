@@ -1,7 +1,7 @@
 """How a pod ended, and whose doing that was."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.container import PREFECT_CONTAINER, main_container
@@ -68,6 +68,20 @@ def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not containers:
         return ends.get(PREFECT_CONTAINER)
     return ends.get(containers[main_container({"containers": containers})].get("name", ""))
+
+
+def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When did the last container of these pods end, as far as their statuses say?
+
+    A pod holds its GPUs until all its containers have ended, and an attempt holds the GPUs of all
+    its pods, whichever of them decides how it ended.
+
+    Args:
+        pods: Of one attempt, in any order.
+    """
+    ends = (ended for pod in pods for _, ended in _endings(pod.get("status") or {}))
+    found = (ended.get("finishedAt") for ended in ends)
+    return max((datetime.fromisoformat(at).astimezone(UTC) for at in found if at), default=None)
 
 
 def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:

@@ -324,6 +324,26 @@ def test_a_retry_is_granted_only_for_an_attempt_that_prefect_counted(
     assert ending.retries == want
 
 
+@pytest.mark.parametrize(
+    ("ended_s", "held_until_s", "want_s"),
+    [
+        pytest.param(-60, None, -60, id="one pod"),
+        pytest.param(-60, -56, -56, id="another node of its gang ended after the first"),
+        pytest.param(-60, -90, -60, id="the pod that decides ended last"),
+        pytest.param(-7200, -7100, -3600, id="clocks differ: not before its admission"),
+    ],
+)
+def test_gpus_are_released_when_the_last_of_an_attempt_has_ended(
+    tmp_path, ended_s, held_until_s, want_s
+):
+    def moment(seconds):
+        return None if seconds is None else NOW + timedelta(seconds=seconds)
+
+    exit_ = Exit(exit_code=0, ended_at=moment(ended_s), held_until=moment(held_until_s))
+    ending = decide(undisturbed(tmp_path), flow_run(Completed()), exit_, (), NOW, has_begun=True)
+    assert ending.released_at == moment(want_s)
+
+
 def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
     """Prefect heard of the retry, and was away before it heard of the next state."""
     running = undisturbed(tmp_path)

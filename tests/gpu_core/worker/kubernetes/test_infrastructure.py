@@ -540,6 +540,23 @@ def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want
     anyio.run(scenario)
 
 
+def test_a_gang_holds_its_gpus_until_its_last_node_has_ended():
+    """The flow of the first node is done; the container of the other one ends 40 s later."""
+    pods = of_rank(0, "Succeeded", 0, 60), of_rank(1, "Succeeded", 0, 20)
+
+    async def scenario():
+        infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+        attempt.workload = replace(attempt.workload, nodes=2)
+        infrastructure._view._node_changed(None, make_node())
+        for pod in pods:
+            infrastructure._view._pod_changed(None, pod)
+        infrastructure._note_causes("a")
+        return await infrastructure.exit(attempt)
+
+    found = anyio.run(scenario)
+    assert 39 <= (found.held_until - found.ended_at).total_seconds() <= 41
+
+
 @pytest.mark.parametrize(
     ("first_s_ago", "other_s_ago", "node", "want"),
     [

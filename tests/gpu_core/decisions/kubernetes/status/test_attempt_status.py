@@ -7,6 +7,7 @@ import pytest
 from gpu_core.decisions.kubernetes.manifests.names import RANK_LABEL
 from gpu_core.decisions.kubernetes.status.attempt_status import observe, telling_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase, outcome
+from gpu_core.decisions.kubernetes.status.pod_termination import last_end_at
 
 MAIN = "prefect-job"
 UNSCHEDULABLE = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
@@ -664,3 +665,40 @@ def test_every_cause_has_its_words(cause):
     assert found.message.endswith(".")
     assert (found.charge is not None) == (found.phase is Phase.FAILED)
     assert found.remedy or not found.needs_person
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([], None, id="no pod"),
+        pytest.param([RUNNING], None, id="none has ended"),
+        pytest.param(
+            [
+                pod("Succeeded", state=ended(0, at="2026-09-01T12:00:00Z")),
+                pod("Succeeded", state=ended(0, at="2026-09-01T12:00:04Z")),
+                RUNNING,
+            ],
+            "2026-09-01T12:00:04+00:00",
+            id="two nodes of a gang, of which the second ends later",
+        ),
+        pytest.param(
+            [
+                pod(
+                    "Succeeded",
+                    containerStatuses=[
+                        {"name": MAIN, "state": ended(0, at="2026-09-01T12:00:00Z")},
+                        {"name": "logs", "state": ended(0, at="2026-09-01T14:00:30+02:00")},
+                    ],
+                )
+            ],
+            "2026-09-01T12:00:30+00:00",
+            id="a sidecar ends later, in another time zone",
+        ),
+        pytest.param(
+            [pod("Failed", state={"terminated": {"exitCode": 1}})], None, id="no time was noted"
+        ),
+    ],
+)
+def test_the_last_container_of_all_pods_is_the_last_end(pods, want):
+    found = last_end_at(pods)
+    assert (found and found.isoformat()) == want
