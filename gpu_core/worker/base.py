@@ -13,7 +13,7 @@ from uuid import UUID
 import anyio
 import anyio.abc
 import httpx
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventAnyResourceFilter, EventFilter, EventNameFilter
@@ -26,6 +26,7 @@ from prefect.utilities.engine import propose_state
 from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerResult
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.prefect.api_address import check_api_address
 from gpu_core.decisions.prefect.pool_commands import setup_command
@@ -38,7 +39,6 @@ from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health
 from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.pending.demand import still_waiting
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.scheduler import GpuScheduler
@@ -151,7 +151,9 @@ class GpuWorker(_Mixin):
         self._log_stack = ExitStack()
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
-        self._waiting = BatchLoader(lambda ids: still_waiting(self.client, ids))
+        self._waiting = BatchLoader(
+            lambda ids: read_flow_runs_by_id(self.client, ids, in_states=[StateType.SCHEDULED])
+        )
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
         self._told_why_not: str | None = None

@@ -18,8 +18,6 @@ from prefect.client.schemas.filters import (
     ArtifactFilter,
     ArtifactFilterFlowRunId,
     ArtifactFilterKey,
-    FlowRunFilter,
-    FlowRunFilterId,
 )
 from prefect.client.schemas.objects import Artifact, FlowRun
 from prefect.client.schemas.sorting import ArtifactSort
@@ -31,6 +29,7 @@ from rich.text import Text
 from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.checkpoints.object_names import committed
@@ -182,10 +181,8 @@ class _Story:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> list[FlowRun]:
-        runs = await self._client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(self._seen)))
-        )
-        for run in runs:
+        runs = await read_flow_runs_by_id(self._client, self._seen)
+        for run in runs.values():
             if run.state is None:
                 continue
             seen = self._seen[run.id]

@@ -5,14 +5,9 @@ from datetime import datetime, timedelta
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
 from prefect.client.schemas.objects import FlowRun, StateType
 
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.worker.attempts.state import AttemptState
 
@@ -20,7 +15,6 @@ from gpu_core.worker.attempts.state import AttemptState
 _POLL_S = 1.0
 
 # How many runs the server returns at most in one answer. The rest follows with the next poll.
-_PAGE = 200
 
 _NOT_BEGUN = [StateType.SCHEDULED, StateType.PENDING]
 
@@ -45,11 +39,8 @@ class Beginnings:
         if not by_run or anyio.current_time() - self._polled_at_s < _POLL_S:
             return
         self._polled_at_s = anyio.current_time()
-        begun = FlowRunFilter(
-            id=FlowRunFilterId(any_=list(by_run)),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(not_any_=_NOT_BEGUN)),
-        )
-        for run in await self._client.read_flow_runs(flow_run_filter=begun, limit=_PAGE):
+        begun = await read_flow_runs_by_id(self._client, by_run, not_in_states=_NOT_BEGUN)
+        for run in begun.values():
             running = by_run[run.id]
             running.began_at = _began_at(run, running.attempt.admitted_at, now)
 

@@ -10,10 +10,10 @@ from uuid import UUID
 import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -61,7 +61,6 @@ _LINGERS_S = 600
 _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 
 # How many runs the server returns at most in one answer.
-_PAGE = 200
 
 # Prefect's server answers one request after the other: where a hundred runs end together, those
 # that start with the freed GPUs do not wait until it has been told of all of them.
@@ -162,14 +161,12 @@ class Endings:
     async def end_decided(self, now: datetime) -> None:
         """End what people cancelled, or what has long been over, and does not end by itself."""
         started = {
-            r.attempt.flow_run_id: r
-            for r in self._attempts
-            if r.attempt.started_at and r.has_valid_id
+            r.flow_run_id: r for r in self._attempts if r.attempt.started_at and r.has_valid_id
         }
         if not started or anyio.current_time() - self._looked_for_cancels_at < _CANCEL_LOOK_S:
             return
         self._looked_for_cancels_at = anyio.current_time()
-        runs = await self._read_runs([UUID(flow_run_id) for flow_run_id in started])
+        runs = await read_flow_runs_by_id(self._client, started)
         for flow_run_id, running in started.items():
             with self._contained(running, now):
                 await self._end_decided(running, runs.get(flow_run_id), now)
@@ -194,17 +191,6 @@ class Endings:
             message=f"A person {done} the run.",
             now=now,
         )
-
-    async def _read_runs(self, ids: Sequence[UUID]) -> dict[str, FlowRun]:
-        """These runs as Prefect has them; deleted ones are missing."""
-        found: dict[str, FlowRun] = {}
-        for start in range(0, len(ids), _PAGE):
-            page = FlowRunFilterId(any_=list(ids[start : start + _PAGE]))
-            runs = await self._client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(id=page), limit=_PAGE
-            )
-            found.update({str(run.id): run for run in runs})
-        return found
 
     def look_for_cancels(self) -> None:
         """Let the next cycle look for cancelled runs, however recently the last one did."""

@@ -14,11 +14,11 @@ from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.operations.threads import in_thread
 
@@ -26,7 +26,6 @@ _log = logging.getLogger("prefect.gpu.strays")
 
 _LOOK_S = 5.0
 # How many runs the server returns at most in one answer.
-_PAGE = 200
 # How far back a worker that takes over looks: longer than a node that is back needs to end what it
 # must not run any more.
 _REMEMBERED = timedelta(hours=1)
@@ -69,15 +68,11 @@ class ZombieStateGuard:
         if not missing or anyio.current_time() - self._looked_at_s < _LOOK_S:
             return
         self._looked_at_s = anyio.current_time()
-        for start in range(0, len(missing), _PAGE):
-            page = missing[start : start + _PAGE]
-            runs = await self._client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=page)), limit=_PAGE
-            )
-            self.forget(set(page) - {run.id for run in runs})
-            for run in runs:
-                with self._faults.contained(str(run.id), run.name, "put back in line"):
-                    await self._look_after(run)
+        runs = await read_flow_runs_by_id(self._client, missing)
+        self.forget(set(missing) - runs.keys())
+        for run in runs.values():
+            with self._faults.contained(str(run.id), run.name, "put back in line"):
+                await self._look_after(run)
 
     async def _look_after(self, run: FlowRun) -> None:
         state = run.state

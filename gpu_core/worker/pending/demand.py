@@ -1,6 +1,6 @@
 """Who wants GPUs: the runs that wait in the pool's queues, read as workloads."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -9,13 +9,7 @@ from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunResponse
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
@@ -340,25 +334,6 @@ class DemandReader:
                 deployment = None
             self._deployments[deployment_id] = (now, deployment)
         return deployment
-
-
-async def still_waiting(
-    client: PrefectClient, flow_run_ids: Sequence[UUID]
-) -> Mapping[UUID, FlowRun]:
-    """Which of these runs wait to be started, as Prefect has them at this moment?
-
-    Args:
-        client: Prefect's client.
-        flow_run_ids: Not more than one page of them.
-    """
-    scheduled = FlowRunFilterStateType(any_=[StateType.SCHEDULED])
-    runs = await client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            id=FlowRunFilterId(any_=list(flow_run_ids)), state=FlowRunFilterState(type=scheduled)
-        ),
-        limit=_PAGE,
-    )
-    return {run.id: run for run in runs}
 
 
 def _merged_variables(

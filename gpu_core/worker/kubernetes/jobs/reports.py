@@ -6,9 +6,9 @@ from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checkpoints.report_labels import from_labels
 from gpu_core.worker.attempts.state import AttemptState
 
@@ -17,9 +17,6 @@ _log = logging.getLogger("prefect.gpu.reports")
 # A checkpoint is worth knowing of within seconds only when somebody waits for it.
 _LOOK_S = 10.0
 _LOOK_AT_ONE_S = 1.0
-
-# How many runs the server returns at most in one answer.
-_PAGE = 200
 
 
 class CheckpointReports:
@@ -35,8 +32,7 @@ class CheckpointReports:
         if not self._is_due(attempts):
             return
         try:
-            for start in range(0, len(attempts), _PAGE):
-                await self._read(attempts[start : start + _PAGE])
+            await self._read(attempts)
         except Exception as error:
             _log.debug("Checkpoint reports are read later: %s", error)
 
@@ -61,10 +57,8 @@ class CheckpointReports:
 
     async def _read(self, attempts: Sequence[AttemptState]) -> None:
         ids = [UUID(running.attempt.flow_run_id) for running in attempts]
-        runs = await self._client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=ids)), limit=_PAGE
-        )
-        labels = {str(run.id): run.labels for run in runs}
+        runs = await read_flow_runs_by_id(self._client, ids)
+        labels = {str(run.id): run.labels for run in runs.values()}
         for running in attempts:
             found = labels.get(running.attempt.flow_run_id, {})
             running.report = reported(found, running.attempt.attempt_id) or running.report

@@ -2,17 +2,16 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from uuid import UUID
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun
 from prefect.states import Running
 
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.kubernetes.manifests.names import HEAD, ROLE_LABEL, SUBMITTER
 from gpu_core.worker.attempts.run_log import OutputLog
 from gpu_core.worker.attempts.state import AttemptState
@@ -31,7 +30,6 @@ _LAST_LINES = 20
 _TOLD_AT_ONCE = 4
 
 # How many runs the server returns at most in one answer.
-_PAGE = 200
 
 _TELLERS = {SUBMITTER: 0, HEAD: 1}
 
@@ -62,7 +60,7 @@ class ContainerRuns:
         self._output = output
         self._tasks = tasks
         self._is_over = is_over
-        self._runs = BatchLoader(self._read_runs)
+        self._runs = BatchLoader(partial(read_flow_runs_by_id, client))
         self._turns: dict[str, anyio.Lock] = {}
         self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
         self._being_told: set[str] = set()
@@ -167,12 +165,6 @@ class ContainerRuns:
 
     def _turn_of(self, attempt_id: str) -> anyio.Lock:
         return self._turns.setdefault(attempt_id, anyio.Lock())
-
-    async def _read_runs(self, ids: Sequence[UUID]) -> Mapping[UUID, FlowRun]:
-        runs = await self._client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(ids))), limit=_PAGE
-        )
-        return {run.id: run for run in runs}
 
     def last_lines(self, attempt_id: str, uid: str | None) -> tuple[str, ...]:
         """The end of what a pod wrote, as far as it was followed.
