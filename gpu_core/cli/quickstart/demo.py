@@ -181,8 +181,8 @@ class _Story:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> list[FlowRun]:
-        runs = await read_flow_runs_by_id(self._client, self._seen)
-        for run in runs.values():
+        runs = [*(await read_flow_runs_by_id(self._client, self._seen)).values()]
+        for run in runs:
             if run.state is None:
                 continue
             seen = self._seen[run.id]
