@@ -10,6 +10,10 @@ from gpu_core.adapters.files.private_folder import make_private_folder
 class FileLock:
     """An exclusive lock that the operating system releases when its holder dies, however it dies.
 
+    The package filelock takes the same lock, but its holder cannot ask whether the file that it
+    holds is still the one at the path (4.2), and without flock it falls back to a lock that a
+    killed process leaves behind.
+
     Args:
         path: The lock file.
         mode: Who may open it.
