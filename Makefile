@@ -35,8 +35,9 @@ INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint docs chaos bench bench-cluster bench-input bench-month bench-policies \
-	bench-servers bench-spot image-check month lock system-deps dev clean local-cluster local-cluster-down
+.PHONY: help quickstart test test-all test-cluster test-integration lint docs chaos bench \
+	bench-cluster bench-input bench-month bench-policies bench-servers bench-spot image-check month \
+	lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -44,8 +45,19 @@ help: ## Show this list
 quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
 	$(BIN)/prefect-gpu quickstart $(ARGS)
 
-test: dev ## Run the tests, JOBS=2 at a time; ARGS="-k queue" goes to pytest
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
+test: dev ## Run the quick tests, JOBS=2 at a time; ARGS="-k queue" goes to pytest
+	$(PYTEST) --tier quick --durations 10 $(ARGS)
+
+test-integration: dev ## Run the tests with Prefect, PostgreSQL, Chromium or helm, and whole stories
+	$(PYTEST) --tier integration --durations 20 $(ARGS)
+
+test-cluster: dev ## Run the tests with a Kubernetes (Debian, root, or PREFECT_GPU_TEST_KUBECONFIG)
+	$(PYTEST) --tier cluster --durations 20 $(ARGS)
+
+test-all: dev ## Run all tests
+	$(PYTEST) --durations 40 $(ARGS)
 
 lint: dev ## Check style, types and who imports whom
 	$(BIN)/ruff check .

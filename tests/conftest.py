@@ -1,22 +1,24 @@
-"""What holds for every test: no network but this machine's, and repeatable properties."""
+"""What holds for every test: its tier, no network but this machine's, and repeatable properties."""
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from tests.support import loopback_only
+from tests.support.tiers import ALL, Tier, left_out_lines, tier_of
 
 if TYPE_CHECKING:
     from tests.support.prefect_stack import PrefectServer
 
 # A property's example must not fail because the machine was slow; in CI the same examples run
-# each time, so that a red run is about the change and can be repeated.
+# each time, so that a red run is about the change and can be repeated. `make test` takes a quarter
+# of the examples elsewhere, of those that name a number, too (`tests.support.examples`).
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("quick", deadline=None, max_examples=25)
 
 
 # Processes that a test starts are beyond the guard below. These keep them off the network too:
@@ -31,6 +33,18 @@ os.environ |= {
 
 # pytest's own, which it changes while a test runs.
 _CURRENT_TEST = "PYTEST_CURRENT_TEST"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=[*Tier, ALL], default=ALL, help="run only the tests that cost this much"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the number of examples before the first test module is imported."""
+    elsewhere = "quick" if config.getoption("tier") == Tier.QUICK else "local"
+    settings.load_profile("ci" if os.environ.get("CI") else elsewhere)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -112,8 +126,9 @@ _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
 # First, as pytest-xdist reads the groups in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the pure tests first, then those with a system in this process, then whole stories."""
+    """Keep one tier; order it: pure tests, those with a system in this process, stories."""
     root = config.rootpath / "tests"
+    _keep_one_tier(config, items)
 
     def place(item: pytest.Item) -> int:
         path = item.path.relative_to(root).as_posix()
@@ -127,3 +142,47 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+_LEFT_OUT = pytest.StashKey[list[Tier]]()
+
+
+def _keep_one_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("tier", ALL)
+    if wanted == ALL:
+        return
+    tiers = [_tier(config, item) for item in items]
+    others = [item for item, tier in zip(items, tiers, strict=True) if tier != wanted]
+    config.stash[_LEFT_OUT] = [tier for tier in tiers if tier != wanted]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item, tier in zip(items, tiers, strict=True) if tier == wanted]
+
+
+def _tier(config: pytest.Config, item: pytest.Item) -> Tier:
+    path = item.path.relative_to(config.rootpath / "tests").as_posix()
+    markers = [marker.name for marker in item.iter_markers()]
+    return tier_of(path, [*getattr(item, "fixturenames", ()), *markers])
+
+
+# Under pytest-xdist only the workers collect: each tells the process that prints the summary.
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = [tier.value for tier in session.config.stash.get(_LEFT_OUT, [])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    left_out = getattr(node, "workeroutput", {}).get("left_out", [])
+    node.config.stash[_LEFT_OUT] = [Tier(name) for name in left_out]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say which tests were left out, and how to run them."""
+    lines = left_out_lines(config.stash.get(_LEFT_OUT, []))
+    if lines:
+        terminalreporter.section("left out")
+    for line in lines:
+        terminalreporter.line(line)

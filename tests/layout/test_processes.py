@@ -1,8 +1,10 @@
-"""Tests that share a server or a cluster run in one process, where tests run in several."""
+"""Tests in several processes: what shares a cluster runs in one, and what is left out is said."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 _ROOT = Path(__file__).parents[2]
 
@@ -11,7 +13,7 @@ import importlib.util
 spec = importlib.util.spec_from_file_location("shared_conftest", {conftest!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-pytest_collection_modifyitems = module.pytest_collection_modifyitems
+globals().update(item for item in vars(module).items() if item[0].startswith("pytest_"))
 """
 
 _TEST = """
@@ -25,24 +27,38 @@ def test_notes_its_process(number):
 """
 
 
-def test_a_group_runs_in_one_process(tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
+def run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run eight tests of a folder `cluster` under our conftest; also the notes that they left."""
+    notes = folder / "notes"
     notes.mkdir()
-    cluster = tmp_path / "tests" / "cluster"
+    cluster = folder / "tests" / "cluster"
     cluster.mkdir(parents=True)
     conftest = str(_ROOT / "tests" / "conftest.py")
-    (tmp_path / "tests" / "conftest.py").write_text(_CONFTEST.format(conftest=conftest))
+    (folder / "tests" / "conftest.py").write_text(_CONFTEST.format(conftest=conftest))
     (cluster / "test_notes.py").write_text(_TEST.format(notes=str(notes)))
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
-    command += ["--dist", "loadgroup", "--no-loadscope-reorder"]
+    command += ["--dist", "loadgroup", "--no-loadscope-reorder", *options]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(_ROOT)}
-
     result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+    return result, [note.name for note in notes.iterdir()]
+
+
+@pytest.mark.parametrize("tier", ["cluster", "all"])
+def test_a_group_runs_in_one_process(tmp_path: Path, tier: str) -> None:
+    result, names = run(tmp_path, "--tier", tier)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    names = [note.name for note in notes.iterdir()]
     assert len(names) == 8
     assert len({name.split("-")[0] for name in names}) == 1, names
+    assert "left out" not in result.stdout
+
+
+def test_what_is_left_out_is_said_at_the_end(tmp_path: Path) -> None:
+    result, names = run(tmp_path, "--tier", "quick")
+
+    assert result.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, result.stdout + result.stderr
+    assert "8 tests with a Kubernetes: make test-cluster" in result.stdout
+    assert names == []

@@ -16,6 +16,7 @@ from gpu_core.decisions.checkpoints.manifest import PLAIN
 from gpu_core.decisions.checkpoints.payload import Sections
 from gpu_core.runtime.plain import MalformedPlainState, NotPlain, read_plain, tags, write_plain
 from gpu_core.runtime.snapshot import Snapshots, restored
+from tests.support.examples import examples
 
 numpy = pytest.importorskip("numpy")
 
@@ -106,7 +107,7 @@ STATES = st.recursive(
 
 
 @given(STATES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example([1] * 8)
 @example([-(2**63)] * 8)
 @example([2**63] * 8)
@@ -223,7 +224,7 @@ def test_what_is_not_plain_is_said(state: object, want_error: str) -> None:
 
 
 @given(STATES, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_changed_bytes_give_a_state_or_an_error(state: object, data: st.DataObject) -> None:
     """Never another exception, and never an object of another type."""
     description, sections = write_plain(state)

@@ -32,6 +32,7 @@ from gpu_core.adapters.checkpoints.store import (
 )
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.model.errors import GpuSchedulingError
+from tests.support.examples import examples
 
 SAVED_AT = datetime(2026, 3, 1, tzinfo=UTC)
 RUN = "3f0c"
@@ -221,7 +222,7 @@ def test_a_damaged_checkpoint_is_left_out_and_named(
     assert [c.payload for c in second.newest_first()] == [b"next", b"older"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_any_flipped_bit_makes_the_one_before_it_win(data: st.DataObject) -> None:
     """Whichever bit of payload or manifest changes, it is noticed."""
@@ -257,7 +258,7 @@ def test_a_failed_deletion_is_only_logged(
     assert newest(first) == b"b"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_any_flipped_bit_of_any_part_is_noticed(data: st.DataObject) -> None:
     """A payload in parts, and one of which bytes are missing or too many."""
@@ -491,7 +492,7 @@ class Attempts(RuleBasedStateMachine):
 
 
 TestAttempts = Attempts.TestCase
-TestAttempts.settings = settings(max_examples=30, stateful_step_count=12)
+TestAttempts.settings = settings(max_examples=examples(30), stateful_step_count=12)
 
 
 def test_errors_say_what_they_are() -> None:

@@ -18,6 +18,7 @@ from tests.gpu_core.decisions.kubernetes.builders import (
     on_nodes,
     schema_errors,
 )
+from tests.support.examples import examples
 
 texts = st.text(min_size=1, max_size=80)
 gpu_types = st.sampled_from(["t4", "a10g", "a100-40gb", "a100-80gb", "h100-80gb", "h200"])
@@ -101,7 +102,7 @@ def built(template, launch, policy):
         reject()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(launches(), policies(), st.sampled_from(FIRST_AND_LAST))
 def test_any_job_is_valid(launch, policy, version):
     manifests = built(TEMPLATE, launch, policy)
@@ -113,7 +114,7 @@ def test_any_job_is_valid(launch, policy, version):
         assert [f.code for f in errors if f.path != "spec.suspend"] == []
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(launches(), policies(), st.dictionaries(texts, texts, max_size=3))
 def test_the_templates_own_stays(launch, policy, annotations):
     theirs = {

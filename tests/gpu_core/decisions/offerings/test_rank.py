@@ -16,6 +16,7 @@ from gpu_core.decisions.offerings.rank import choose, verdict
 from gpu_core.decisions.requirements.duration import Basis
 from tests.gpu_core.catalog_builders import make_catalog, make_row
 from tests.gpu_core.job_builders import make_job
+from tests.support.examples import examples
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -359,7 +360,7 @@ budgets = st.one_of(st.none(), st.integers(1, 500))
 goals = st.sampled_from(Goal)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(left_h=hours, budget_usd=budgets, goal=goals, seed=st.randoms(use_true_random=False))
 def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal, seed):
     wishes = Wishes(
@@ -382,7 +383,7 @@ def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal
         assert safe == sorted(safe)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(left_h=st.integers(1, 24), budget_usd=st.integers(1, 500))
 def test_more_time_or_money_never_makes_it_worse(left_h, budget_usd):
     less = ask(deadline_at=NOW + left_h * HOUR, budget_micro_usd=budget_usd * 1_000_000)

@@ -17,6 +17,7 @@ from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from tests.strategies import make_node
+from tests.support.examples import examples
 
 CPU_PER_GPU_MILLI = 12_000
 
@@ -267,7 +268,7 @@ NODES = st.lists(
 
 
 @given(nodes=NODES, shapes=st.lists(SHAPES, max_size=25), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_never_takes_more_than_there_is_and_finds_room_where_there_is_some(nodes, shapes, data):
     room = room_for(nodes, dict.fromkeys(shapes, 1))
     left = {n.name: _Left(n) for n in nodes}
@@ -287,7 +288,7 @@ def test_never_takes_more_than_there_is_and_finds_room_where_there_is_some(nodes
 
 
 @given(nodes=NODES, mix=st.dictionaries(SHAPES, st.integers(1, 5), max_size=6), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_tables_agree_with_direct_computation(nodes, mix, data):
     """No other place would leave more than the one that was chosen."""
     most = max(n.cpu_milli or 0 for n in nodes)
@@ -329,7 +330,7 @@ def test_worth_of_room(mix, free, cpu_milli, expected):
 
 
 @given(nodes=NODES, shapes=st.lists(SHAPES, max_size=30), seed=st.randoms())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_does_not_depend_on_the_order_of_nodes(nodes, shapes, seed):
     shuffled = list(nodes)
     seed.shuffle(shuffled)

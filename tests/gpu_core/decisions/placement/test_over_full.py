@@ -23,6 +23,7 @@ from tests.strategies import (
     make_workload,
     snapshots,
 )
+from tests.support.examples import examples
 
 WHOLE, HALF = Shape(), Shape(gpu_share_milli=500)
 MOST, SLICE = Shape(gpu_share_milli=700), Shape(mig_profile="1g.10gb")
@@ -211,7 +212,7 @@ def shrunk(draw):
     return make_snapshot(tuple(kept), tuple(allocations), snapshot.pending)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(shrunk(), st.sampled_from(["easy", "conservative"]), st.sampled_from(TakesFrom))
 def test_a_cycle_over_a_shrunk_pool(snapshot, backfill, takes_from):
     """It plans, starts nobody on a node that has too little CPU, and says why to everybody."""

@@ -10,6 +10,7 @@ from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from tests.gpu_core.decisions.placement.naive import NaiveRoom
 from tests.strategies import make_node
+from tests.support.examples import examples
 
 RACKS = st.sampled_from([{}, {"rack": "a"}, {"rack": "b"}])
 TAINTS = st.sampled_from([frozenset(), frozenset(), frozenset({"gpu"})])
@@ -58,7 +59,7 @@ def nodes_of(placement):
     return None if placement is None else [share.node for share in placement.shares]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     clusters(),
     st.sampled_from(Strategy),

@@ -26,6 +26,7 @@ from tests.strategies import (
     make_snapshot,
     make_workload,
 )
+from tests.support.examples import examples
 
 PLENTY = 1_000
 
@@ -199,7 +200,7 @@ def any_pool(seed: int) -> Scenario:
     return _with_snapshot(pool, pending=(first, *others))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32 - 1))
 def test_without_its_reason_a_workload_fares_otherwise(seed: int) -> None:
     """It starts, or hears another reason; for each that waits in a random pool.

@@ -24,10 +24,11 @@ from tests.gpu_core.decisions.scheduling.scenarios import (
 )
 from tests.gpu_core.decisions.scheduling.test_properties import assert_unprotected
 from tests.strategies import NOW, shuffled
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 # A pool is made in a fraction of a millisecond; `make bench` asks for ten times as many.
-many = settings(max_examples=int(os.environ.get("PREFECT_GPU_EXAMPLES", "1000")))
+many = settings(max_examples=examples(int(os.environ.get("PREFECT_GPU_EXAMPLES", "1000"))))
 WAITING = frozenset(Reason) - {Reason.STARTING}
 
 

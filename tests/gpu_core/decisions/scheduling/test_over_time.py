@@ -13,6 +13,7 @@ from gpu_core.decisions.scheduling.planner import plan_cycle
 from tests import strategies
 from tests.gpu_core.decisions.scheduling.test_properties import check_plan
 from tests.strategies import NOW, make_policy, make_snapshot
+from tests.support.examples import examples
 
 POLICY = make_policy()
 START_TIMEOUT = timedelta(seconds=100)
@@ -157,4 +158,4 @@ class Pool(RuleBasedStateMachine):
 
 
 TestPool = Pool.TestCase
-TestPool.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
+TestPool.settings = settings(deadline=None, max_examples=examples(60), stateful_step_count=25)

@@ -12,6 +12,7 @@ from gpu_core.decisions.simulation.knowledge import TrueRunTimes
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import Trace, TraceJob
 from tests.strategies import make_node
+from tests.support.examples import examples
 
 GPUS = 8
 
@@ -44,7 +45,7 @@ jobs_of_any_size = st.lists(
 
 
 @pytest.mark.parametrize("policy", ["fifo", "sjf"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(rows=jobs_of_any_size)
 def test_every_job_starts_when_the_reference_starts_it(
     policy: str, rows: list[tuple[int, int, int]]

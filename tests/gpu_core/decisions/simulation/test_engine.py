@@ -25,6 +25,7 @@ from gpu_core.decisions.simulation.knowledge import (
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, whole_nodes
 from tests.strategies import make_node
+from tests.support.examples import examples
 
 FLAVOR = Flavor("a100-80gb", "on-demand")
 
@@ -319,7 +320,7 @@ def outages(draw: st.DrawFn) -> tuple[NodeEvent, ...]:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(job_lists(), outages(), policies, st.sampled_from([0.0, 2.0]), st.sampled_from([0.0, 3.0]))
 def test_time_and_gpus_are_conserved(
     jobs: list[TraceJob],

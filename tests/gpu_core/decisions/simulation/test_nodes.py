@@ -17,6 +17,7 @@ from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.spot.capacity_view import LOOK_S
 from tests.strategies import make_node
+from tests.support.examples import examples
 
 POLICY = parse_policy({"version": 1})
 HOUR_S = 3600.0
@@ -212,7 +213,7 @@ def test_a_job_that_loses_on_demand_takes_spot_where_all_other_on_demand_is_full
     assert (first.end_s, second.start_s) == (1000, 1000 + LOOK_S)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     jobs=st.lists(
         st.tuples(st.integers(0, 500), st.integers(1, 300), st.integers(1, 2)),

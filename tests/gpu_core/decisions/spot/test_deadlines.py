@@ -13,6 +13,7 @@ from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import STRATEGIES
 from gpu_core.decisions.spot.survival import SpotRecord
+from tests.support.examples import examples
 
 TICK_S = 600
 
@@ -52,7 +53,7 @@ STRETCHES = st.lists(st.tuples(st.booleans(), st.integers(1, 12)), min_size=1, m
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(one=TASKS, stretches=STRETCHES)
 def test_no_deadline_is_missed_on_random_traces(
     strategy: StrategyName, one: Task, stretches: list[tuple[bool, int]]
@@ -74,7 +75,7 @@ def test_no_deadline_is_missed_on_random_traces(
         pytest.param([True] * 3 + [False] * 60, id="spot comes rarely and goes soon"),
     ],
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(one=TASKS)
 def test_no_deadline_is_missed_on_traces_made_to_hurt(
     strategy: StrategyName, is_up: list[bool], one: Task
@@ -84,7 +85,7 @@ def test_no_deadline_is_missed_on_traces_made_to_hurt(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     slack_in_changeovers=st.floats(1, 12),
     changeover_s=st.floats(1, 2000),
@@ -162,7 +163,7 @@ def test_with_equal_prices_there_is_no_spot() -> None:
     assert result.spot_s == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(one=TASKS, stretches=STRETCHES)
 def test_patience_keeps_spot_until_it_is_taken(
     one: Task, stretches: list[tuple[bool, int]]

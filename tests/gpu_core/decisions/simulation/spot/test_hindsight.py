@@ -15,6 +15,7 @@ from gpu_core.decisions.simulation.spot.hindsight import (
 )
 from gpu_core.decisions.simulation.spot.recorded_availability import Place, Span
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from tests.support.examples import examples
 
 RUN = make_run(final_state="Completed")
 A, B = Place("a10g", "zone-a"), Place("a10g", "zone-b")
@@ -114,7 +115,7 @@ def test_the_newest_price_of_on_demand_counts() -> None:
     assert on_demand_prices(attempts) == {"a10g": 2 * USD}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     ends_h=st.lists(st.floats(0.2, 4), min_size=1, max_size=4),
     starts_s=st.integers(0, 600),

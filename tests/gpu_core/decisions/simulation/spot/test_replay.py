@@ -16,6 +16,7 @@ from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.replay import Task, replay, watched
 from gpu_core.decisions.simulation.spot.trace import SpotTrace, renewal_trace, window_starts
 from gpu_core.decisions.spot.state import Capacity
+from tests.support.examples import examples
 
 SHARED_DATA = Path(__file__).parents[6] / "shared" / "data"
 UP, AWAY = True, False
@@ -81,7 +82,7 @@ def test_a_deadline_that_cannot_be_met_is_refused() -> None:
         task(1081, 1800).ticks(600)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     is_up=st.lists(st.booleans(), min_size=5, max_size=5),
     work_s=st.sampled_from([300, 900, 1000, 1200, 1500]),

@@ -22,6 +22,7 @@ from gpu_core.decisions.spot.observed_lifetimes import spot_pasts
 from gpu_core.decisions.spot.state import Capacity, Rule
 from tests.gpu_core.accounting_builders import make_attempt
 from tests.strategies import NOW, make_allocation, make_node, make_policy, make_workload
+from tests.support.examples import examples
 
 SPOT_NODE = make_node("s", gpus=1, capacity_type="spot", labels={ZONE_LABEL: "a"})
 NODES = (SPOT_NODE, make_node("o", gpus=1))
@@ -127,7 +128,7 @@ def test_the_replay_and_the_workers_cycle_decide_alike(
     assert want.switches > 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     stretches=st.lists(st.tuples(st.booleans(), st.integers(1, 20)), min_size=1, max_size=12),
     slack_min=st.integers(0, 600),

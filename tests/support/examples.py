@@ -1,0 +1,16 @@
+"""How many examples a property of many gets."""
+
+from hypothesis import settings
+
+_HYPOTHESIS_DEFAULT = 100
+
+
+def examples(full: int) -> int:
+    """How many examples of a property that has this many in CI?
+
+    `make test` takes the same share of them as of the properties that name no number.
+
+    Args:
+        full: What CI and `pytest` alone take.
+    """
+    return max(1, full * settings.default.max_examples // _HYPOTHESIS_DEFAULT)
