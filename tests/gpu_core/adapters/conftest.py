@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu_core.adapters.checkpoints.store import CheckpointStore, open_store
+from gpu_core.testing.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
 
 BUCKET = "checkpoints"
@@ -31,21 +32,19 @@ def s3_uri(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
-@pytest.fixture(params=["folder", "s3"])
-def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store: every test that asks for it runs on each kind."""
-    if request.param == "folder":
-        return str(tmp_path / "store")
-    return str(request.getfixturevalue("s3_uri"))
+@pytest.fixture(params=["folder", "s3", "memory"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], CheckpointStore]:
+    """Open the same store again, as another process does: each test runs on each kind of store."""
+    if request.param == "memory":
+        store = MemoryStore()
+        return lambda: store
+    uri = str(tmp_path / "store")
+    if request.param == "s3":
+        uri = str(request.getfixturevalue("s3_uri"))
+    return lambda: open_store(uri)
 
 
 @pytest.fixture
-def store(store_uri: str) -> CheckpointStore:
+def store(reopen: Callable[[], CheckpointStore]) -> CheckpointStore:
     """An empty store."""
-    return open_store(store_uri)
-
-
-@pytest.fixture
-def reopen(store_uri: str) -> Callable[[], CheckpointStore]:
-    """Open the same store again, as another process does."""
-    return lambda: open_store(store_uri)
+    return reopen()

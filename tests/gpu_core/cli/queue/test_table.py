@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gpu_core.cli.queue.table import queue_table
 from gpu_core.decisions.scheduling.queue_table import LineEntry
-from tests.strategies import NOW, ago
+from gpu_core.testing.builders import NOW, ago
 
 
 def shown(**changes):

@@ -12,7 +12,7 @@ from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests.strategies import (
+from gpu_core.testing.builders import (
     NOW,
     make_allocation,
     make_node,

@@ -16,7 +16,7 @@ from gpu_core.decisions.placement.mix import rough_mix
 from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
-from tests.strategies import make_node
+from gpu_core.testing.builders import make_node
 from tests.support.examples import examples
 
 CPU_PER_GPU_MILLI = 12_000

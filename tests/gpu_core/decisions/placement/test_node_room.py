@@ -7,7 +7,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.node_room import NodeInfo
 from gpu_core.decisions.placement.room import ClusterInfo
-from tests.strategies import make_node
+from gpu_core.testing.builders import make_node
 
 REPLICAS = {"is_shareable": True, "has_whole_gpus": False}
 

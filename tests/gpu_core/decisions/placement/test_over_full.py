@@ -13,7 +13,7 @@ from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests.strategies import (
+from gpu_core.testing.builders import (
     LOW,
     NOW,
     make_allocation,
@@ -21,8 +21,8 @@ from tests.strategies import (
     make_policy,
     make_snapshot,
     make_workload,
-    snapshots,
 )
+from tests.strategies import snapshots
 from tests.support.examples import examples
 
 WHOLE, HALF = Shape(), Shape(gpu_share_milli=500)

@@ -9,8 +9,8 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.placement.shortage import NotPlaced
+from gpu_core.testing.builders import make_node, make_workload
 from tests import strategies
-from tests.strategies import make_node, make_workload
 
 
 def room_with(nodes, free=None):

@@ -8,8 +8,8 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
+from gpu_core.testing.builders import make_node
 from tests.gpu_core.decisions.placement.naive import NaiveRoom
-from tests.strategies import make_node
 from tests.support.examples import examples
 
 RACKS = st.sampled_from([{}, {"rack": "a"}, {"rack": "b"}])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, merged
 from gpu_core.decisions.costs import usage_cost as cost
 from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.testing.builders import make_policy
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
-from tests.strategies import make_policy
 
 FAIR = {"ordering": {"keys": ["fair-share"]}, "fair_share": {"half_life": "1h"}}
 

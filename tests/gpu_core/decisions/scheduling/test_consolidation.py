@@ -12,17 +12,17 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from tests.strategies import (
+from gpu_core.testing.builders import (
     HIGH,
     NOW,
     ago,
-    apply,
     make_allocation,
     make_node,
     make_policy,
     make_snapshot,
     make_workload,
 )
+from tests.strategies import apply
 
 NODES = tuple(make_node(name, 4) for name in "abc")
 

@@ -15,8 +15,7 @@ from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Work
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Plan, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests.gpu_core.decisions.scheduling.scenarios import Scenario, scenario
-from tests.strategies import (
+from gpu_core.testing.builders import (
     HIGH,
     NOW,
     ago,
@@ -26,6 +25,7 @@ from tests.strategies import (
     make_snapshot,
     make_workload,
 )
+from tests.gpu_core.decisions.scheduling.scenarios import Scenario, scenario
 from tests.support.examples import examples
 
 PLENTY = 1_000

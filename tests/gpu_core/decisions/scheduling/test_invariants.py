@@ -15,6 +15,7 @@ from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
+from gpu_core.testing.builders import NOW
 from tests.gpu_core.decisions.scheduling.scenarios import (
     Scenario,
     a_workload,
@@ -23,7 +24,7 @@ from tests.gpu_core.decisions.scheduling.scenarios import (
     scenario,
 )
 from tests.gpu_core.decisions.scheduling.test_properties import assert_unprotected
-from tests.strategies import NOW, shuffled
+from tests.strategies import shuffled
 from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)

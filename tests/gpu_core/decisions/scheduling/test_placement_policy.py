@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.scheduling.plan import Admit
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests.strategies import (
+from gpu_core.testing.builders import (
     NOW,
     ago,
     make_allocation,

@@ -13,19 +13,18 @@ from gpu_core.decisions.placement.feasibility import never_fits
 from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests import strategies
-from tests.strategies import (
+from gpu_core.testing.builders import (
     LOW,
     NOW,
     ago,
-    apply,
     make_allocation,
     make_node,
     make_policy,
     make_snapshot,
     make_workload,
-    shuffled,
 )
+from tests import strategies
+from tests.strategies import apply, shuffled
 
 POLICY = make_policy()
 

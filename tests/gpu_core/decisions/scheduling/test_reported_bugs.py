@@ -10,8 +10,7 @@ from datetime import timedelta
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from tests.gpu_core.decisions.scheduling.scenarios import Scenario, applied, drained
-from tests.strategies import (
+from gpu_core.testing.builders import (
     HIGH,
     LOW,
     MEDIUM,
@@ -22,8 +21,9 @@ from tests.strategies import (
     make_policy,
     make_snapshot,
     make_workload,
-    shuffled,
 )
+from tests.gpu_core.decisions.scheduling.scenarios import Scenario, applied, drained
+from tests.strategies import shuffled
 
 SHARED = {
     "reserved_ratio": 0,

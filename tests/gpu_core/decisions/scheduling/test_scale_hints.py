@@ -13,7 +13,14 @@ from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.policy.scaling import Offer, ScalePolicy
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp, Trigger
 from gpu_core.decisions.scheduling.scale_hints import ScaleState, scale_hints
-from tests.strategies import NOW, ago, make_allocation, make_node, make_policy, make_workload
+from gpu_core.testing.builders import (
+    NOW,
+    ago,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
 
 A100 = Flavor("a100-80gb", "on-demand")
 SPOT = Flavor("a100-80gb", "spot")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from tests.strategies import (
+from gpu_core.testing.builders import (
     HIGH,
     NOW,
     ago,

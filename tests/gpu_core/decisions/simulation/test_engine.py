@@ -24,7 +24,7 @@ from gpu_core.decisions.simulation.knowledge import (
 )
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, whole_nodes
-from tests.strategies import make_node
+from gpu_core.testing.builders import make_node
 from tests.support.examples import examples
 
 FLAVOR = Flavor("a100-80gb", "on-demand")

@@ -17,8 +17,7 @@ from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import STRATEGIES
 from gpu_core.decisions.spot.survival import SpotRecord
-from tests.gpu_core.accounting_builders import make_attempt
-from tests.strategies import (
+from gpu_core.testing.builders import (
     CRITICAL,
     NOW,
     ago,
@@ -27,6 +26,7 @@ from tests.strategies import (
     make_policy,
     make_workload,
 )
+from tests.gpu_core.accounting_builders import make_attempt
 
 USD = 1_000_000
 H = 3600.0

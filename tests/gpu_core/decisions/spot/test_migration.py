@@ -11,8 +11,7 @@ from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.state import Capacity, Rule
-from tests.gpu_core.accounting_builders import make_attempt
-from tests.strategies import (
+from gpu_core.testing.builders import (
     CRITICAL,
     NOW,
     ago,
@@ -21,6 +20,7 @@ from tests.strategies import (
     make_policy,
     make_workload,
 )
+from tests.gpu_core.accounting_builders import make_attempt
 
 H = 3600
 NODES = (make_node("s1", capacity_type="spot"), make_node("o1"))

@@ -12,8 +12,7 @@ from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
-from tests.gpu_core.accounting_builders import make_attempt
-from tests.strategies import (
+from gpu_core.testing.builders import (
     CRITICAL,
     NOW,
     ago,
@@ -22,6 +21,7 @@ from tests.strategies import (
     make_policy,
     make_workload,
 )
+from tests.gpu_core.accounting_builders import make_attempt
 
 POLICY = make_policy()
 SPOT = make_node("s1", capacity_type="spot")

@@ -11,12 +11,12 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.testing.builders import make_policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
-from tests.strategies import make_policy
 
 KUEUE = make_policy(kubernetes={"kueue_queue": "gpus", "version": "1.34"})
 OWN = make_policy(kubernetes={"version": "1.34"})

@@ -10,8 +10,8 @@ from prefect.client.schemas.objects import Flow
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.testing.builders import make_policy
 from gpu_core.worker.pending.demand import DemandReader
-from tests.strategies import make_policy
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 POOL, QUEUE, FLOW = UUID(int=1), UUID(int=2), UUID(int=3)

@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
 from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.testing.builders import make_workload
 from gpu_core.worker.pending.publisher import (
     Publisher,
     Told,
@@ -20,7 +21,6 @@ from gpu_core.worker.pending.publisher import (
     waiting_state_name,
 )
 from tests.gpu_core.accounting_builders import NOON, make_attempt
-from tests.strategies import make_workload
 
 GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 

@@ -6,9 +6,9 @@ import pytest
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp
+from gpu_core.testing.builders import NOW, make_node
 from gpu_core.worker.pending import scale_hints
 from gpu_core.worker.pending.scale_hints import ScaleHints
-from tests.strategies import NOW, make_node
 
 
 def up(target_nodes=3, reason="10 wait"):

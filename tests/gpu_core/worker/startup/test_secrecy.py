@@ -14,6 +14,7 @@ from prefect.settings import (
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.redaction import redact
+from gpu_core.testing.builders import make_node
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.secrecy import (
     Secrets,
@@ -22,7 +23,6 @@ from gpu_core.worker.startup.secrecy import (
     prefect_keys,
     secrets_of,
 )
-from tests.strategies import make_node
 from tests.support.pool import FakePrefect, OnePool
 
 

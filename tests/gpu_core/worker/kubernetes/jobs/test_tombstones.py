@@ -26,6 +26,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.testing.builders import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
@@ -36,7 +37,6 @@ from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
-from tests.strategies import make_policy
 
 NEVER = 1_000
 TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "prefect-job", "image": "i"}]}}}}
