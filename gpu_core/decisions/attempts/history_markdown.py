@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from gpu_core.decisions.costs.usage_cost import NO_USAGE, Usage, format_cost, sum_usage, usage_until
-from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 
 _KEY = re.compile(r"/(\d+)-(\d+)$")
@@ -48,7 +48,7 @@ def _usage(attempt: Attempt) -> Usage:
 
 
 def _postponed_or_itself(attempt: Attempt) -> str:
-    return "postponed" if attempt.end_reason is EndReason.POSTPONED else attempt.attempt_id
+    return attempt.attempt_id if attempt.has_run else "postponed"
 
 
 def _row(alike: Sequence[Attempt]) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from gpu_core.decisions.attempts.settlement import MAX_EXCUSED
-from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 
@@ -72,7 +72,7 @@ def _pause_until(
 
 def is_postponed(attempt: Attempt) -> bool:
     """Did this attempt end before its flow began, for a reason that is not its run's?"""
-    return attempt.end_reason is EndReason.POSTPONED
+    return not attempt.has_run
 
 
 def is_refused_by_cluster(attempt: Attempt) -> bool:

@@ -24,20 +24,6 @@ PREFECT_STATE_TYPES = frozenset(
     }
 )
 
-# What may end an attempt from outside while its flow does not know why.
-_DRAINS = frozenset(
-    {
-        EndReason.PREEMPTED,
-        EndReason.TIMED_OUT,
-        EndReason.BUDGET_SPENT,
-        EndReason.CANCELLED,
-        EndReason.INTERRUPTED,
-        EndReason.POSTPONED,
-    }
-)
-# Ends that an outage of the platform may explain; without one they are what they seem.
-_EXCUSABLE = frozenset({EndReason.CRASHED, EndReason.FAILED, EndReason.INTERRUPTED})
-
 MAX_EXCUSED = 10
 """So many ends in a row are excused and tried again soon; with the growing pauses between them
 (`capacity.postponed`) they take 20 minutes at least. After that, a flow that had begun is charged
@@ -174,7 +160,9 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
 
 def _end_reason(facts: EndFacts) -> EndReason | None:
     """Why did the attempt end? None: it never began."""
-    drain = facts.drain_reason if facts.drain_reason in _DRAINS else None
+    drain = facts.drain_reason
+    if drain is not None and not drain.is_requested:
+        drain = None
     if drain is EndReason.POSTPONED and _has_begun(facts):
         # The cluster took it after all, before it was taken back.
         drain = EndReason.INTERRUPTED
@@ -299,7 +287,7 @@ def _is_excusable(facts: EndFacts, reason: EndReason | None) -> bool:
         return False
     if reason is None:
         return facts.prefect_state_type == "PENDING"
-    return reason in _EXCUSABLE
+    return reason.is_excusable
 
 
 def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Settlement:

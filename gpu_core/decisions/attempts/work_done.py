@@ -2,11 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpu_core.decisions.model.attempts import Attempt, EndReason
-
-_RESUMES = frozenset(
-    {EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.POSTPONED, EndReason.SUSPENDED}
-)
+from gpu_core.decisions.model.attempts import Attempt
 
 
 def has_ended(attempts: Sequence[Attempt]) -> bool:
@@ -16,7 +12,9 @@ def has_ended(attempts: Sequence[Attempt]) -> bool:
         attempts: All of one run, by number.
     """
     last = attempts[-1]
-    return last.released_at is not None and last.end_reason not in _RESUMES
+    if last.released_at is None:
+        return False
+    return last.end_reason is None or not last.end_reason.resumes
 
 
 def work_s(attempts: Sequence[Attempt]) -> float:

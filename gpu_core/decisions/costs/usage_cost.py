@@ -258,7 +258,7 @@ def run_cost(
         window: None: the run's whole life.
     """
     # One that was postponed held nothing, and the run waited all the same.
-    taken = (a for a in attempts if a.end_reason is not EndReason.POSTPONED)
+    taken = (a for a in attempts if a.has_run)
     in_order = sorted(taken, key=lambda attempt: attempt.number)
     counted = [a for a in in_order if window is None or _overlaps(a, window, now)]
     set_back = [a for a in in_order if _is_set_back(a, window)]

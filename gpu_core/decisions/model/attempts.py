@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_core.decisions.model.cluster import NodeShare
 
@@ -35,6 +35,50 @@ class EndReason(StrEnum):
     ResourceQuota has room, or the platform was away."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
+
+    @property
+    def is_requested(self) -> bool:
+        """Is the attempt terminated by the worker for this reason, which overrides its own end?"""
+        return _TRAITS[self].is_requested
+
+    @property
+    def resumes(self) -> bool:
+        """Does another attempt continue the run, unless a limit of the run forbids it?"""
+        return _TRAITS[self].resumes
+
+    @property
+    def is_excusable(self) -> bool:
+        """May an outage of the platform explain it? Without an outage it is what it seems."""
+        return _TRAITS[self].is_excusable
+
+    @property
+    def has_run(self) -> bool:
+        """Was the attempt an execution of the run, with a cost, a wait and a retry of its own?"""
+        return _TRAITS[self].has_run
+
+
+class _Traits(NamedTuple):
+    is_requested: bool
+    resumes: bool
+    is_excusable: bool
+    has_run: bool
+
+
+# A new reason needs a row here, and its settlement in decisions/attempts/settlement.py.
+_TRAITS: Mapping[EndReason, _Traits] = {
+    #                              requested  resumes  excusable  has run
+    EndReason.COMPLETED:    _Traits(False,    False,   False,     True),
+    EndReason.FAILED:       _Traits(False,    False,   True,      True),
+    EndReason.CRASHED:      _Traits(False,    False,   True,      True),
+    EndReason.CANCELLED:    _Traits(True,     False,   False,     True),
+    EndReason.PREEMPTED:    _Traits(True,     True,    False,     True),
+    EndReason.INTERRUPTED:  _Traits(True,     True,    True,      True),
+    EndReason.TIMED_OUT:    _Traits(True,     False,   False,     True),
+    EndReason.BUDGET_SPENT: _Traits(True,     False,   False,     True),
+    EndReason.REFUSED:      _Traits(False,    False,   False,     True),
+    EndReason.POSTPONED:    _Traits(True,     True,    False,     False),
+    EndReason.SUSPENDED:    _Traits(False,    True,    False,     True),
+}  # fmt: skip
 
 
 class Provenance(StrEnum):
@@ -142,6 +186,11 @@ class Attempt:
         """When it was judged that an outage of the platform ended it; None: it was not."""
         at = (self.settlement or {}).get("excused_at")
         return datetime.fromisoformat(at) if isinstance(at, str) else None
+
+    @property
+    def has_run(self) -> bool:
+        """Does it count as an execution of the run? One that is open, or has no reason, does."""
+        return self.end_reason is None or self.end_reason.has_run
 
     @property
     def lost_capacity(self) -> bool:

@@ -461,7 +461,7 @@ class Endings:
         ending = replace(ending, settlement=replace(ending.settlement, message=message))
         await self._remember(running, ending)
         reason = ending.settlement.end_reason
-        may_start_again = reason not in (None, EndReason.POSTPONED) and (
+        may_start_again = (reason is not None and reason.has_run) and (
             ending.settlement.next_state is not None or reason is EndReason.SUSPENDED
         )
         if run is not None and may_start_again:
@@ -489,7 +489,7 @@ class Endings:
         return run
 
     def _tell_end(self, running: AttemptState, reason: EndReason, message: str) -> None:
-        if reason is not EndReason.POSTPONED:  # the line says it itself
+        if reason.has_run:  # otherwise the reason why it waits says it
             self.stories[running.attempt.flow_run_id] = message
         text = f"Attempt {running.attempt.number} ended. {message}"
         run_log(running, reason).info("%s", text)
@@ -589,7 +589,7 @@ class Endings:
             self._ledger.attempts_of, unknown
         )
         for flow_run_id, attempts in found.items():
-            taken = [a for a in attempts if a.end_reason is not EndReason.POSTPONED]
+            taken = [a for a in attempts if a.has_run]
             if taken:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
 

@@ -38,7 +38,7 @@ from gpu_core.worker.infrastructure import Exit
 # A shell reports a signal as 128 and its number.
 _FIRST_SIGNAL_CODE = 128
 
-ATTEMPT_FOLLOWS = (EndReason.PREEMPTED, EndReason.INTERRUPTED, EndReason.POSTPONED)
+ATTEMPT_FOLLOWS = tuple(end for end in EndReason if end.is_requested and end.resumes)
 """Ends that are not the run's failure: the state between two attempts has their name."""
 
 
@@ -157,7 +157,7 @@ def decide(
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,
     )
-    if settlement.end_reason is EndReason.POSTPONED:
+    if settlement.end_reason is not None and not settlement.end_reason.has_run:
         # It had its GPUs for nothing and for seconds: no share, budget or bill counts that.
         return Ending(
             settlement=settlement,
@@ -265,7 +265,7 @@ def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) ->
     """
     if run is None or not has_begun or settlement.next_state is None:
         return None
-    if settlement.end_reason in (None, EndReason.POSTPONED):
+    if settlement.end_reason is None or not settlement.end_reason.has_run:
         return None
     retries = run.empirical_policy.retries
     return None if retries is None else retries + 1
