@@ -50,7 +50,7 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reor
 test: dev ## Run the quick tests, JOBS=2 at a time; ARGS="-k queue" goes to pytest
 	$(PYTEST) --tier quick --durations 10 $(ARGS)
 
-test-integration: dev ## Run the tests with Prefect, PostgreSQL, Chromium or helm, and whole stories
+test-integration: dev ## Run the tests with Prefect, PostgreSQL, Chromium, helm or a clean clone, and stories
 	$(PYTEST) --tier integration --durations 20 $(ARGS)
 
 test-cluster: dev ## Run the tests with a Kubernetes (Debian, root, or PREFECT_GPU_TEST_KUBECONFIG)

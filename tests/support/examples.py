@@ -1,4 +1,4 @@
-"""How many examples a property of many gets."""
+"""How many examples a property gets, or rounds a test of random input."""
 
 from hypothesis import settings
 

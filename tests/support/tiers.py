@@ -23,7 +23,7 @@ COMMANDS = {
 
 CONTENTS = {
     Tier.QUICK: "without a server, or with one that starts in a second",
-    Tier.INTEGRATION: "with Prefect, PostgreSQL, a browser or helm, and whole stories",
+    Tier.INTEGRATION: "with Prefect, PostgreSQL, Chromium, helm or a clean clone, and stories",
     Tier.CLUSTER: "with a Kubernetes",
 }
 
@@ -37,6 +37,8 @@ _FOLDERS = {
 _NEEDS = {
     "cluster": Tier.CLUSTER,
     "browser": Tier.INTEGRATION,
+    # Each of these tests starts processes that import or build everything.
+    "clean_export": Tier.INTEGRATION,
     "postgresql": Tier.INTEGRATION,
     "prefect_on_postgresql": Tier.INTEGRATION,
     "prefect_on_sqlite": Tier.INTEGRATION,

@@ -54,7 +54,6 @@ def discover(mock_driver, tmp_path):
             env=environment | variables,
             capture_output=True,
             text=True,
-            timeout=60,
         )
 
     return run

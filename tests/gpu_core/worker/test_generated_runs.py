@@ -16,12 +16,13 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.requests.run_tags import FIRST_TAG
 from gpu_core.testing.builders import make_node
+from tests.support.examples import examples
 from tests.support.job_variables import BEYOND, generated
 from tests.support.pool import FakePrefect, OnePool, run_id
 from tests.support.postgresql import new_database
 
 # At least so many rounds of so many runs, however long one takes.
-_ROUNDS = 12
+_ROUNDS = examples(12)
 _RUNS = 30
 # A millionth of a dollar or a second are spent before the third cycle.
 _OWN_LIMITS = ("budget_usd", "max_duration", "deadline")
