@@ -35,7 +35,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.whereabouts import told
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog
+from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
 from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
@@ -205,14 +205,44 @@ class GpuScheduler:
             template: The pool's base job template.
             submitting: Runs that Prefect's worker is handing to `launch` at this moment.
         """
-        began_s = anyio.current_time()
-        policy = self._policies.current()
+        steps, policy = StepTimes(), self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
+        with steps.timed("find_ended"):  # 1
+            await self._find_ended(template, submitting, policy)
+        # Not before that look: whoever gets GPUs now got them after the last holder had ended.
+        now = datetime.now(UTC)
+        with steps.timed("terminate"):  # 2
+            await self._terminate(policy, now)
+        with steps.timed("reconcile"):  # 3
+            await self._reconcile(policy)
+        with steps.timed("read_queue"):  # 4
+            line = await self._read_queue(template, policy, now)
+        with steps.timed("observe"):  # 5
+            await self._history.look(policy, now)
+            allocations = await self._observe(policy)
+            await self._change_capacity(allocations, policy, now)
+        with steps.timed("plan"):  # 6
+            demands = await self._demands(line, allocations, policy, now)
+            plan = self._plan(self._snapshot(demands, allocations, now), policy, now)
+        with steps.timed("preempt"):  # 7
+            await self._refuse(line, plan, demands)
+            await self._preempt(plan, demands, policy, now)
+        with steps.timed("admit"):  # 8
+            admitted = await self._admit(plan, demands, policy)
+        self._expect_starts(demands, admitted)
+        self._untold = plan, demands
+        self._log_cycle(plan, demands, admitted, steps)
+        return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+
+    async def _find_ended(
+        self, template: Mapping[str, Any], submitting: set[UUID], policy: Policy
+    ) -> None:
         await self._adopt(template, policy)
         await self._attempts.find_unnoted(self._infrastructure, submitting)
         self.endings.find_ended(submitting)
-        # Not before that look: whoever gets GPUs now got them after the last holder had ended.
-        now = datetime.now(UTC)
+
+    async def _terminate(self, policy: Policy, now: datetime) -> None:
+        """End what was cancelled, what is over a limit, and what cannot work where it is."""
         await self._attempts.beat()
         await self.endings.end_decided(now)
         await self._beginnings.poll(self._attempts, now)
@@ -221,12 +251,18 @@ class GpuScheduler:
             with self._faults.of_run(running, "ended", now):
                 await self.endings.stop_spent(running, spending, policy, now)
         await self.endings.end_troubled(policy, now)
+
+    async def _reconcile(self, policy: Policy) -> None:
         await self._faults.one_by_one(
             list(self._attempts),
             by_run,
             lambda these: self._infrastructure.reconcile(these, policy),
             "looked after",
         )
+
+    async def _read_queue(
+        self, template: Mapping[str, Any], policy: Policy, now: datetime
+    ) -> PendingRuns:
         # A run competes again when its last attempt is settled, not before.
         held = {running.attempt.flow_run_id for running in self._attempts}
         line = await self._reader.line(policy, template, now, held, self._watch_pool)
@@ -234,35 +270,48 @@ class GpuScheduler:
         self._faults.keep(held | waiting | {str(run_id) for run_id in line.responses}, now)
         await self._strays.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
-        await self._history.look(policy, now)
+        return line
+
+    async def _demands(
+        self, line: PendingRuns, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
+    ) -> Mapping[str, Demand]:
+        """The pending runs with what their past tells, without those that no budget can pay."""
         competing = {demand.workload.workload_id: demand for demand in line.demands}
-        allocations = await self._observe(policy)
-        await self._change_capacity(allocations, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
-        demands = await self._refuse_unpayable(demands, allocations, policy, now)
-        plan = self._plan(self._snapshot(demands, allocations, now), policy, now)
-        await self._refuse(line, plan, demands)
+        return await self._refuse_unpayable(demands, allocations, policy, now)
+
+    async def _preempt(
+        self, plan: Plan, demands: Mapping[str, Demand], policy: Policy, now: datetime
+    ) -> None:
         for command in plan.commands:
-            if isinstance(command, Preempt):
-                victim = self._attempts.of_run(command.workload_id)
-                preemptor = demands[command.for_workload_id].workload
-                if victim is not None:
-                    self._preemptors.add(preemptor.workload_id)
-                    with self._faults.of_run(victim, "preempted", now):
-                        await self.endings.preempt(victim, preemptor, policy, now)
+            if not isinstance(command, Preempt):
+                continue
+            victim = self._attempts.of_run(command.workload_id)
+            preemptor = demands[command.for_workload_id].workload
+            if victim is None:
+                continue
+            self._preemptors.add(preemptor.workload_id)
+            with self._faults.of_run(victim, "preempted", now):
+                await self.endings.preempt(victim, preemptor, policy, now)
+
+    async def _admit(
+        self, plan: Plan, demands: Mapping[str, Demand], policy: Policy
+    ) -> Collection[str]:
+        """Open an attempt for each run that the plan admits; those that were opened."""
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
         # Their GPUs may have become free after this cycle began.
         admitted = await self._attempts.open(
             placements, demands, self._zones(), policy, datetime.now(UTC)
         )
         self._preemptors.difference_update(admitted)
-        self._expect_starts(demands, admitted)
-        self._untold = plan, demands
-        self._log_cycle(plan, demands, admitted, began_s)
-        return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+        return admitted
 
     def _log_cycle(
-        self, plan: Plan, demands: Mapping[str, Demand], admitted: Collection[str], began_s: float
+        self,
+        plan: Plan,
+        demands: Mapping[str, Demand],
+        admitted: Collection[str],
+        steps: StepTimes,
     ) -> None:
         holding = [running.attempt for running in self._attempts if not running.is_gone]
         used = {(share.node, gpu) for a in holding for share in a.held for gpu in share.gpu_ids}
@@ -279,8 +328,7 @@ class GpuScheduler:
             gpus_used=len(used & known),
             gpus_free=len(known - used - unhealthy),
         )
-        now_s = anyio.current_time()
-        self._cycle_log.note(counts, duration_s=now_s - began_s, now_s=now_s)
+        self._cycle_log.note(counts, steps.seconds, now_s=anyio.current_time())
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where somebody more urgent waits for a start to be over."""

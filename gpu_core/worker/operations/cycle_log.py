@@ -1,7 +1,11 @@
 """One line for each scheduling cycle; cycles in which nothing changes share one."""
 
 import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+
+import anyio
 
 from gpu_core.decisions.model.units import count
 
@@ -37,6 +41,26 @@ class CycleCounts:
         return self.pending, self.held, self.running, self.gpus_used, self.gpus_free
 
 
+class StepTimes:
+    """How long did each step of one cycle take?
+
+    Attributes:
+        seconds: By step, in their order.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Time what the block does; a step that fails is timed too."""
+        began_s = anyio.current_time()
+        try:
+            yield
+        finally:
+            self.seconds[step] = anyio.current_time() - began_s
+
+
 class CycleLog:
     """Writes the lines. Each cycle is counted in one, perhaps in that of a later cycle."""
 
@@ -46,14 +70,21 @@ class CycleLog:
         self._n_cycles = 0
         self._longest_s = 0.0
 
-    def note(self, counts: CycleCounts, *, duration_s: float, now_s: float) -> None:
+    def note(self, counts: CycleCounts, steps_s: Mapping[str, float], *, now_s: float) -> None:
         """A cycle has ended.
 
         Args:
             counts: Of this cycle.
-            duration_s: How long it took.
-            now_s: By a clock that nobody sets.
+            steps_s: How long each of its steps took. They go to the log at debug, and into the
+                fields of the line.
+            now_s: By a monotonic clock.
         """
+        duration_s = sum(steps_s.values())
+        rounded_s = {step: round(seconds, 3) for step, seconds in steps_s.items()}
+        _log.debug(
+            "Steps of the cycle: %s",
+            ", ".join(f"{n}. {step} {s:.3f} s" for n, (step, s) in enumerate(rounded_s.items(), 1)),
+        )
         self._n_cycles += 1
         self._longest_s = max(self._longest_s, duration_s)
         is_quiet = counts.standing == self._standing and not counts.is_eventful
@@ -64,6 +95,7 @@ class CycleLog:
             **asdict(counts),
             "duration_s": round(duration_s, 3),
             "longest_s": round(self._longest_s, 3),
+            "steps_s": rounded_s,
         }
         _log.info("%s", _text(counts, self._n_cycles, duration_s, self._longest_s), extra=fields)
         self._standing, self._written_at_s = counts.standing, now_s
