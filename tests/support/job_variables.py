@@ -78,6 +78,9 @@ BEYOND: Mapping[str, tuple[Any, ...]] = {
     "deadline": ("9999-12-31T23:59-14:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59Z"),
     "budget_usd": (1e308, 10**400, 1e13),
     "gpu_type": ([[]] * 1000,),
+    # Python's JSON writes and reads them; PostgreSQL's does not.
+    "command": (["train", float("inf")],),
+    "volumes": ([{"name": "data", "emptyDir": {"sizeLimit": float("nan")}}],),
 }
 
 _INTEGERS = (0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**400, -(10**4000), 10**5000)

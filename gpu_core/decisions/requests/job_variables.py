@@ -1,5 +1,6 @@
 """What one run asks for: the job variables of a GPU pool, checked, and the workload they make."""
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -340,11 +341,8 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
         errors.append(
             InvalidInput("job_variables", f"have {len(unknown):,} names that are not known")
         )
-    errors += [
-        InvalidInput(name, "is nested too deeply", allowed=f"{_MOST_LEVELS} levels at most")
-        for name, value in variables.items()
-        if name in other_known and _is_deeper(value, _MOST_LEVELS)
-    ]
+    of_others = {name: value for name, value in variables.items() if name in other_known}
+    errors += [error for name, value in of_others.items() if (error := _not_json(name, value))]
     given = {name: variables[name] for name in ours if variables.get(name) is not None}
     try:
         request = GpuRequest.model_validate(given)
@@ -356,19 +354,26 @@ def parse_request(variables: Mapping[str, object], other_known: Collection[str])
     return request
 
 
-def _is_deeper(value: object, levels: int) -> bool:
-    """Does it have more levels of lists and mappings? Level by level: recursion would fail."""
+def _not_json(name: str, value: object) -> InvalidInput | None:
+    """Why can this not be written as JSON that every reader takes? None: it can.
+
+    Level by level: recursion would fail.
+    """
     inner = [value]
-    for _ in range(levels + 1):
+    for _ in range(_MOST_LEVELS + 1):
+        if wrong := next((i for i in inner if isinstance(i, float) and not math.isfinite(i)), None):
+            return InvalidInput(
+                name, "has a number that is not finite", got=wrong, allowed="finite numbers"
+            )
         containers = [item for item in inner if isinstance(item, Mapping | list | tuple)]
         if not containers:
-            return False
+            return None
         inner = [
             item
             for container in containers
             for item in (container.values() if isinstance(container, Mapping) else container)
         ]
-    return True
+    return InvalidInput(name, "is nested too deeply", allowed=f"{_MOST_LEVELS} levels at most")
 
 
 def run_limits(request: GpuRequest, policy: Policy) -> RunLimits:

@@ -1,5 +1,7 @@
 """Job variables at and beyond the edges of what they may be: each is refused in one short line."""
 
+import math
+
 import pytest
 
 from gpu_core.decisions.model import errors
@@ -218,3 +220,16 @@ def test_a_variable_of_the_infrastructure_has_bounded_levels(levels, want):
         return
     with pytest.raises(InvalidInput, match=want):
         parse_request(variables, {"volumes"})
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("levels", [0, 1, 40])
+def test_a_variable_of_the_infrastructure_has_finite_numbers(number, levels):
+    """PostgreSQL's JSON has no others; the ledger could not remember the attempt."""
+    value: object = number
+    for level in range(levels):
+        value = [0, value] if level % 2 else {"key": value}
+    with pytest.raises(
+        InvalidInput, match=r"^volumes has a number that is not finite \(got -?(inf|nan)"
+    ):
+        parse_request({"volumes": value}, {"volumes"})
