@@ -1,6 +1,7 @@
 """A process that looks as if a GPU worker had started it, in a folder of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.testing.attempt import attempt_of_a_run
 
 StartAttempt = Callable[..., RunContext]
 
@@ -37,22 +39,13 @@ def _outside_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def start_attempt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StartAttempt:
+def start_attempt(tmp_path: Path) -> Iterator[StartAttempt]:
     """Become this attempt of the run, as the worker would start it."""
+    with ExitStack() as attempts:
 
-    def become(attempt: int, **changes: object) -> RunContext:
-        run_dir = tmp_path / "runs" / str(attempt)
-        run_dir.mkdir(parents=True, exist_ok=True)
-        values = {
-            "flow_run_id": "3f0c",
-            "attempt": attempt,
-            "attempt_id": f"3f0c-{attempt}",
-            "run_dir": str(run_dir),
-            "checkpoint_uri": str(tmp_path / "store"),
-        }
-        context = RunContext(**values | changes)
-        for name, value in context.to_environment().items():
-            monkeypatch.setenv(name, value)
-        return context
+        def become(attempt: int, **changes: object) -> RunContext:
+            values = {"flow_run_id": "3f0c", "checkpoint_uri": str(tmp_path / "store")}
+            running = attempt_of_a_run(tmp_path, attempt, **values | changes)
+            return attempts.enter_context(running).context
 
-    return become
+        yield become
