@@ -31,6 +31,7 @@ from gpu_core.decisions.kubernetes.status.attempt_status import telling_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, last_end_at
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables.variables import (
     PodRequest,
@@ -251,7 +252,7 @@ class KubernetesInfrastructure:
 
         Ray and Spark have a pod without GPUs whose containers are the same.
         """
-        planned = {} if request.framework in ("ray", "spark") else plannable(gpus, policy)
+        planned = {} if _has_head(request) else plannable(gpus, policy)
         further = self._references.further_requests(variables)
         refuse([*unplanned(further, planned, policy)])
 
@@ -492,7 +493,7 @@ class KubernetesInfrastructure:
         if not is_container_job(running):
             is_gang = running.workload.nodes > 1
             return [pod for pod in pods if not is_first(pod)] if is_gang else []
-        if _pod_request(running).framework not in ("ray", "spark"):
+        if not _has_head(_pod_request(running)):
             return pods
         followed = [
             pod
@@ -770,6 +771,11 @@ def is_container_job(running: AttemptState) -> bool:
 def _pod_request(running: AttemptState) -> PodRequest:
     """Of which kind is the attempt? A version before may have begun it."""
     return _as_begun(parse_running_request(running.variables), running)
+
+
+def _has_head(request: PodRequest) -> bool:
+    framework = FRAMEWORKS.get(request.framework)
+    return framework is not None and framework.has_head
 
 
 def _as_begun(request: PodRequest, running: AttemptState) -> PodRequest:

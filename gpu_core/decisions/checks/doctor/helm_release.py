@@ -6,10 +6,11 @@ from shlex import quote
 from typing import Any
 
 from gpu_core.decisions.kubernetes.rbac.rights import Option, Right
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 
 _CHART = "infra/helm/prefect-gpu"
 _NAME = "prefect-gpu"
-_FRAMEWORKS = {"rayjobs": "ray", "trainjobs": "kubeflow", "sparkapplications": "spark"}
+_BY_PLURAL = {framework.plural: name for name, framework in FRAMEWORKS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ def right_remedy(release: HelmRelease, right: Right, namespace: str | None) -> s
         namespace: Where; None: in all, or what is in none.
     """
     if right.option is Option.FRAMEWORKS:
-        return release.upgrade(f"--set frameworks.{_FRAMEWORKS[right.resource]}=true")
+        return release.upgrade(f"--set frameworks.{_BY_PLURAL[right.resource]}=true")
     if right.option is Option.NODE_TASKS:
         return release.upgrade("--set nodeAnnotations.enabled=true")
     if right.option is not None:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gpu_core.decisions.kubernetes.manifests.engine_commands import is_bundle, starts_engine
-from gpu_core.decisions.kubernetes.variables.variables import OPERATED, PodRequest
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
+from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, Workload
@@ -41,7 +42,7 @@ def with_container_command(
 
 def is_operated(request: PodRequest) -> bool:
     """Does the operator of a framework make the pods of the run?"""
-    return request.framework in OPERATED
+    return request.framework in FRAMEWORKS
 
 
 def is_container_job(request: PodRequest, flow_name: str, nodes: int) -> bool:

@@ -20,6 +20,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     label_value,
 )
 from gpu_core.decisions.kubernetes.operators import build_custom_job
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.workload import Shape
@@ -32,8 +33,6 @@ TOMBSTONE = "tombstone"
 _TEMPLATE: Mapping[str, Any] = {
     "spec": {"template": {"spec": {"containers": [{"name": "none", "image": "none"}]}}}
 }
-# By framework; each is what its builder accepts.
-_COMMANDS = {"ray": "true", "kubeflow": "true", "spark": "local:///none.py"}
 
 
 def is_tombstone(item: Mapping[str, Any]) -> bool:
@@ -96,7 +95,9 @@ def tombstone_custom_job(
         shape=Shape(gpu_count=0),
         place=Placement(gpu_type=None, capacity_type="on-demand", shares=()),
         pool=pool,
-        pod=parse_pod_request({"framework": framework, "container_command": _COMMANDS[framework]}),
+        pod=parse_pod_request(
+            {"framework": framework, "container_command": FRAMEWORKS[framework].empty_command}
+        ),
         is_flow=False,
     )
     found = build_custom_job(_TEMPLATE, launch, policy, is_suspended=True).manifest

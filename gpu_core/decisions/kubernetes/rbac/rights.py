@@ -7,7 +7,9 @@ can.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS, Framework
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 
 
@@ -78,8 +80,9 @@ def _watched(
         )
 
 
-def _of_framework(framework: str, resource: str, group: str) -> Iterator[Right]:
-    runs = f"runs with framework {framework}"
+def _of_framework(name: str, framework: Framework) -> Iterator[Right]:
+    runs = f"runs with framework {name}"
+    resource, group = framework.plural, framework.group
     yield from _watched(resource, runs, group, Option.FRAMEWORKS)
     for verb in ("create", "get", "delete"):
         yield Right(
@@ -150,9 +153,7 @@ RIGHTS: tuple[Right, ...] = (
         group="coordination.k8s.io",
     ),
     *_of_worker("pods", {"get": "which Secrets and ServiceAccount are the worker's own"}),
-    *_of_framework("ray", "rayjobs", "ray.io"),
-    *_of_framework("kubeflow", "trainjobs", "trainer.kubeflow.org"),
-    *_of_framework("spark", "sparkapplications", "sparkoperator.k8s.io"),
+    *chain.from_iterable(_of_framework(name, each) for name, each in FRAMEWORKS.items()),
     Right(
         verb="list",
         resource="nodepools",

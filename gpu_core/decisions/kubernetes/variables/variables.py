@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from gpu_core.decisions.kubernetes.manifests.names import PREFIX, is_reserved
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.prefect_fields import refused_fields
 from gpu_core.decisions.kubernetes.variables.quantities import (
     cpu_milli,
@@ -82,9 +83,6 @@ _COMMAND_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"ty
 
 _Cpu = Annotated[int, parsed_by(_cpu_milli), WithJsonSchema(_QUANTITY_SCHEMA)]
 _Memory = Annotated[int, parsed_by(_memory_mib), WithJsonSchema(_QUANTITY_SCHEMA)]
-
-OPERATED = frozenset({"ray", "kubeflow", "spark"})
-"""Frameworks whose operator makes the pods."""
 
 LEAST_FINISHED_JOB_TTL_S = 60
 """A standby takes over within 15 s, a worker's pod is replaced within a minute: until then the Job
@@ -298,7 +296,7 @@ def _contradictions(request: PodRequest, given: Mapping[str, object]) -> Iterato
                 got=given[of_pod],
                 remedy="leave one of them out, or set the one that the pool has to null",
             )
-    if request.framework in OPERATED and request.finished_job_ttl_s is not None:
+    if request.framework in FRAMEWORKS and request.finished_job_ttl_s is not None:
         yield InvalidInput(
             "finished_job_ttl",
             f"is not for framework {request.framework!r}, whose object is no Job",

@@ -9,12 +9,13 @@ from gpu_core.decisions.kubernetes.manifests.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, label_value
 from gpu_core.decisions.kubernetes.operators import build_custom_job
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
 from gpu_core.worker.kubernetes.jobs.job_status import is_alive, runs, wants_pods
 from gpu_core.worker.kubernetes.jobs.operator_job_status import may_make_pods
-from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS, path_of
+from gpu_core.worker.kubernetes.jobs.operator_jobs import path_of
 
 _JOBS = "/apis/batch/v1/namespaces/{namespace}/jobs"
 
@@ -135,7 +136,7 @@ class AttemptObjects:
     ) -> Json:
         manifest = build_custom_job(template, launch, policy).manifest
         namespace = manifest["metadata"].get("namespace") or self._namespace
-        return await self._create(KINDS[launch.pod.framework].path(namespace), manifest)
+        return await self._create(FRAMEWORKS[launch.pod.framework].path(namespace), manifest)
 
     async def _create(self, path: str, body: Json) -> Json:
         self._check_lease()

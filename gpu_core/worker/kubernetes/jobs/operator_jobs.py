@@ -1,10 +1,8 @@
 """Attempts that an operator runs: RayJob, TrainJob and SparkApplication, as the watches tell."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,6 +11,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError, Reflect
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.kubernetes.status.job_events import ObjectReference, reference_to
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS, Framework
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -22,51 +21,7 @@ _log = logging.getLogger("prefect.gpu.operators")
 _LOOK_AGAIN_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """A kind of object that an operator runs."""
-
-    name: str
-    group_version: str
-    plural: str
-    operator: str
-    status: tuple[str, ...]
-    """What of its status tells how it is; the rest changes often and decides nothing."""
-
-    def path(self, namespace: str | None = None) -> str:
-        """Where its objects are listed and created; None: those of all namespaces."""
-        place = "" if namespace is None else f"/namespaces/{namespace}"
-        return f"/apis/{self.group_version}{place}/{self.plural}"
-
-
-KINDS: Mapping[str, JobKind] = MappingProxyType(
-    {
-        "ray": JobKind(
-            "RayJob",
-            "ray.io/v1",
-            "rayjobs",
-            "KubeRay",
-            ("jobDeploymentStatus", "jobStatus", "message", "reason", "endTime"),
-        ),
-        "kubeflow": JobKind(
-            "TrainJob",
-            "trainer.kubeflow.org/v1alpha1",
-            "trainjobs",
-            "Kubeflow Trainer",
-            ("conditions", "jobsStatus"),
-        ),
-        "spark": JobKind(
-            "SparkApplication",
-            "sparkoperator.k8s.io/v1beta2",
-            "sparkapplications",
-            "the Spark operator",
-            ("applicationState", "terminationTime"),
-        ),
-    }
-)
-"""By the job variable `framework`."""
-
-_BY_NAME = {kind.name: kind for kind in KINDS.values()}
+_BY_KIND = {framework.kind: framework for framework in FRAMEWORKS.values()}
 
 
 class CustomJobs:
@@ -97,7 +52,7 @@ class CustomJobs:
     async def look_again(self) -> None:
         """Has an operator been installed since? Asked about once a minute."""
         is_due = anyio.current_time() - self._looked_at_s >= _LOOK_AGAIN_S
-        if is_due and len(self._reflectors) < len(KINDS):
+        if is_due and len(self._reflectors) < len(FRAMEWORKS):
             await self._look()
 
     def check(self, request: PodRequest) -> None:
@@ -106,8 +61,8 @@ class CustomJobs:
         Raises:
             InvalidInput: The framework's operator is not installed, or nobody said what to run.
         """
-        kind = KINDS.get(request.framework)
-        if kind is None:
+        framework = FRAMEWORKS.get(request.framework)
+        if framework is None:
             return
         if request.framework not in self._reflectors:
             why = self._why_not.get(request.framework, "nobody has looked yet")
@@ -115,7 +70,7 @@ class CustomJobs:
                 "framework",
                 f"cannot be used in this cluster: {why}",
                 got=request.framework,
-                remedy=f"install {kind.operator} and submit the run a minute later",
+                remedy=f"install {framework.operator} and submit the run a minute later",
             )
         if request.container_command is None:
             raise InvalidInput(
@@ -149,37 +104,37 @@ class CustomJobs:
 
     async def _look(self) -> None:
         self._looked_at_s = anyio.current_time()
-        for framework, kind in KINDS.items():
-            if framework in self._reflectors:
+        for name, framework in FRAMEWORKS.items():
+            if name in self._reflectors:
                 continue
-            why_not = await self._why_not_served(kind)
+            why_not = await self._why_not_served(framework)
             if why_not is None:
-                self._watch(framework, kind)
+                self._watch(name, framework)
             else:
-                self._why_not[framework] = why_not
+                self._why_not[name] = why_not
 
-    async def _why_not_served(self, kind: JobKind) -> str | None:
+    async def _why_not_served(self, framework: Framework) -> str | None:
         try:
-            await self._api.get(kind.path(), {"limit": "1"})
+            await self._api.get(framework.path(), {"limit": "1"})
         except KubernetesError as error:
             if error.is_missing:
-                return f"it does not know the kind {kind.name}"
+                return f"it does not know the kind {framework.kind}"
             # What may work a little later is for the watch to try again.
             return None if error.is_retryable else str(error)
         return None
 
-    def _watch(self, framework: str, kind: JobKind) -> None:
+    def _watch(self, name: str, framework: Framework) -> None:
         if self._tasks is None:
             raise RuntimeError("nothing is watched before start()")
-        self._reflectors[framework] = Reflector(
+        self._reflectors[name] = Reflector(
             self._api,
-            kind.path(),
-            partial(kept_custom_job, kind),
+            framework.path(),
+            partial(kept_custom_job, framework),
             self._changed,
             {"labelSelector": ATTEMPT_ID_LABEL},
         )
-        self._tasks.start_soon(self._reflectors[framework].run)
-        _log.info("Runs with framework %s can be run: %s is served", framework, kind.name)
+        self._tasks.start_soon(self._reflectors[name].run)
+        _log.info("Runs with framework %s can be run: %s is served", name, framework.kind)
 
     def _changed(self, before: Json | None, after: Json | None) -> None:
         item = after or before or {}
@@ -196,21 +151,21 @@ class CustomJobs:
 def path_of(item: Json) -> str:
     """Where this object is."""
     metadata = item["metadata"]
-    return f"{_BY_NAME[item['kind']].path(metadata['namespace'])}/{metadata['name']}"
+    return f"{_BY_KIND[item['kind']].path(metadata['namespace'])}/{metadata['name']}"
 
 
 def reference_to_custom_job(item: Json) -> ObjectReference:
     """The reference to this object, for an Event."""
-    kind = _BY_NAME[item["kind"]]
-    return reference_to(item, kind.name, kind.group_version)
+    framework = _BY_KIND[item["kind"]]
+    return reference_to(item, framework.kind, framework.group_version)
 
 
-def kept_custom_job(kind: JobKind, item: Json) -> Json:
+def kept_custom_job(framework: Framework, item: Json) -> Json:
     """An object without its templates and without what changes all the time."""
     metadata, status = item["metadata"], item.get("status") or {}
     names = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")
     return {
-        "kind": kind.name,
+        "kind": framework.kind,
         "metadata": {name: metadata[name] for name in names if name in metadata},
-        "status": {name: status[name] for name in kind.status if name in status},
+        "status": {name: status[name] for name in framework.status_fields if name in status},
     }

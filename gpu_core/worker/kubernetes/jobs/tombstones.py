@@ -11,10 +11,10 @@ from gpu_core.decisions.kubernetes.manifests.tombstone import (
     tombstone_custom_job,
     tombstone_jobs,
 )
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
-from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS
 
 _log = logging.getLogger("prefect.gpu.tombstones")
 
@@ -70,7 +70,7 @@ class Tombstones:
                 if found is None:
                     return False
                 kept = kept or found
-            kind = KINDS.get(framework)
+            kind = FRAMEWORKS.get(framework)
             if kind is None or kept is None:
                 return True
             item = tombstone_custom_job(

@@ -14,6 +14,7 @@ from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL
 from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
@@ -29,7 +30,6 @@ from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
-from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS
 from gpu_core.worker.kubernetes.logs.final_logs import LastWords
 from tests.gpu_core.accounting_builders import NOON
 from tests.gpu_core.adapters.kubernetes.api_server import serving
@@ -113,7 +113,7 @@ def ends(framework):
     async def story(api, _server):
         view = ClusterCache(api, lambda: None)
         metadata = {"name": "gpu-a", "namespace": "ml", "uid": "u", "labels": LABELS}
-        kind = KINDS[framework].name
+        kind = FRAMEWORKS[framework].kind
         view.custom_jobs._changed(None, {"kind": kind, "metadata": metadata, "status": {}})
         await AttemptObjects(api, view, "ml", lambda: True).delete("a", (), grace_s=None)
 
@@ -182,10 +182,10 @@ STORIES = {
     "starts a gang": starts(nodes=2, container_command="train.py"),
     **{
         f"starts with {framework}": starts(framework=framework, container_command="train.py")
-        for framework in KINDS
+        for framework in FRAMEWORKS
     },
     "ends what it started": ends_what_it_started,
-    **{f"ends with {framework}": ends(framework) for framework in KINDS},
+    **{f"ends with {framework}": ends(framework) for framework in FRAMEWORKS},
     "says why a pod does not start": says_why_a_pod_does_not_start,
     "tells what happens to a run": tells_what_happens_to_a_run,
     "keeps the end of the output": keeps_the_end_of_the_output,
@@ -241,7 +241,9 @@ def story_of(right):
         "events", "nodepools", "priorityclasses"
     ):  # fmt: skip
         return "watches"
-    framework = next((key for key, kind in KINDS.items() if kind.plural == right.resource), None)
+    framework = next(
+        (key for key, kind in FRAMEWORKS.items() if kind.plural == right.resource), None
+    )
     if framework is not None:
         return f"{'ends' if right.verb == 'delete' else 'starts'} with {framework}"
     return _STORY_OF[right.resource, right.verb]

@@ -5,10 +5,10 @@ from collections import Counter
 import anyio
 import pytest
 
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker.kubernetes.jobs.operator_jobs import (
-    KINDS,
     CustomJobs,
     kept_custom_job,
     path_of,
@@ -123,7 +123,7 @@ async def test_an_object_is_found_by_its_attempt_and_remembered_until_it_is_sett
 )
 def test_only_what_tells_how_it_is_is_kept(framework, status, want):
     item = {"metadata": {"name": "gpu-a", "namespace": "ml", "managedFields": []}, "spec": {}}
-    kept = kept_custom_job(KINDS[framework], item | ({"status": status} if status else {}))
+    kept = kept_custom_job(FRAMEWORKS[framework], item | ({"status": status} if status else {}))
     assert kept["status"] == want
     assert "managedFields" not in kept["metadata"]
-    assert path_of(kept) == f"{KINDS[framework].path('ml')}/gpu-a"
+    assert path_of(kept) == f"{FRAMEWORKS[framework].path('ml')}/gpu-a"

@@ -21,6 +21,7 @@ from gpu_core.decisions.kubernetes.manifests.tombstone import (
     tombstone_custom_job,
     tombstone_jobs,
 )
+from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
@@ -32,7 +33,7 @@ from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_job
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
-from gpu_core.worker.kubernetes.jobs.operator_jobs import KINDS, kept_custom_job
+from gpu_core.worker.kubernetes.jobs.operator_jobs import kept_custom_job
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.decisions.kubernetes.builders import schema_errors
@@ -229,8 +230,8 @@ def let_watch_tell(cluster, infrastructure, framework):
         if path.split("/")[-1] == "jobs" or "/jobs/" in path:
             kept = kept_job(item)
             view._job_changed(*((None, kept) if is_there else (kept, None)))
-        elif framework is not None and KINDS[framework].plural in path:
-            kept = kept_custom_job(KINDS[framework], item)
+        elif framework is not None and FRAMEWORKS[framework].plural in path:
+            kept = kept_custom_job(FRAMEWORKS[framework], item)
             view.custom_jobs._changed(*((None, kept) if is_there else (kept, None)))
 
     cluster.on_create = lambda path, item: tell(path, item, True)
@@ -424,7 +425,7 @@ def test_a_tombstone_is_valid_and_makes_no_pod():
         assert ATTEMPT_ID_LABEL not in job["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("framework", sorted(KINDS))
+@pytest.mark.parametrize("framework", sorted(FRAMEWORKS))
 def test_the_tombstone_of_an_operators_object_is_suspended(framework):
     policy = KubernetesPolicy(kueue_queue="queue")
     item = tombstone_custom_job("a", "run-1", "gpu", framework, policy)
