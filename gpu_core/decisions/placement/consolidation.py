@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import Allows, ClusterInfo
+from gpu_core.decisions.placement.cluster_info import Allows, ClusterInfo
 
 MayHost = Callable[[Shape, str], bool]
 """May somebody of this shape move to this node?"""

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.kinds import NodeKinds
-from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
-from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.filters import suits
+from gpu_core.decisions.placement.fragmentation_score import CpuLevels, MixWorth
+from gpu_core.decisions.placement.node_classes import NodeKinds
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.placement.node_states import NodeStates
 from gpu_core.decisions.placement.order import NodeOrder
-from gpu_core.decisions.placement.suitability import suits
 from gpu_core.decisions.policy.placement import Strategy
 
 _UNCOUNTED = 2**50

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-from gpu_core.decisions.placement.mix_worth import Milli, MixWorth
+from gpu_core.decisions.placement.fragmentation_score import Milli, MixWorth
 
 _NO_ROOM = -np.inf
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from gpu_core.decisions.catalog.mig import MIG_PROFILES, plain_profile
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.levels import Levels
-from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.bucket_index import Levels
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.placement import Strategy
 
 _CPU_STEP_MILLI = 4_000

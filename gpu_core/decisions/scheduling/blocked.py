@@ -6,7 +6,7 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling import messages as explain
 from gpu_core.decisions.scheduling.consolidation import movers_for
-from gpu_core.decisions.scheduling.outcome import Decision, Explain, of_all
+from gpu_core.decisions.scheduling.decision import Decision, Explain, of_all
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, assumed_s, or_forever
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import Allowance

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Allocation
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import AllocationIndex, Holding, holding_of
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.queue import PendingQueue

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.scheduling import messages as explain
 from gpu_core.decisions.scheduling.blocked import BlockedWorkloads
+from gpu_core.decisions.scheduling.decision import Decision, Explain, aside, of_all
 from gpu_core.decisions.scheduling.ordering import Key
-from gpu_core.decisions.scheduling.outcome import Decision, Explain, aside, of_all
 from gpu_core.decisions.scheduling.plan import Command
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, or_forever
 from gpu_core.decisions.scheduling.queue import Queue, QueueEntry, WorkloadGroup

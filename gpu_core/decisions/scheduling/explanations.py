@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, overload
 
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling import messages as explain
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 from gpu_core.decisions.scheduling.cycle import CycleOutcome
+from gpu_core.decisions.scheduling.decision import Explain
 from gpu_core.decisions.scheduling.ordering import Key, WorkloadOrder
-from gpu_core.decisions.scheduling.outcome import Explain
 from gpu_core.decisions.scheduling.queue import QueueEntry
 
 _NAMES_KEPT = 3

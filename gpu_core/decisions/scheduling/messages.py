@@ -8,8 +8,7 @@ from gpu_core.decisions.model.cluster import Allocation, Placement
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Hold, Workload
-from gpu_core.decisions.placement.feasibility import NeverFits
-from gpu_core.decisions.placement.shortage import NotPlaced
+from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
 from gpu_core.decisions.quota.budgets import BudgetCheck
 
 _NAMES_SHOWN = 3

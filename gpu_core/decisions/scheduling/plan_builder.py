@@ -9,7 +9,7 @@ from gpu_core.decisions.model.cluster import Flavor, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares

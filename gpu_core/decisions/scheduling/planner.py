@@ -9,8 +9,8 @@ from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Snapshot,
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
-from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.workload_mix import rough_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import Budgets

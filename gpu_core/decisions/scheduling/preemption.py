@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Sequence, Set
 from typing import NamedTuple
 
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.allocations import Account, AllocationIndex, Holding
 from gpu_core.decisions.scheduling.preemption_cost import (
     Candidates,

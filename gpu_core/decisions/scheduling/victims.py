@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
-from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.preemption_candidates import (
     NodeCandidates,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.workload_mix import rough_mix
 from gpu_core.decisions.policy.placement import Strategy
 
 _LOOKS = frozenset(2**power for power in range(6, 20))

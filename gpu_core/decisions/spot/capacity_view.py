@@ -6,8 +6,8 @@ from datetime import datetime
 
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
 from gpu_core.decisions.model.workload import Changeover, RunTimeSource, Shape, Workload
-from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.diagnostics import never_fits
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.observed_lifetimes import SPOT, SpotPast

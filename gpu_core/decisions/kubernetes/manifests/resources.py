@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.variables.quantities import format_cpu, forma
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.division import replica_milli
+from gpu_core.decisions.placement.gpu_sharing import replica_milli
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, PerGpu
 from gpu_core.decisions.policy.sharing import MIG_PREFIX
 

@@ -8,8 +8,8 @@ from gpu_core.decisions.catalog.mig import MIG_PROFILES, best_start, slices_of
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeInfo
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.testing.builders import make_node
 
 # The numbers of instances that NVIDIA's tables state, in the order of `MIG_PROFILES`.

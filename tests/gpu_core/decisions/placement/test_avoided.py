@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.workload_mix import rough_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders import (

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
-from gpu_core.decisions.placement.room import ClusterInfo
 from gpu_core.testing.builders import make_node
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from benchmarks.placement import run
 from gpu_core.decisions.model.cluster import Node, NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.mix import rough_mix
-from gpu_core.decisions.placement.mix_worth import CpuLevels, MixWorth
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.fragmentation_score import CpuLevels, MixWorth
+from gpu_core.decisions.placement.workload_mix import rough_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.testing.builders import make_node
 from tests.support.examples import examples

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeInfo
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle

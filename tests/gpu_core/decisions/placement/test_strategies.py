@@ -5,7 +5,7 @@ import pytest
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.testing.builders import make_node, make_policy
 

@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
 from tests.gpu_core.decisions.kubernetes.builders import make_policy

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot, Usage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Workload
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt

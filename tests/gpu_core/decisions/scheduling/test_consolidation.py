@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
 from gpu_core.testing.builders import (

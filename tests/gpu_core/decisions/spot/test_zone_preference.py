@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.virtual_nodes import planned_name
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.zones import Stay

@@ -12,7 +12,7 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.testing.builders import make_node

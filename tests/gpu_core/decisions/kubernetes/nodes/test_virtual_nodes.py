@@ -11,7 +11,7 @@ from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.room import ClusterInfo
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes

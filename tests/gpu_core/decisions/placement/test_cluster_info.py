@@ -6,9 +6,8 @@ from hypothesis import given
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.feasibility import never_fits
-from gpu_core.decisions.placement.room import ClusterInfo
-from gpu_core.decisions.placement.shortage import NotPlaced
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.diagnostics import NotPlaced, never_fits
 from gpu_core.testing.builders import make_node, make_workload
 from tests import strategies
 

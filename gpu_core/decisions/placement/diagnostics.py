@@ -1,6 +1,6 @@
-"""What keeps a shape from ever fitting into a cluster, and what would help."""
+"""Why a shape does not fit: never in this cluster, or not now."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpu_core.decisions.catalog.mig import MIG_PROFILES
@@ -8,9 +8,10 @@ from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement import suitability
-from gpu_core.decisions.placement.division import replica_milli
+from gpu_core.decisions.placement import filters
+from gpu_core.decisions.placement.gpu_sharing import replica_milli
 from gpu_core.decisions.placement.groups import grouped
+from gpu_core.decisions.placement.node_info import NodeInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
     The first requirement that no node meets, of those that met all before it. Unhealthy GPUs count
     as GPUs: they may be mended.
     """
-    if suitability.needs_no_node(shape):
+    if filters.needs_no_node(shape):
         return None
     left = [node for node in nodes if node.gpu_ids or not shape.gpu_count]
     if not left:
@@ -40,6 +41,34 @@ def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
         left = meeting
     most = max(len(group) for group in grouped(shape, left))
     return None if most >= shape.nodes else _too_few_nodes(shape, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotPlaced:
+    """It does not fit now; the numbers count healthy GPUs of the kind that it wants."""
+
+    usable_gpus: int
+    free_gpus: int
+    most_free_on_one_node: int
+    unhealthy_gpus: int
+    """Those come on top: they are not usable."""
+    avoided_free_gpus: int = 0
+    """On nodes that failed it lately. Those come on top as well."""
+
+
+def shortage(shape: Shape, rooms: Iterable[NodeInfo]) -> NotPlaced:
+    """How many GPUs are there, and untouched, of the kind that the shape wants?"""
+    suited = [room for room in rooms if filters.suits(shape, room.node)]
+    wanted = [room for room in suited if not filters.is_avoided(shape, room.node)]
+    return NotPlaced(
+        usable_gpus=sum(room.usable_gpus for room in wanted),
+        free_gpus=sum(room.free_gpus for room in wanted),
+        most_free_on_one_node=max((room.free_gpus for room in wanted), default=0),
+        unhealthy_gpus=sum(len(room.node.gpu_ids) - room.usable_gpus for room in wanted),
+        avoided_free_gpus=sum(
+            room.free_gpus for room in suited if filters.is_avoided(shape, room.node)
+        ),
+    )
 
 
 def _no_nodes(shape: Shape) -> NeverFits:
@@ -193,18 +222,18 @@ def _has_gpus(shape: Shape, node: Node) -> bool:
 
 
 def _has_cpu_and_memory(shape: Shape, node: Node) -> bool:
-    return suitability.is_large_enough(shape, node, len(node.gpu_ids))
+    return filters.is_large_enough(shape, node, len(node.gpu_ids))
 
 
 _REQUIREMENTS: tuple[
     tuple[Callable[[Shape, Node], bool], Callable[[Shape, Sequence[Node]], NeverFits]], ...
 ] = (
-    (suitability.has_gpu_type, _no_such_type),
-    (suitability.has_capacity_type, _no_such_capacity),
-    (suitability.has_gpu_memory, _gpus_too_small),
-    (suitability.has_labels, _no_such_labels),
-    (suitability.is_tolerated, _not_tolerated),
-    (suitability.can_divide, _not_divisible),
+    (filters.has_gpu_type, _no_such_type),
+    (filters.has_capacity_type, _no_such_capacity),
+    (filters.has_gpu_memory, _gpus_too_small),
+    (filters.has_labels, _no_such_labels),
+    (filters.is_tolerated, _not_tolerated),
+    (filters.can_divide, _not_divisible),
     (_has_gpus, _nodes_too_small),
     (_has_cpu_and_memory, _cpu_or_memory_too_small),
 )

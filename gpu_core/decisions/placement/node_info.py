@@ -8,8 +8,8 @@ from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Node, NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.division import division_of
-from gpu_core.decisions.placement.suitability import suits
+from gpu_core.decisions.placement.filters import suits
+from gpu_core.decisions.placement.gpu_sharing import division_of
 
 
 class NodeInfo:

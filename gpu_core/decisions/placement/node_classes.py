@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.bit_set import bits_of
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.node_room import NodeInfo
+from gpu_core.decisions.placement.node_info import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,19 @@ from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.division import replica_milli
-from gpu_core.decisions.placement.feasibility import NeverFits, never_fits
-from gpu_core.decisions.placement.fragmentation import LeastLossOrder
-from gpu_core.decisions.placement.groups import Group, group_key, preference
-from gpu_core.decisions.placement.kinds import NodeKinds
-from gpu_core.decisions.placement.node_room import NodeInfo
-from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
-from gpu_core.decisions.placement.shortage import NotPlaced, shortage
-from gpu_core.decisions.placement.suitability import (
+from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced, never_fits, shortage
+from gpu_core.decisions.placement.filters import (
     is_avoided,
     is_large_enough,
     needs_no_node,
     suits,
 )
+from gpu_core.decisions.placement.fragmentation import LeastLossOrder
+from gpu_core.decisions.placement.gpu_sharing import replica_milli
+from gpu_core.decisions.placement.groups import Group, group_key, preference
+from gpu_core.decisions.placement.node_classes import NodeKinds
+from gpu_core.decisions.placement.node_info import NodeInfo
+from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
 from gpu_core.decisions.policy.placement import Strategy
 
 Allows = Callable[[str], bool]
