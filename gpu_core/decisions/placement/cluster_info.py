@@ -9,7 +9,7 @@ from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced, never_fits, shortage
+from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced, diagnose, never_fits
 from gpu_core.decisions.placement.filters import (
     is_avoided,
     is_large_enough,
@@ -19,7 +19,7 @@ from gpu_core.decisions.placement.filters import (
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
 from gpu_core.decisions.placement.gpu_sharing import replica_milli
 from gpu_core.decisions.placement.groups import Group, group_key, preference
-from gpu_core.decisions.placement.node_classes import NodeKinds
+from gpu_core.decisions.placement.node_classes import NodeClasses
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
 from gpu_core.decisions.policy.placement import Strategy
@@ -34,7 +34,7 @@ class _Tier:
 
     groups: tuple[tuple[Flavor, int], ...]
     """Each with its nodes, as bits."""
-    nodes: int
+    node_set: int
     """All of them."""
 
 
@@ -66,23 +66,23 @@ class ClusterInfo:
     def __init__(self, nodes: Sequence[Node], strategy: Strategy = Strategy.BEST_FIT) -> None:
         self._nodes = tuple(sorted(nodes, key=lambda node: node.name))
         # A node is known by its position here, so that the least of several is the first by name.
-        self._rooms = [NodeInfo(node) for node in self._nodes]
+        self._node_infos = [NodeInfo(node) for node in self._nodes]
         self._position_of = {node.name: position for position, node in enumerate(self._nodes)}
-        self._kinds = NodeKinds(self._rooms)
+        self._node_classes = NodeClasses(self._node_infos)
         self._planned = bits_of(
             [position for position, node in enumerate(self._nodes) if node.is_planned]
         )
         self._order: PlacementOrder = (
-            LeastLossOrder(self._rooms, self._kinds)
+            LeastLossOrder(self._node_infos, self._node_classes)
             if strategy is Strategy.FRAGMENTATION_AWARE
-            else NodeOrder(strategy, self._rooms)
+            else NodeOrder(strategy, self._node_infos)
         )
         self._fits: dict[Shape, _Fit] = {}
         self._named: dict[int, tuple[str, ...]] = {}
         self._never: dict[Shape, NeverFits | None] = {}
 
     def __getitem__(self, node: str) -> NodeInfo:
-        return self._rooms[self._position_of[node]]
+        return self._node_infos[self._position_of[node]]
 
     def __contains__(self, node: str) -> bool:
         return node in self._position_of
@@ -112,21 +112,21 @@ class ClusterInfo:
         for tier in self._fit(shape).tiers:
             choices = [
                 choice
-                for nodes in _choices(shape, tier, flavors)
-                if (choice := self._choose(shape, nodes, allows)) is not None
+                for node_set in _choices(shape, tier, flavors)
+                if (choice := self._choose(shape, node_set, allows)) is not None
             ]
             if choices:
                 return self._placement(shape, min(choices)[1])
         return None
 
-    def expect(self, mix: Mapping[Shape, float]) -> None:
+    def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
         """From now on requests are thought to come in these proportions, in any unit.
 
         The strategy may choose by it; before anything is expected, nothing is.
         """
-        self._order.expect(mix)
+        self._order.set_workload_mix(mix)
 
-    def hold(self, shape: Shape, placement: Placement) -> None:
+    def observe(self, shape: Shape, placement: Placement) -> None:
         """Somebody has these GPUs, though not all of them may be free, or there.
 
         A fact, where `take` is a decision. What is on nodes that are not there counts for nothing.
@@ -134,10 +134,10 @@ class ClusterInfo:
         for share in placement.shares:
             position = self._position_of.get(share.node)
             if position is not None:
-                self._rooms[position].hold(shape, share)
-                self._order.changed(position, self._rooms[position])
+                self._node_infos[position].observe(shape, share)
+                self._order.changed(position, self._node_infos[position])
 
-    def take(self, shape: Shape, placement: Placement) -> None:
+    def allocate(self, shape: Shape, placement: Placement) -> None:
         """Somebody gets these GPUs. What is on nodes that are not there counts for nothing.
 
         Raises:
@@ -148,20 +148,20 @@ class ClusterInfo:
             for share in placement.shares:
                 position = self._position_of.get(share.node)
                 if position is not None:
-                    self._rooms[position].take(shape, share)
-                    self._order.changed(position, self._rooms[position])
+                    self._node_infos[position].allocate(shape, share)
+                    self._order.changed(position, self._node_infos[position])
                 done += 1
         except InvalidInput:
-            self._give(shape, placement, done)
+            self._release(shape, placement, done)
             raise
 
-    def give(self, shape: Shape, placement: Placement) -> None:
+    def release(self, shape: Shape, placement: Placement) -> None:
         """Whoever had these GPUs has them no more.
 
         Raises:
             InvalidInput: Nobody had some of it.
         """
-        self._give(shape, placement, len(placement.shares))
+        self._release(shape, placement, len(placement.shares))
 
     def groups(self, shape: Shape) -> tuple[Group, ...]:
         """Among which nodes may it choose its own, if they were empty?"""
@@ -183,9 +183,9 @@ class ClusterInfo:
             self._never[shape] = never_fits(shape, self._nodes)
         return self._never[shape]
 
-    def shortage(self, shape: Shape) -> NotPlaced:
+    def diagnose(self, shape: Shape) -> NotPlaced:
         """How much is there, and free, of what a shape without a place wants?"""
-        return shortage(self._heeded(shape), self._rooms)
+        return diagnose(self._heeded(shape), self._node_infos)
 
     def _choose(
         self, shape: Shape, among: int, allows: Allows | None
@@ -194,10 +194,10 @@ class ClusterInfo:
         total = 0.0
         chosen: list[int] = []
         for badness, position in self._order.candidates(shape, among):
-            room = self._rooms[position]
-            if not room.has_left(shape) or position in chosen:
+            node_info = self._node_infos[position]
+            if not node_info.has_left(shape) or position in chosen:
                 continue
-            if allows is not None and not allows(room.node.name):
+            if allows is not None and not allows(node_info.node.name):
                 continue
             total += badness
             chosen.append(position)
@@ -211,16 +211,17 @@ class ClusterInfo:
             gpu_type=node.gpu_type if shape.gpu_count else None,
             capacity_type=node.capacity_type,
             shares=tuple(
-                self._order.share(shape, position, self._rooms[position]) for position in positions
+                self._order.share(shape, position, self._node_infos[position])
+                for position in positions
             ),
         )
 
-    def _give(self, shape: Shape, placement: Placement, count: int) -> None:
+    def _release(self, shape: Shape, placement: Placement, count: int) -> None:
         for share in placement.shares[:count]:
             position = self._position_of.get(share.node)
             if position is not None:
-                self._rooms[position].give(shape, share)
-                self._order.changed(position, self._rooms[position])
+                self._node_infos[position].release(shape, share)
+                self._order.changed(position, self._node_infos[position])
 
     def _fit(self, shape: Shape) -> _Fit:
         fit = self._fits.get(shape)
@@ -240,22 +241,22 @@ class ClusterInfo:
     def _new_fit(self, shape: Shape) -> _Fit:
         members: dict[tuple[Flavor, str, str], int] = {}
         by_replica: dict[int, int] = {}
-        for kind in self._kinds.of(shape):
-            node = kind.example
-            if suits(shape, node) and is_large_enough(shape, node, kind.usable_gpus):
+        for node_class in self._node_classes.of(shape):
+            node = node_class.example
+            if suits(shape, node) and is_large_enough(shape, node, node_class.usable_gpus):
                 key = group_key(shape, node)
-                members[key] = members.get(key, 0) | self._not_avoided(shape, kind.nodes)
+                members[key] = members.get(key, 0) | self._not_avoided(shape, node_class.node_set)
                 milli = replica_milli(node.shares_per_gpu)
-                by_replica[milli] = by_replica.get(milli, 0) | kind.nodes
+                by_replica[milli] = by_replica.get(milli, 0) | node_class.node_set
         groups = []
         sets: dict[int, list[tuple[Flavor, int]]] = {}
-        for (flavor, _, _), nodes in sorted(members.items()):
-            if nodes.bit_count() >= shape.nodes:
+        for (flavor, _, _), node_set in sorted(members.items()):
+            if node_set.bit_count() >= shape.nodes:
                 wanted = preference(shape, flavor.gpu_type)
-                groups.append(Group(wanted, flavor, self._names(nodes)))
-                sets.setdefault(wanted, []).append((flavor, nodes))
+                groups.append(Group(wanted, flavor, self._names(node_set)))
+                sets.setdefault(wanted, []).append((flavor, node_set))
         tiers = [_tier(sets[wanted]) for wanted in sorted(sets)]
-        eligible = _union(tier.nodes for tier in tiers)
+        eligible = _union(tier.node_set for tier in tiers)
         if len(by_replica) > 1 and not shape.is_whole:
             # The smallest replica that is enough: the run pays for all of it.
             sizes = sorted(by_replica)
@@ -263,44 +264,44 @@ class ClusterInfo:
         if eligible & self._planned:
             tiers = [*(_among(tier, ~self._planned) for tier in tiers), *tiers]
         if shape.preferred_nodes:
-            preferred = self._bits(shape.preferred_nodes)
+            preferred = self._node_set(shape.preferred_nodes)
             tiers = [part for tier in tiers for part in (_among(tier, preferred), tier)]
         return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
 
-    def _not_avoided(self, shape: Shape, nodes: int) -> int:
+    def _not_avoided(self, shape: Shape, node_set: int) -> int:
         """Of these nodes, as bits, those that have not failed it lately."""
         if not shape.avoided_nodes:
-            return nodes
-        kept = (n for n in numbers_in(nodes) if not is_avoided(shape, self._nodes[n]))
+            return node_set
+        kept = (n for n in numbers_in(node_set) if not is_avoided(shape, self._nodes[n]))
         return bits_of(kept)
 
-    def _bits(self, names: Collection[str]) -> int:
+    def _node_set(self, names: Collection[str]) -> int:
         """The nodes of these names that are here, as bits."""
         return bits_of([self._position_of[name] for name in names if name in self._position_of])
 
-    def _names(self, nodes: int) -> tuple[str, ...]:
+    def _names(self, node_set: int) -> tuple[str, ...]:
         """Of these nodes, as bits, ascending. Many shapes have the same."""
-        names = self._named.get(nodes)
+        names = self._named.get(node_set)
         if names is None:
-            names = tuple(self._nodes[position].name for position in numbers_in(nodes))
-            self._named[nodes] = names
+            names = tuple(self._nodes[position].name for position in numbers_in(node_set))
+            self._named[node_set] = names
         return names
 
 
 def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> list[int]:
     """The sets of nodes, as bits, one of which the whole shape must go to."""
     if flavors is None and shape.nodes == 1:
-        return [tier.nodes]
-    sets = [nodes for flavor, nodes in tier.groups if flavors is None or flavor in flavors]
+        return [tier.node_set]
+    sets = [node_set for flavor, node_set in tier.groups if flavors is None or flavor in flavors]
     return sets if shape.nodes > 1 else [_union(sets)]
 
 
 def _tier(groups: Sequence[tuple[Flavor, int]]) -> _Tier:
-    return _Tier(tuple(groups), _union(bits for _, bits in groups))
+    return _Tier(tuple(groups), _union(node_set for _, node_set in groups))
 
 
-def _among(tier: _Tier, nodes: int) -> _Tier:
-    return _tier([(kind, bits & nodes) for kind, bits in tier.groups])
+def _among(tier: _Tier, node_set: int) -> _Tier:
+    return _tier([(flavor, members & node_set) for flavor, members in tier.groups])
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -32,7 +32,7 @@ class Move:
 
 
 def propose_moves(
-    room: ClusterInfo,
+    cluster: ClusterInfo,
     shape: Shape,
     movable: Iterable[Movable],
     max_moves: int,
@@ -47,26 +47,26 @@ def propose_moves(
     a search of all would find, and proposes none that fail. Only workloads on one node move.
 
     Args:
-        room: What is left now; it is the same again afterwards.
+        cluster: What is left now; it is the same again afterwards.
         shape: What is to fit.
         movable: Who may move, all of them in the room.
         max_moves: How many may move at most.
         may_use: May the shape go to this node?
         may_host: May somebody of this shape move there?
     """
-    if room.find(shape, allows=may_use) is not None:
+    if cluster.find(shape, allows=may_use) is not None:
         return ()
     on_node: dict[str, list[Movable]] = {}
     for mover in sorted(movable, key=lambda m: (m.lost_gpu_s, m.workload_id)):
         if len(mover.placement.shares) == 1:
             on_node.setdefault(mover.placement.shares[0].node, []).append(mover)
-    for group in sorted(room.groups(shape), key=lambda group: group.preference):
+    for group in sorted(cluster.groups(shape), key=lambda group: group.preference):
         nodes = [node for node in group.nodes if may_use(node)]
-        clearings = _clearings(room, shape, nodes, on_node)
+        clearings = _clearings(cluster, shape, nodes, on_node)
         leaving = [mover for clearing in clearings for mover in clearing.movers]
         if len(clearings) == shape.nodes and len(leaving) <= max_moves:
             cleared = {clearing.node for clearing in clearings}
-            moves = _moves(room, leaving, cleared, may_host)
+            moves = _moves(cluster, leaving, cleared, may_host)
             if moves is not None:
                 return moves
     return None
@@ -85,40 +85,45 @@ class _Clearing:
 
 
 def _clearings(
-    room: ClusterInfo, shape: Shape, nodes: Iterable[str], on_node: Mapping[str, Sequence[Movable]]
+    cluster: ClusterInfo,
+    shape: Shape,
+    nodes: Iterable[str],
+    on_node: Mapping[str, Sequence[Movable]],
 ) -> list[_Clearing]:
     """The nodes that are cleared at the least cost, as many as the shape needs if there are."""
     found = []
     for node in nodes:
-        movers = _movers(room, shape, node, on_node.get(node, ()))
+        movers = _movers(cluster, shape, node, on_node.get(node, ()))
         if movers is not None:
             found.append(_Clearing(node, movers))
     return sorted(found, key=lambda clearing: clearing.cost)[: shape.nodes]
 
 
 def _movers(
-    room: ClusterInfo, shape: Shape, node: str, offered: Sequence[Movable]
+    cluster: ClusterInfo, shape: Shape, node: str, offered: Sequence[Movable]
 ) -> Sequence[Movable] | None:
     """Who leaves the node? Those with the least to lose, without any who need not."""
-    if not _fits_without(room, shape, node, offered):
+    if not _fits_without(cluster, shape, node, offered):
         return None
     kept = list(offered)
     for mover in reversed(offered):
         others = [other for other in kept if other is not mover]
-        if _fits_without(room, shape, node, others):
+        if _fits_without(cluster, shape, node, others):
             kept = others
     return kept
 
 
-def _fits_without(room: ClusterInfo, shape: Shape, node: str, movers: Collection[Movable]) -> bool:
-    left = room[node].copy()
+def _fits_without(
+    cluster: ClusterInfo, shape: Shape, node: str, movers: Collection[Movable]
+) -> bool:
+    node_info = cluster[node].copy()
     for mover in movers:
-        left.give(mover.shape, mover.placement.shares[0])
-    return left.fits(shape)
+        node_info.release(mover.shape, mover.placement.shares[0])
+    return node_info.fits(shape)
 
 
 def _moves(
-    room: ClusterInfo, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
+    cluster: ClusterInfo, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
 ) -> tuple[Move, ...] | None:
     """A new place for each of them, off the cleared nodes. None: somebody has none."""
     taken: list[tuple[Shape, Placement]] = []
@@ -126,24 +131,24 @@ def _moves(
     try:
         # The largest first: the small ones fit into what is left.
         for mover in sorted(leaving, key=lambda m: (-m.shape.total_gpu_milli, m.workload_id)):
-            to = _new_place(room, mover, cleared, may_host)
+            to = _new_place(cluster, mover, cleared, may_host)
             if to is None:
                 return None
-            room.take(mover.shape, to)
+            cluster.allocate(mover.shape, to)
             taken.append((mover.shape, to))
             moves.append(Move(workload_id=mover.workload_id, to=to, lost_gpu_s=mover.lost_gpu_s))
     finally:
         for shape, placement in taken:
-            room.give(shape, placement)
+            cluster.release(shape, placement)
     return tuple(moves)
 
 
 def _new_place(
-    room: ClusterInfo, mover: Movable, cleared: Collection[str], may_host: MayHost
+    cluster: ClusterInfo, mover: Movable, cleared: Collection[str], may_host: MayHost
 ) -> Placement | None:
     # On the same kind of GPU: another may have another price, and another quota.
     flavor = mover.placement.flavor
-    return room.find(
+    return cluster.find(
         mover.shape,
         flavors=None if flavor is None else (flavor,),
         allows=lambda node: node not in cleared and may_host(mover.shape, node),

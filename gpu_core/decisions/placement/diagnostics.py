@@ -56,17 +56,19 @@ class NotPlaced:
     """On nodes that failed it lately. Those come on top as well."""
 
 
-def shortage(shape: Shape, rooms: Iterable[NodeInfo]) -> NotPlaced:
+def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
     """How many GPUs are there, and untouched, of the kind that the shape wants?"""
-    suited = [room for room in rooms if filters.suits(shape, room.node)]
-    wanted = [room for room in suited if not filters.is_avoided(shape, room.node)]
+    suited = [node_info for node_info in node_infos if filters.suits(shape, node_info.node)]
+    wanted = [node_info for node_info in suited if not filters.is_avoided(shape, node_info.node)]
     return NotPlaced(
-        usable_gpus=sum(room.usable_gpus for room in wanted),
-        free_gpus=sum(room.free_gpus for room in wanted),
-        most_free_on_one_node=max((room.free_gpus for room in wanted), default=0),
-        unhealthy_gpus=sum(len(room.node.gpu_ids) - room.usable_gpus for room in wanted),
+        usable_gpus=sum(node_info.usable_gpus for node_info in wanted),
+        free_gpus=sum(node_info.free_gpus for node_info in wanted),
+        most_free_on_one_node=max((node_info.free_gpus for node_info in wanted), default=0),
+        unhealthy_gpus=sum(
+            len(node_info.node.gpu_ids) - node_info.usable_gpus for node_info in wanted
+        ),
         avoided_free_gpus=sum(
-            room.free_gpus for room in suited if filters.is_avoided(shape, room.node)
+            node_info.free_gpus for node_info in suited if filters.is_avoided(shape, node_info.node)
         ),
     )
 

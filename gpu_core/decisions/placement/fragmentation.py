@@ -9,8 +9,8 @@ from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.filters import suits
-from gpu_core.decisions.placement.fragmentation_score import CpuLevels, MixWorth
-from gpu_core.decisions.placement.node_classes import NodeKinds
+from gpu_core.decisions.placement.fragmentation_score import CpuBuckets, FragmentationScore
+from gpu_core.decisions.placement.node_classes import NodeClasses
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.placement.node_states import NodeStates
 from gpu_core.decisions.placement.order import NodeOrder
@@ -23,51 +23,56 @@ _UNCOUNTED = 2**50
 class LeastLossOrder:
     """The nodes in the order of what their room loses by a request, whatever has been taken.
 
-    A request goes where the worth of the room (see `MixWorth`) falls least, and there to the GPU
-    that keeps most of it; of equals, to the node that is first by name and the fullest GPU. The
+    A request goes where the score of the node (see `FragmentationScore`) falls least, and there
+    to the GPU that keeps most of it; of equals, to the node that is first by name and the
+    fullest GPU. The
     answer depends on what is left and on the mix that is expected, and on nothing else.
 
     All nodes are looked at each time, as arrays: what a node would be worth is in a table, by
     its state and its level of CPU, and few states are ever seen. MIG instances go by best fit.
 
     Args:
-        rooms: The nodes; a node is known by its position among them.
-        kinds: Of the same nodes.
+        node_infos: The nodes; a node is known by its position among them.
+        node_classes: Of the same nodes.
     """
 
-    def __init__(self, rooms: Sequence[NodeInfo], kinds: NodeKinds) -> None:
-        self._nodes = [room.node for room in rooms]
+    def __init__(self, node_infos: Sequence[NodeInfo], node_classes: NodeClasses) -> None:
+        self._nodes = [node_info.node for node_info in node_infos]
         self._most_gpus = max((len(node.gpu_ids) for node in self._nodes), default=0)
-        self._levels = CpuLevels(max((node.cpu_milli or 0 for node in self._nodes), default=0))
-        self._kinds = kinds
-        self._best_fit = NodeOrder(Strategy.BEST_FIT, rooms)
-        self._free = [room.left_milli(self._most_gpus) for room in rooms]
-        self._cpu = np.array([_counted(room.cpu_milli_left) for room in rooms], dtype=np.int64)
-        self._memory = np.array([_counted(room.memory_mib_left) for room in rooms], dtype=np.int64)
+        self._buckets = CpuBuckets(max((node.cpu_milli or 0 for node in self._nodes), default=0))
+        self._node_classes = node_classes
+        self._best_fit = NodeOrder(Strategy.BEST_FIT, node_infos)
+        self._free = [node_info.left_milli(self._most_gpus) for node_info in node_infos]
+        self._cpu = np.array(
+            [_counted(node_info.cpu_milli_left) for node_info in node_infos], dtype=np.int64
+        )
+        self._memory = np.array(
+            [_counted(node_info.memory_mib_left) for node_info in node_infos], dtype=np.int64
+        )
         self._masks: dict[int, NDArray[np.float64]] = {}
         self._mix: Mapping[Shape, float] | None = None
-        self.expect({})
+        self.set_workload_mix({})
 
-    def expect(self, mix: Mapping[Shape, float]) -> None:
+    def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
         """Value everything by this mix of requests from now on."""
         if mix == self._mix:
             return
         self._mix = dict(mix)
         mixes = self._classify(mix)
-        worth = MixWorth(mixes, sum(mix.values()), self._levels)
-        self._states = NodeStates(worth, self._levels.columns)
+        worth = FragmentationScore(mixes, sum(mix.values()), self._buckets)
+        self._states = NodeStates(worth, self._buckets.columns)
         self._rows = np.zeros(len(self._nodes), dtype=np.int64)
         self._worth = np.zeros(len(self._nodes))
         for position in range(len(self._nodes)):
             self._enter(position)
 
-    def changed(self, node: int, room: NodeInfo) -> None:
+    def changed(self, node: int, node_info: NodeInfo) -> None:
         """The node has something else left than before."""
-        if room.node.is_mig:
-            self._best_fit.changed(node, room)
-        self._free[node] = room.left_milli(self._most_gpus)
-        self._cpu[node] = _counted(room.cpu_milli_left)
-        self._memory[node] = _counted(room.memory_mib_left)
+        if node_info.node.is_mig:
+            self._best_fit.changed(node, node_info)
+        self._free[node] = node_info.left_milli(self._most_gpus)
+        self._cpu[node] = _counted(node_info.cpu_milli_left)
+        self._memory[node] = _counted(node_info.memory_mib_left)
         self._enter(node)
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
@@ -84,29 +89,29 @@ class LeastLossOrder:
             return self._best_fit.candidates(shape, among)
         return _ascending(self._losses(shape, among))
 
-    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:
+    def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
         """Which GPUs of the node would it get, if it fits?"""
         if shape.is_whole or shape.gpu_count != 1 or shape.mig_profile is not None:
-            return room.share(shape)
-        column = self._levels.column_of(int(self._cpu[node]) - shape.cpu_milli)
+            return node_info.share(shape)
+        column = self._buckets.column_of(int(self._cpu[node]) - shape.cpu_milli)
         ask = (shape.gpu_count, shape.gpu_share_milli)
         [left_milli] = self._states.best(self._class_of[node], self._free[node], ask, column)
-        return room.share(shape, left_milli)
+        return node_info.share(shape, left_milli)
 
     def _classify(self, mix: Mapping[Shape, float]) -> list[Mapping[Shape, float]]:
         """Which part of the mix does each class of nodes suit? Notes the class of each node."""
         self._class_of = [0] * len(self._nodes)
         classes: dict[tuple[Shape, ...], int] = {}
-        for kind in self._kinds.of(*mix):
-            suited = tuple(shape for shape in mix if suits(shape, kind.example))
+        for node_class in self._node_classes.of(*mix):
+            suited = tuple(shape for shape in mix if suits(shape, node_class.example))
             number = classes.setdefault(suited, len(classes))
-            for position in numbers_in(kind.nodes):
+            for position in numbers_in(node_class.node_set):
                 self._class_of[position] = number
         return [{shape: mix[shape] for shape in suited} for suited in classes]
 
     def _losses(self, shape: Shape, among: int) -> NDArray[np.float64]:
         """What each node would lose; infinity where there is no room."""
-        cells = self._levels.columns_of(self._cpu - shape.cpu_milli)
+        cells = self._buckets.columns_of(self._cpu - shape.cpu_milli)
         cells += self._rows
         losses: NDArray[np.float64] = self._worth - self._states.after(
             shape.gpu_count, shape.gpu_share_milli
@@ -126,8 +131,8 @@ class LeastLossOrder:
     def _enter(self, node: int) -> None:
         """Note the state that a node is in now."""
         state = self._states.enter(self._class_of[node], self._free[node])
-        column = self._levels.column_of(int(self._cpu[node]))
-        self._rows[node] = state * self._levels.columns
+        column = self._buckets.column_of(int(self._cpu[node]))
+        self._rows[node] = state * self._buckets.columns
         self._worth[node] = self._states.now(state, column)
 
 

@@ -17,7 +17,7 @@ _SCALE = 2**32
 """Worths are whole numbers of this, so that their sums are exact in whatever order."""
 
 
-class CpuLevels:
+class CpuBuckets:
     """CPU left in equal steps, rounded down.
 
     Workloads ask for whole cores, halves or quarters: steps are such, too, so that what is just
@@ -54,7 +54,7 @@ class CpuLevels:
         return np.arange(self.columns - 1, dtype=np.int64) * self._step_milli
 
 
-class MixWorth:
+class FragmentationScore:
     """What is the room left on a node worth to a mix of requests?
 
     The sum over the shapes of the mix of p s H(n): p is the shape's part of the requests, s its
@@ -74,11 +74,11 @@ class MixWorth:
         mixes: For each class of nodes, how often each shape that it suits is asked for, in any
             unit.
         total: How often any shape is asked for, in the same unit.
-        levels: The steps of CPU.
+        buckets: The steps of CPU.
     """
 
     def __init__(
-        self, mixes: Sequence[Mapping[Shape, float]], total: float, levels: CpuLevels
+        self, mixes: Sequence[Mapping[Shape, float]], total: float, buckets: CpuBuckets
     ) -> None:
         asks = sorted({_ask(shape) for mix in mixes for shape in mix if shape.gpu_count})
         at = {ask: number for number, ask in enumerate(asks)}
@@ -86,16 +86,16 @@ class MixWorth:
         milli = np.array([milli for _, milli in asks], dtype=np.int64)
         self._parts_in = np.arange(WHOLE_GPU_MILLI + 1)[:, None] // milli
         """How many parts of each ask fit on a GPU with so much left."""
-        worths = np.zeros((len(mixes), len(asks), _COPIES + 1, levels.columns))
+        worths = np.zeros((len(mixes), len(asks), _COPIES + 1, buckets.columns))
         copies = np.arange(1, _COPIES + 1)[:, None]
         for table, mix in zip(worths, mixes, strict=True):
             for shape, weight in mix.items():
                 if shape.gpu_count:
                     size = shape.gpu_count**1.5 * shape.gpu_share_milli / WHOLE_GPU_MILLI
                     worth = _SCALE * weight / total * size
-                    has_cpu = copies * shape.cpu_milli <= levels.least_milli()
+                    has_cpu = copies * shape.cpu_milli <= buckets.least_milli()
                     table[at[_ask(shape)], 1:, 1:] += has_cpu * np.rint(worth / copies)
-        self._worths = worths.cumsum(axis=2).reshape(-1, levels.columns)
+        self._worths = worths.cumsum(axis=2).reshape(-1, buckets.columns)
         """A row for each class, ask and number of copies."""
         numbers = np.arange(len(mixes) * len(asks)).reshape(len(mixes), len(asks))
         self._first = (_COPIES + 1) * numbers

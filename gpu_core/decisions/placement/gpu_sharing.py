@@ -20,14 +20,14 @@ from gpu_core.decisions.model.cluster import Node, NodeShare
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 
-class Division(Protocol):
+class GpuSharing(Protocol):
     """The rules of one way to divide a GPU."""
 
     @property
     def whole(self) -> int:
         """All of a GPU, as a part."""
 
-    def has_room(self, shape: Shape, in_use: int) -> bool:
+    def fits_shape(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class TimeSharing:
         # Thousandths are rounded down: 48 replicas of 20 are all there are, though 50 would add up.
         self._most = (shares_per_gpu or 1) * self._replica_milli
 
-    def has_room(self, shape: Shape, in_use: int) -> bool:
+    def fits_shape(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
         return self.fits(self.share_milli(shape), in_use)
 
@@ -118,7 +118,7 @@ class MigInstances:
         self._slices = slices_of(gpu_type)
         self.whole = _counted((1 << self._slices) - 1)
 
-    def has_room(self, shape: Shape, in_use: int) -> bool:
+    def fits_shape(self, shape: Shape, in_use: int) -> bool:
         """Would the shape's part of one GPU fit beside this?"""
         return self._start(shape, in_use) is not None
 
@@ -185,6 +185,6 @@ def _slices_in(counts: int) -> int:
     return slices
 
 
-def division_of(node: Node) -> Division:
+def gpu_sharing_of(node: Node) -> GpuSharing:
     """How are this node's GPUs divided, if they are?"""
     return MigInstances(node.gpu_type) if node.is_mig else TimeSharing(node.shares_per_gpu)

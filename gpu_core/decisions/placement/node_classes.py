@@ -10,55 +10,55 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKind:
+class NodeClass:
     """Some nodes that are alike."""
 
     example: Node
     usable_gpus: int
     """The same number on each."""
-    nodes: int
+    node_set: int
     """Which ones, as bits."""
 
 
-class NodeKinds:
+class NodeClasses:
     """The kinds of some nodes. There are few: machines are bought by the dozen.
 
     Names of labels are looked at only as far as shapes ask for them: every Kubernetes node has
     labels of its own.
 
     Args:
-        rooms: The nodes; a node is known by its position among them.
+        node_infos: The nodes; a node is known by its position among them.
     """
 
-    def __init__(self, rooms: Sequence[NodeInfo]) -> None:
-        self._rooms = rooms
-        self._kinds: dict[tuple[str, ...], list[NodeKind]] = {}
+    def __init__(self, node_infos: Sequence[NodeInfo]) -> None:
+        self._node_infos = node_infos
+        self._node_classes: dict[tuple[str, ...], list[NodeClass]] = {}
 
-    def of(self, *shapes: Shape) -> list[NodeKind]:
+    def of(self, *shapes: Shape) -> list[NodeClass]:
         """The kinds that these shapes can tell apart."""
         labels = {name for shape in shapes for name, _ in shape.node_labels}
         labels |= {shape.same_label for shape in shapes if shape.same_label is not None}
         names = tuple(sorted(labels))
-        if names not in self._kinds:
-            self._kinds[names] = self._by_labels(names)
-        return self._kinds[names]
+        if names not in self._node_classes:
+            self._node_classes[names] = self._by_labels(names)
+        return self._node_classes[names]
 
-    def _by_labels(self, names: Sequence[str]) -> list[NodeKind]:
+    def _by_labels(self, names: Sequence[str]) -> list[NodeClass]:
         alike: dict[Hashable, list[int]] = {}
-        for position, room in enumerate(self._rooms):
-            alike.setdefault(_traits(room, names), []).append(position)
+        for position, node_info in enumerate(self._node_infos):
+            alike.setdefault(_traits(node_info, names), []).append(position)
         return [
-            NodeKind(
-                self._rooms[positions[0]].node,
-                self._rooms[positions[0]].usable_gpus,
+            NodeClass(
+                self._node_infos[positions[0]].node,
+                self._node_infos[positions[0]].usable_gpus,
                 bits_of(positions),
             )
             for positions in alike.values()
         ]
 
 
-def _traits(room: NodeInfo, labels: Sequence[str]) -> Hashable:
-    node = room.node
+def _traits(node_info: NodeInfo, labels: Sequence[str]) -> Hashable:
+    node = node_info.node
     return (
         node.gpu_type,
         node.capacity_type,
@@ -72,6 +72,6 @@ def _traits(room: NodeInfo, labels: Sequence[str]) -> Hashable:
         node.has_whole_gpus,
         node.is_mig,
         None if node.mig_instances is None else frozenset(node.mig_instances.items()),
-        room.usable_gpus,
+        node_info.usable_gpus,
         tuple(map(node.labels.get, labels)),
     )

@@ -9,7 +9,7 @@ from gpu_core.decisions.model.cluster import Node, NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.filters import suits
-from gpu_core.decisions.placement.gpu_sharing import division_of
+from gpu_core.decisions.placement.gpu_sharing import gpu_sharing_of
 
 
 class NodeInfo:
@@ -24,11 +24,11 @@ class NodeInfo:
     """
 
     __slots__ = (
-        "_division",
         "_free",
         "_in_use",
         "_instances_held",
         "_position_of",
+        "_sharing",
         "cpu_milli_left",
         "free_gpus",
         "holders",
@@ -39,7 +39,7 @@ class NodeInfo:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self._division = division_of(node)
+        self._sharing = gpu_sharing_of(node)
         self._position_of = {
             gpu_id: position
             for position, gpu_id in enumerate(node.gpu_ids)
@@ -62,7 +62,7 @@ class NodeInfo:
         """Another one with the same left, for a what-if."""
         other = object.__new__(NodeInfo)
         other.node = self.node
-        other._division = self._division
+        other._sharing = self._sharing
         other._position_of = self._position_of
         other._free = self._free
         other._in_use = self._in_use.copy()
@@ -94,7 +94,7 @@ class NodeInfo:
         """Of which MIG profiles would an instance fit on a GPU that is divided?"""
         if not self.node.is_mig:
             return frozenset()
-        left = map(self._division.profiles_left, self._in_use.values())
+        left = map(self._sharing.profiles_left, self._in_use.values())
         return frozenset().union(*left)
 
     def left_milli(self, places: int) -> tuple[int, ...]:
@@ -144,11 +144,11 @@ class NodeInfo:
         return NodeShare(
             node=self.node.name,
             gpu_ids=gpu_ids,
-            share_milli=self._division.share_milli(shape),
-            mig_starts=self._division.starts(shape, [self._in_use.get(p, 0) for p in positions]),
+            share_milli=self._sharing.share_milli(shape),
+            mig_starts=self._sharing.starts(shape, [self._in_use.get(p, 0) for p in positions]),
         )
 
-    def take(self, shape: Shape, share: NodeShare) -> None:
+    def allocate(self, shape: Shape, share: NodeShare) -> None:
         """Somebody gets this share of the node.
 
         Raises:
@@ -163,13 +163,13 @@ class NodeInfo:
         whole = self._whole(share)
         if whole is None or whole & ~self._free:
             self._refuse_what_is_not_free(shape, share)
-        self._hold(shape, share, whole)
+        self._observe(shape, share, whole)
 
-    def hold(self, shape: Shape, share: NodeShare) -> None:
+    def observe(self, shape: Shape, share: NodeShare) -> None:
         """Somebody has this share of the node, though not all of it may be free."""
-        self._hold(shape, share, self._whole(share))
+        self._observe(shape, share, self._whole(share))
 
-    def give(self, shape: Shape, share: NodeShare) -> None:
+    def release(self, shape: Shape, share: NodeShare) -> None:
         """Whoever had this share has it no more.
 
         Raises:
@@ -177,7 +177,7 @@ class NodeInfo:
         """
         whole = self._whole(share)
         if whole is None or whole & (self._free | bits_of(self._in_use)):
-            self._give_parts(shape, share)
+            self._release_parts(shape, share)
         else:
             self._free |= whole
             self.free_gpus += whole.bit_count()
@@ -187,16 +187,16 @@ class NodeInfo:
         self.holders -= 1
 
     def _parts_left_milli(self) -> Iterator[int]:
-        left = map(self._division.left_milli, self._in_use.values())
+        left = map(self._sharing.left_milli, self._in_use.values())
         return (milli for milli in left if milli > 0)
 
     def _divided(self, shape: Shape, left_milli: int | None = None) -> list[int]:
         """The divided GPUs that it fits on, those with the least left first."""
-        left_of, has_room = self._division.left_milli, self._division.has_room
+        left_of, fits_shape = self._sharing.left_milli, self._sharing.fits_shape
         enough = [
             (left_of(in_use), position)
             for position, in_use in self._in_use.items()
-            if has_room(shape, in_use)
+            if fits_shape(shape, in_use)
         ]
         return [
             position
@@ -205,16 +205,16 @@ class NodeInfo:
         ]
 
     def _refuse_what_is_not_free(self, shape: Shape, share: NodeShare) -> None:
-        if not _is_whole(share) and self._division.parts(shape, share) is None:
+        if not _is_whole(share) and self._sharing.parts(shape, share) is None:
             raise self._error("has no such parts of GPUs", share.mig_starts or share.share_milli)
         parts = self._parts(shape, share)
         if len({position for position, _ in parts}) < len(parts):
             raise self._error("is to give the same GPU twice", share.gpu_ids)
         for position, part in parts:
-            if not self._division.fits(part, self._in_use_of(position)):
+            if not self._sharing.fits(part, self._in_use_of(position)):
                 raise self._error("has not all of these GPUs free", share.gpu_ids)
 
-    def _hold(self, shape: Shape, share: NodeShare, whole: int | None) -> None:
+    def _observe(self, shape: Shape, share: NodeShare, whole: int | None) -> None:
         if whole is None or whole & ~self._free:
             for position, part in self._parts(shape, share):
                 self._set_in_use(position, self._in_use_of(position) + part)
@@ -240,11 +240,11 @@ class NodeInfo:
         held = self._instances_held.get(shape.mig_profile, 0)
         self._instances_held[shape.mig_profile] = held + sign * len(share.gpu_ids)
 
-    def _give_parts(self, shape: Shape, share: NodeShare) -> None:
+    def _release_parts(self, shape: Shape, share: NodeShare) -> None:
         left: dict[int, int] = {}
         for position, part in self._parts(shape, share):
             in_use = left.get(position, self._in_use_of(position))
-            if not self._division.contains(in_use, part):
+            if not self._sharing.contains(in_use, part):
                 raise self._error("has not all of these GPUs in use", share.gpu_ids)
             left[position] = in_use - part
         for position, in_use in left.items():
@@ -264,8 +264,8 @@ class NodeInfo:
         Parts that cannot be, as of a node whose GPUs were divided in another way when they were
         taken, count as whole GPUs: nothing fits beside what nobody knows.
         """
-        known = None if _is_whole(share) else self._division.parts(shape, share)
-        parts = repeat(self._division.whole) if known is None else known
+        known = None if _is_whole(share) else self._sharing.parts(shape, share)
+        parts = repeat(self._sharing.whole) if known is None else known
         return [
             (self._position_of[gpu_id], part)
             for gpu_id, part in zip(share.gpu_ids, parts, strict=False)
@@ -275,14 +275,14 @@ class NodeInfo:
     def _in_use_of(self, position: int) -> int:
         if self._free >> position & 1:
             return 0
-        return self._in_use.get(position, self._division.whole)
+        return self._in_use.get(position, self._sharing.whole)
 
     def _set_in_use(self, position: int, in_use: int) -> None:
         was_free = bool(self._free >> position & 1)
         if was_free == bool(in_use):
             self._free ^= 1 << position
             self.free_gpus += -1 if was_free else 1
-        if in_use and in_use != self._division.whole:
+        if in_use and in_use != self._sharing.whole:
             self._in_use[position] = in_use
         else:
             self._in_use.pop(position, None)

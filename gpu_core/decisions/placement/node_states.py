@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-from gpu_core.decisions.placement.fragmentation_score import Milli, MixWorth
+from gpu_core.decisions.placement.fragmentation_score import FragmentationScore, Milli
 
 _NO_ROOM = -np.inf
 
@@ -25,7 +25,7 @@ class NodeStates:
         columns: The number of levels of CPU.
     """
 
-    def __init__(self, worth: MixWorth, columns: int) -> None:
+    def __init__(self, worth: FragmentationScore, columns: int) -> None:
         self._worth = worth
         self._columns = columns
         self._numbers: dict[_State, int] = {}

@@ -8,7 +8,7 @@ from typing import Protocol
 from gpu_core.decisions.catalog.mig import MIG_PROFILES, plain_profile
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.bucket_index import Levels
+from gpu_core.decisions.placement.bucket_index import BucketIndex
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.placement import Strategy
 
@@ -23,16 +23,16 @@ _PROFILE_NUMBERS = {
 class PlacementOrder(Protocol):
     """What a strategy compares, whatever has been taken."""
 
-    def expect(self, mix: Mapping[Shape, float]) -> None:
+    def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
         """From now on requests are thought to come in these proportions."""
 
-    def changed(self, node: int, room: NodeInfo) -> None:
+    def changed(self, node: int, node_info: NodeInfo) -> None:
         """The node has something else left than before."""
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """The nodes that may have room, with what is compared, less first, equals by position."""
 
-    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:
+    def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
         """Which GPUs of the node would it get, if it fits?"""
 
 
@@ -43,35 +43,35 @@ class NodeOrder:
 
     Args:
         strategy: Which node comes first.
-        rooms: The nodes; a node is known by its position among them.
+        node_infos: The nodes; a node is known by its position among them.
     """
 
-    def __init__(self, strategy: Strategy, rooms: Sequence[NodeInfo]) -> None:
+    def __init__(self, strategy: Strategy, node_infos: Sequence[NodeInfo]) -> None:
         rank = _RANKS.get(strategy)
-        self._free = _Index(rooms, _free_gpus)
-        self._parts = _Index(rooms, _parts_left_milli)
-        self._profiles = _Index(rooms, _profiles_left)
-        self._cpu = _Index(rooms, _cpu_steps)
-        self._ranked = None if rank is None else _Index(rooms, rank)
+        self._free = _Index(node_infos, _free_gpus)
+        self._parts = _Index(node_infos, _parts_left_milli)
+        self._profiles = _Index(node_infos, _profiles_left)
+        self._cpu = _Index(node_infos, _cpu_steps)
+        self._ranked = None if rank is None else _Index(node_infos, rank)
         kept = [self._free]
         # What no node counts never changes.
-        if any(room.node.is_shareable or room.node.is_mig for room in rooms):
+        if any(node_info.node.is_shareable or node_info.node.is_mig for node_info in node_infos):
             kept += [self._parts, self._profiles]
-        if any(room.node.cpu_milli is not None for room in rooms):
+        if any(node_info.node.cpu_milli is not None for node_info in node_infos):
             kept.append(self._cpu)
         self._kept = kept if self._ranked is None else [*kept, self._ranked]
 
-    def expect(self, mix: Mapping[Shape, float]) -> None:
+    def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
         """What will be asked for makes no difference here."""
 
-    def share(self, shape: Shape, node: int, room: NodeInfo) -> NodeShare:  # noqa: ARG002
+    def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:  # noqa: ARG002
         """Which GPUs of the node would it get, if it fits?"""
-        return room.share(shape)
+        return node_info.share(shape)
 
-    def changed(self, node: int, room: NodeInfo) -> None:
+    def changed(self, node: int, node_info: NodeInfo) -> None:
         """The node has something else left than before."""
         for index in self._kept:
-            index.update(node, room)
+            index.update(node, node_info)
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """The nodes that may have room, best first, equals by position.
@@ -86,34 +86,34 @@ class NodeOrder:
             What the strategy compares, less is better, and the node.
         """
         if shape.cpu_milli:
-            among &= self._cpu.levels.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
+            among &= self._cpu.buckets.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
         if self._ranked is not None:
-            return self._ranked.levels.from_level(-inf, among & self._roomy(shape))
+            return self._ranked.buckets.from_bucket(-inf, among & self._with_room(shape))
         if shape.is_whole or not shape.gpu_count:
-            return self._free.levels.from_level(shape.gpu_count, among)
+            return self._free.buckets.from_bucket(shape.gpu_count, among)
         return self._tightest(shape, among)
 
-    def _roomy(self, shape: Shape) -> int:
+    def _with_room(self, shape: Shape) -> int:
         if shape.is_whole or not shape.gpu_count:
-            return self._free.levels.at_least(shape.gpu_count)
-        return self._free.levels.at_least(1) | self._shared(shape)
+            return self._free.buckets.at_least(shape.gpu_count)
+        return self._free.buckets.at_least(1) | self._shared(shape)
 
     def _shared(self, shape: Shape) -> int:
         """The nodes with a divided GPU that has room for the shape's part of one."""
         if shape.mig_profile is None:
-            return self._parts.levels.at_least(shape.gpu_share_milli)
-        return self._profiles.levels.at(_PROFILE_NUMBERS.get(plain_profile(shape.mig_profile), -1))
+            return self._parts.buckets.at_least(shape.gpu_share_milli)
+        return self._profiles.buckets.at(_PROFILE_NUMBERS.get(plain_profile(shape.mig_profile), -1))
 
     def _tightest(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
         """By what is left of the GPU that it would share, then by untouched GPUs."""
-        free = self._free.levels
+        free = self._free.buckets
         if shape.gpu_count > 1:
-            return free.from_level(0, among & self._roomy(shape))
+            return free.from_bucket(0, among & self._with_room(shape))
         # Whether an instance fits is a question of which slices are left, not of how many.
         least_milli = 1 if shape.mig_profile is not None else shape.gpu_share_milli
-        shared = self._parts.levels.from_level(least_milli, among & self._shared(shape))
+        shared = self._parts.buckets.from_bucket(least_milli, among & self._shared(shape))
         return chain(
-            shared, ((gpus * WHOLE_GPU_MILLI, node) for gpus, node in free.from_level(1, among))
+            shared, ((gpus * WHOLE_GPU_MILLI, node) for gpus, node in free.from_bucket(1, among))
         )
 
 
@@ -121,54 +121,54 @@ class _Index:
     """The nodes by some of their numbers, with the numbers they were last seen with."""
 
     def __init__(
-        self, rooms: Sequence[NodeInfo], levels_of: Callable[[NodeInfo], Collection[float]]
+        self, node_infos: Sequence[NodeInfo], buckets_of: Callable[[NodeInfo], Collection[float]]
     ) -> None:
-        self.levels = Levels()
-        self._levels_of = levels_of
-        self._seen = [levels_of(room) for room in rooms]
+        self.buckets = BucketIndex()
+        self._buckets_of = buckets_of
+        self._seen = [buckets_of(node_info) for node_info in node_infos]
         for node, seen in enumerate(self._seen):
-            for level in seen:
-                self.levels.add(level, node)
+            for bucket in seen:
+                self.buckets.add(bucket, node)
 
-    def update(self, node: int, room: NodeInfo) -> None:
-        before, now = self._seen[node], self._levels_of(room)
+    def update(self, node: int, node_info: NodeInfo) -> None:
+        before, now = self._seen[node], self._buckets_of(node_info)
         if now == before:
             return
         self._seen[node] = now
-        for level in before:
-            self.levels.remove(level, node)
-        for level in now:
-            self.levels.add(level, node)
+        for bucket in before:
+            self.buckets.remove(bucket, node)
+        for bucket in now:
+            self.buckets.add(bucket, node)
 
 
-def _free_gpus(room: NodeInfo) -> Collection[float]:
-    return (room.free_gpus,)
+def _free_gpus(node_info: NodeInfo) -> Collection[float]:
+    return (node_info.free_gpus,)
 
 
-def _parts_left_milli(room: NodeInfo) -> Collection[float]:
-    return room.parts_left_milli
+def _parts_left_milli(node_info: NodeInfo) -> Collection[float]:
+    return node_info.parts_left_milli
 
 
-def _profiles_left(room: NodeInfo) -> Collection[float]:
-    return frozenset(map(_PROFILE_NUMBERS.__getitem__, room.profiles_left))
+def _profiles_left(node_info: NodeInfo) -> Collection[float]:
+    return frozenset(map(_PROFILE_NUMBERS.__getitem__, node_info.profiles_left))
 
 
-def _cpu_steps(room: NodeInfo) -> Collection[float]:
-    left = room.cpu_milli_left
+def _cpu_steps(node_info: NodeInfo) -> Collection[float]:
+    left = node_info.cpu_milli_left
     # Infinity has no steps.
     return (left if left == inf else left // _CPU_STEP_MILLI,)
 
 
-def _load(room: NodeInfo) -> Collection[float]:
-    return (1 - room.free_gpus / room.usable_gpus if room.usable_gpus else 1.0,)
+def _load(node_info: NodeInfo) -> Collection[float]:
+    return (1 - node_info.free_gpus / node_info.usable_gpus if node_info.usable_gpus else 1.0,)
 
 
-def _holders(room: NodeInfo) -> Collection[float]:
-    return (room.holders,)
+def _holders(node_info: NodeInfo) -> Collection[float]:
+    return (node_info.holders,)
 
 
-def _fewest_in_use(room: NodeInfo) -> Collection[float]:
-    return (-room.free_gpus,)
+def _fewest_in_use(node_info: NodeInfo) -> Collection[float]:
+    return (-node_info.free_gpus,)
 
 
 _RANKS: Mapping[Strategy, Callable[[NodeInfo], Collection[float]]] = {

@@ -9,7 +9,7 @@ _SHAPES = 512
 """Rarer ones are left out. Few, as those that are rare one by one may be many together."""
 
 
-def rough_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
+def rounded_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
     """How often is each shape asked for, roughly?
 
     The numbers are rounded down to two binary digits (4, 6, 8, 12, ...), and only the most frequent

@@ -116,7 +116,7 @@ class QuotaUsage:
         other.borrowing_changes = self.borrowing_changes
         return other
 
-    def take(self, team: str | None, bucket: str, milli: int) -> None:
+    def allocate(self, team: str | None, bucket: str, milli: int) -> None:
         """The team holds so many thousandths of GPUs more."""
         self._change_holding(team, bucket, milli)
         for node in self._tree.path(team, bucket):
@@ -126,7 +126,7 @@ class QuotaUsage:
             if not milli:
                 return
 
-    def give(self, team: str | None, bucket: str, milli: int) -> None:
+    def release(self, team: str | None, bucket: str, milli: int) -> None:
         """The team holds so many thousandths of GPUs less: the inverse of `take`."""
         self._change_holding(team, bucket, -milli)
         for node in self._tree.path(team, bucket):

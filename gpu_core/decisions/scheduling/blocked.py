@@ -193,7 +193,7 @@ class BlockedWorkloads:
         running = [holding.allocation for holding in self._facts.holdings]
         return partial(
             explain.waiting_for_gpus,
-            room=room.shortage(shape),
+            room=room.diagnose(shape),
             holders=explain.holders_on(set(room.eligible(shape)), running),
             starts_s=starts_s,
         )

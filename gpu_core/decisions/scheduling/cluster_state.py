@@ -19,17 +19,17 @@ class View:
     room: ClusterInfo
     entitlements: Entitlements
 
-    def take(self, holding: Holding) -> None:
+    def allocate(self, holding: Holding) -> None:
         """The holder has what it holds."""
-        self.room.hold(holding.shape, holding.allocation.placement)
+        self.room.observe(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
-        self.entitlements.take(owner, holding.flavor, holding.gpu_milli)
+        self.entitlements.allocate(owner, holding.flavor, holding.gpu_milli)
 
-    def give(self, holding: Holding) -> None:
+    def release(self, holding: Holding) -> None:
         """The holder has given it back."""
-        self.room.give(holding.shape, holding.allocation.placement)
+        self.room.release(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
-        self.entitlements.give(owner, holding.flavor, holding.gpu_milli)
+        self.entitlements.release(owner, holding.flavor, holding.gpu_milli)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,21 +55,21 @@ class SchedulerState:
         holding = holding_of(allocation)
         self.holdings.add(holding)
         self._count(holding, 1)
-        self.now.take(holding)
+        self.now.allocate(holding)
         if allocation.is_draining:
             self.draining.add(holding.workload_id)
         else:
-            self.soon.take(holding)
+            self.soon.allocate(holding)
 
     def remove(self, workload_id: str) -> None:
         """A workload holds nothing any more."""
         holding = self.holdings.remove(workload_id)
         self._count(holding, -1)
-        self.now.give(holding)
+        self.now.release(holding)
         if workload_id in self.draining:
             self.draining.discard(workload_id)
         else:
-            self.soon.give(holding)
+            self.soon.release(holding)
 
     def shapes(self) -> Counter[Shape]:
         """How many of each shape wait, unless they are held back, or run?"""

@@ -176,8 +176,8 @@ class PlanBuilder:
         """Tell these to end: their GPUs are coming."""
         deadline_s = self.now_s + self.policy.preemption.grace_period_s
         for victim in victims:
-            self.preemption.take(victim)
-            self._undo.append(partial(self.facts.soon.take, victim.holding))
+            self.preemption.evict(victim)
+            self._undo.append(partial(self.facts.soon.allocate, victim.holding))
             self.leaving[victim.workload_id] = deadline_s
             self.commands.append(victim.command(preemptor))
 
@@ -187,8 +187,8 @@ class PlanBuilder:
         self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
         owner, holding = owner_of(victim.holding.workload), victim.holding
         soon = self.facts.soon.entitlements
-        soon.take(owner, holding.flavor, holding.gpu_milli)
-        self._undo.append(partial(soon.give, owner, holding.flavor, holding.gpu_milli))
+        soon.allocate(owner, holding.flavor, holding.gpu_milli)
+        self._undo.append(partial(soon.release, owner, holding.flavor, holding.gpu_milli))
         for view in (self.facts.soon, self.facts.now):
             self._take(view.room, holding.shape, to)
 
@@ -205,8 +205,8 @@ class PlanBuilder:
         return self._preemption
 
     def _take(self, room: ClusterInfo, shape: Shape, placement: Placement) -> None:
-        room.take(shape, placement)
-        self._undo.append(partial(room.give, shape, placement))
+        room.allocate(shape, placement)
+        self._undo.append(partial(room.release, shape, placement))
         if self._preemption is not None:
             self._preemption.touch(share.node for share in placement.shares)
 
@@ -214,8 +214,8 @@ class PlanBuilder:
         owner, flavor = owner_of(workload), placement.flavor
         milli = workload.shape.total_gpu_milli
         for view in (self.facts.now, self.facts.soon):
-            view.entitlements.take(owner, flavor, milli)
-            self._undo.append(partial(view.entitlements.give, owner, flavor, milli))
+            view.entitlements.allocate(owner, flavor, milli)
+            self._undo.append(partial(view.entitlements.release, owner, flavor, milli))
         gpus, run_s = milli / WHOLE_GPU_MILLI, planned_s(workload)
         if self.shares is not None:
             self.shares.admit(workload.team, workload.user, workload.group, gpus, run_s)

@@ -10,7 +10,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, epoch_s, require_aware
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.placement.workload_mix import rough_mix
+from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import Budgets
@@ -117,7 +117,7 @@ class Planner:
                 than the line is long.
         """
         now_s = epoch_s(require_aware(now, "now"))
-        self._expect_more_of_the_same()
+        self._set_workload_mix()
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage or Usage())
@@ -147,12 +147,12 @@ class Planner:
             idle_since=idle_since,
         )
 
-    def _expect_more_of_the_same(self) -> None:
+    def _set_workload_mix(self) -> None:
         """Tell a strategy that looks ahead what to expect: what waits and runs now."""
         if self._policy.placement.strategy is Strategy.FRAGMENTATION_AWARE:
-            mix = rough_mix(self._facts.shapes())
-            self._facts.now.room.expect(mix)
-            self._facts.soon.room.expect(mix)
+            mix = rounded_mix(self._facts.shapes())
+            self._facts.now.room.set_workload_mix(mix)
+            self._facts.soon.room.set_workload_mix(mix)
 
     def _shares(self, usage: Usage) -> Shares:
         policy, worth_per_gpu_s = self._policy, 1.0

@@ -99,10 +99,10 @@ class Preemption:
         )
         return sorted(found, key=lambda h: (h.workload.name, h.workload_id))
 
-    def take(self, victim: PreemptionCandidate) -> None:
+    def evict(self, victim: PreemptionCandidate) -> None:
         """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
         self._candidates.remove(victim.workload_id)
-        self._facts.soon.give(victim.holding)
+        self._facts.soon.release(victim.holding)
         self.touch(s.node for s in victim.holding.allocation.placement.shares)
 
     def _permit(self, kind: WorkloadGroup, allowance: Allowance) -> PreemptionScope:
@@ -316,7 +316,7 @@ class _Freed:
         """With this holder after all."""
         for share in holding.allocation.placement.shares:
             if share.node in self._rooms:
-                self._rooms[share.node].hold(holding.shape, share)
+                self._rooms[share.node].observe(holding.shape, share)
                 self._judge(share.node, self._rooms[share.node])
 
     def _judge(self, node: str, room: NodeInfo) -> None:

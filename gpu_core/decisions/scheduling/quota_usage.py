@@ -74,18 +74,18 @@ class Entitlements:
             bucket = self._buckets[flavor] = self._tree.bucket(flavor)
         return bucket
 
-    def take(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
+    def allocate(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """The owner holds so many thousandths of GPUs more."""
         self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
         if self._usage is not None and self._tree is not None and flavor is not None:
-            self._usage.take(owner.team, self._bucket(flavor), milli)
+            self._usage.allocate(owner.team, self._bucket(flavor), milli)
             self._allowances.clear()
 
-    def give(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
+    def release(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
         """The owner holds so many thousandths of GPUs less."""
         self._milli_by_user[owner] -= milli
         if self._usage is not None and self._tree is not None and flavor is not None:
-            self._usage.give(owner.team, self._bucket(flavor), milli)
+            self._usage.release(owner.team, self._bucket(flavor), milli)
             self._allowances.clear()
 
     @contextmanager
@@ -93,12 +93,12 @@ class Entitlements:
         """As if these had given back what they hold."""
         gone = tuple(holdings)
         for holding in gone:
-            self.give(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+            self.release(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
         try:
             yield
         finally:
             for holding in gone:
-                self.take(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
+                self.allocate(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
 
     def user_room(self, owner: Owner) -> int | None:
         """How many more thousandths of GPUs may this user have? None: any number."""

@@ -240,7 +240,7 @@ def give_back(room: NodeInfo, holding: Holding) -> None:
     """The holder has given back what it holds of this node."""
     for share in holding.allocation.placement.shares:
         if share.node == room.node.name:
-            room.give(holding.shape, share)
+            room.release(holding.shape, share)
 
 
 def _is_on(candidate: PreemptionCandidate, node: str) -> bool:

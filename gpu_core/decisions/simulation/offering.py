@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.placement.workload_mix import rough_mix
+from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 
 _LOOKS = frozenset(2**power for power in range(6, 20))
@@ -78,11 +78,11 @@ def by_strategy(nodes: Sequence[Node], strategy: Strategy) -> Placer:
         if strategy is Strategy.FRAGMENTATION_AWARE:
             offered[shape] += 1
             if offered.total() in _LOOKS:
-                room.expect(rough_mix(offered))
+                room.set_workload_mix(rounded_mix(offered))
         placement = room.find(shape)
         if placement is None:
             return False
-        room.take(shape, placement)
+        room.allocate(shape, placement)
         return True
 
     return place

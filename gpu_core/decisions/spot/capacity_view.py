@@ -121,7 +121,7 @@ class CapacityView:
         placement = self.find(workload, capacity_type)
         if placement is not None:
             shape = workload.shape._replace(capacity_type=capacity_type)
-            self._all_room().take(shape, placement)
+            self._all_room().allocate(shape, placement)
             if self._untouched is self._room:
                 self._untouched = None
 
@@ -290,7 +290,7 @@ class CapacityView:
     def _new_room(self) -> ClusterInfo:
         room = ClusterInfo(self.nodes)
         for allocation in self.allocations:
-            room.hold(allocation.workload.shape, allocation.placement)
+            room.observe(allocation.workload.shape, allocation.placement)
         return room
 
 

@@ -53,7 +53,7 @@ def _can_preempt_by(workload: Workload, view: CapacityView, needed_by: datetime)
     room, gone = ClusterInfo(view.nodes), {held.workload.workload_id for held in victims}
     for held in view.allocations:
         if held.workload.workload_id not in gone:
-            room.hold(held.workload.shape, held.placement)
+            room.observe(held.workload.shape, held.placement)
     shape = workload.shape._replace(capacity_type=ON_DEMAND)
     avoided = workload.avoided_nodes
     return room.find(shape, allows=lambda name: name not in avoided) is not None

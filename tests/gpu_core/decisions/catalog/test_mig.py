@@ -29,7 +29,7 @@ def fill(room, profile):
     """How many instances of the profile fit, taking each."""
     count = 0
     while (share := room.choose(instance(profile))) is not None:
-        room.take(instance(profile), share)
+        room.allocate(instance(profile), share)
         count += 1
     return count
 
@@ -64,7 +64,7 @@ def test_where_an_instance_begins(profiles, want_starts):
         share = room.choose(instance(profile))
         starts.append(None if share is None else share.mig_starts[0])
         if share is not None:
-            room.take(instance(profile), share)
+            room.allocate(instance(profile), share)
     assert starts == want_starts
 
 
@@ -74,7 +74,7 @@ def test_the_gpu_with_the_least_left_comes_first():
     got = []
     for profile in ("3g.20gb", "1g.5gb", "3g.20gb", "2g.10gb"):
         share = room.choose(instance(profile))
-        room.take(instance(profile), share)
+        room.allocate(instance(profile), share)
         got.append(share.gpu_ids)
     assert got == [("0",), ("0",), ("1",), ("0",)]
 
@@ -89,10 +89,10 @@ def test_a_room_prefers_the_node_with_the_least_left():
         capacity_type="on-demand",
         shares=(NodeShare(node="b", gpu_ids=("0",), mig_starts=(4,)),),
     )
-    room.take(shape, on_b)
+    room.allocate(shape, on_b)
     assert room.find(shape).shares[0].node == "b"
     assert room.find(instance("7g.141gb")).shares[0].node == "a"
-    room.give(shape, on_b)
+    room.release(shape, on_b)
     assert room.find(shape).shares[0].node == "a"
 
 
@@ -101,7 +101,9 @@ def test_a_room_divides_no_other_gpu_while_an_instance_fits_on_one_that_is_divid
     nodes = [make_node(name, 2, gpu_type="h200", is_mig=True) for name in "ab"]
     room = ClusterInfo(nodes)
     for node, profile in (("a", "4g.71gb"), ("a", "1g.18gb"), ("b", "1g.18gb")):
-        room.take(instance(profile), room.find(instance(profile), allows=lambda n, a=node: n == a))
+        room.allocate(
+            instance(profile), room.find(instance(profile), allows=lambda n, a=node: n == a)
+        )
     placement = room.find(instance("3g.71gb"))
     assert [(share.node, share.gpu_ids) for share in placement.shares] == [("b", ("0",))]
 
@@ -161,14 +163,14 @@ def test_no_more_instances_are_given_than_there_are():
     room = ClusterInfo([partitioned(**{"1g.10gb": 2, "2g.20gb": 1})])
     small, large = instance("1g.10gb"), instance("2g.20gb")
     first = room.find(small)
-    room.take(small, first)
-    room.take(small, room.find(small))
+    room.allocate(small, first)
+    room.allocate(small, room.find(small))
     assert room.find(small) is None
     assert room.find(large) is not None
     with pytest.raises(InvalidInput, match="has not so many MIG instances left"):
-        room.take(small, first)
+        room.allocate(small, first)
     copy = room["n"].copy()
-    room.give(small, first)
+    room.release(small, first)
     assert room.find(small) is not None
     assert not copy.fits(small)
 
@@ -209,7 +211,7 @@ def test_impossible_instances_are_refused(profile, starts):
     room = mig_room()
     share = NodeShare(node="n", gpu_ids=("0",), share_milli=125, mig_starts=starts)
     with pytest.raises(InvalidInput):
-        room.take(instance(profile), share)
+        room.allocate(instance(profile), share)
     assert room.free_gpus == 1
 
 
@@ -240,11 +242,11 @@ def test_instances_never_overlap_and_fit_whenever_a_start_is_free(data, gpu_type
         assert (share is not None) == bool(possible)
         if share is not None:
             assert share.mig_starts[0] in possible
-            room.take(instance(name), share)
+            room.allocate(instance(name), share)
             held.append((name, share))
         if held and data.draw(st.booleans()):
             given_back = held.pop(data.draw(st.integers(0, len(held) - 1)))
-            room.give(instance(given_back[0]), given_back[1])
+            room.release(instance(given_back[0]), given_back[1])
     assert (room.free_gpus == 1) == (not held)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.placement.workload_mix import rough_mix
+from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.testing.builders import (
@@ -54,10 +54,10 @@ def test_avoided_nodes_are_used_only_where_nothing_else_could_be(strategy, shape
 )
 def test_avoiding_never_makes_a_shape_impossible(avoided, gpus, nodes, strategy):
     plain = Shape(gpu_count=gpus, nodes=nodes)
-    room = ClusterInfo(NODES, strategy)
-    found = room.find(plain._replace(avoided_nodes=avoided))
-    assert (found is None) == (room.find(plain) is None)
-    assert room.never_fits(plain) == room.never_fits(plain._replace(avoided_nodes=avoided))
+    cluster = ClusterInfo(NODES, strategy)
+    found = cluster.find(plain._replace(avoided_nodes=avoided))
+    assert (found is None) == (cluster.find(plain) is None)
+    assert cluster.never_fits(plain) == cluster.never_fits(plain._replace(avoided_nodes=avoided))
 
 
 def test_who_waits_because_of_it_is_told_so():
@@ -81,5 +81,5 @@ def test_who_waits_because_of_it_is_told_so():
 
 
 def test_what_is_expected_of_others_does_not_depend_on_it():
-    mix = rough_mix({Shape(): 3, avoiding("a"): 1, avoiding("b"): 2})
+    mix = rounded_mix({Shape(): 3, avoiding("a"): 1, avoiding("b"): 2})
     assert mix == {Shape(): 6}

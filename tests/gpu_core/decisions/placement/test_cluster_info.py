@@ -14,11 +14,11 @@ from tests import strategies
 
 def room_with(nodes, free=None):
     """All GPUs are free, or only these."""
-    room = ClusterInfo(nodes)
+    cluster = ClusterInfo(nodes)
     for node in nodes:
         taken = tuple(g for g in node.gpu_ids if free is not None and g not in free[node.name])
-        room.take(Shape(), placed(node, taken))
-    return room
+        cluster.allocate(Shape(), placed(node, taken))
+    return cluster
 
 
 def placed(node, gpu_ids):
@@ -119,11 +119,11 @@ def test_no_gpu_needs_no_node():
 def test_a_gang_gets_all_or_nothing():
     """Three nodes have room, four are needed: the numbers say how far it is."""
     nodes = (*(make_node(f"n{i}", 2) for i in range(4)), make_node("sick", 2))
-    room = room_with(nodes, {n.name: n.gpu_ids for n in nodes} | {"n3": ("0",), "sick": ()})
+    cluster = room_with(nodes, {n.name: n.gpu_ids for n in nodes} | {"n3": ("0",), "sick": ()})
     shape = Shape(gpu_count=2, nodes=4)
     want = NotPlaced(usable_gpus=10, free_gpus=7, most_free_on_one_node=2, unhealthy_gpus=0)
-    assert room.find(shape) is None
-    assert room.shortage(shape) == want
+    assert cluster.find(shape) is None
+    assert cluster.diagnose(shape) == want
 
 
 @pytest.mark.parametrize(
@@ -255,19 +255,19 @@ def test_more_free_gpus_never_take_a_place_away(snapshot, workload):
 def test_a_gang_is_taken_whole_or_not_at_all():
     """The second node is in use: the first stays free."""
     nodes = (make_node("a", 1), make_node("b", 1))
-    room = ClusterInfo(nodes)
-    gang = room.find(Shape(nodes=2))
-    room.take(Shape(), placed(nodes[1], ("0",)))
+    cluster = ClusterInfo(nodes)
+    gang = cluster.find(Shape(nodes=2))
+    cluster.allocate(Shape(), placed(nodes[1], ("0",)))
     with pytest.raises(InvalidInput):
-        room.take(Shape(nodes=2), gang)
-    assert room["a"].free_gpus == 1
-    assert shares(room.find(Shape())) == [("a", "0")]
+        cluster.allocate(Shape(nodes=2), gang)
+    assert cluster["a"].free_gpus == 1
+    assert shares(cluster.find(Shape())) == [("a", "0")]
 
 
 def test_a_gang_on_parts_of_gpus_gets_different_nodes():
     """Though one node has two GPUs with enough left."""
-    room = ClusterInfo([make_node(name, 2, is_shareable=True) for name in "ab"])
+    cluster = ClusterInfo([make_node(name, 2, is_shareable=True) for name in "ab"])
     for milli in (500, 700):
         shape = Shape(gpu_share_milli=milli)
-        room.take(shape, room.find(shape))
-    assert shares(room.find(Shape(nodes=2, gpu_share_milli=300))) == [("a", "1"), ("b", "0")]
+        cluster.allocate(shape, cluster.find(shape))
+    assert shares(cluster.find(Shape(nodes=2, gpu_share_milli=300))) == [("a", "1"), ("b", "0")]

@@ -68,18 +68,18 @@ def nodes_of(placement):
 )
 def test_the_index_finds_what_a_search_of_everything_finds(nodes, strategy, steps, data):
     """The same nodes after any takes and gives, and nothing is ever taken twice."""
-    room, naive, held = ClusterInfo(nodes, strategy), NaiveRoom(nodes), []
+    cluster, naive, held = ClusterInfo(nodes, strategy), NaiveRoom(nodes), []
     for shape, dice in steps:
-        placement = room.find(shape)
+        placement = cluster.find(shape)
         if shape.gpu_count or shape.cpu_milli:
             assert nodes_of(placement) == naive.find(shape, strategy)
         if placement is not None:
-            room.take(shape, placement)
+            cluster.allocate(shape, placement)
             assert naive.change(shape, placement, -1)
             held.append((shape, placement))
         if held and dice < 5:
             shape, placement = held.pop(data.draw(st.integers(0, len(held) - 1)))
-            room.give(shape, placement)
+            cluster.release(shape, placement)
             assert naive.change(shape, placement, 1)
 
 
@@ -88,11 +88,11 @@ def test_the_order_of_the_nodes_does_not_matter(nodes, strategy, shapes, rng):
     """The same places in the same order of arrival."""
 
     def places(cluster):
-        room = ClusterInfo(cluster, strategy)
+        cluster = ClusterInfo(cluster, strategy)
         for shape in shapes:
-            placement = room.find(shape)
+            placement = cluster.find(shape)
             if placement is not None:
-                room.take(shape, placement)
+                cluster.allocate(shape, placement)
             yield placement
 
     assert list(places(nodes)) == list(places(rng.sample(nodes, len(nodes))))
@@ -101,39 +101,39 @@ def test_the_order_of_the_nodes_does_not_matter(nodes, strategy, shapes, rng):
 @given(clusters(), st.lists(SHAPES, min_size=1), SHAPES)
 def test_what_is_not_free_cannot_be_taken_and_nothing_changes(nodes, shapes, probe):
     """A second take of the same GPUs is refused, also where only a part of it clashes."""
-    room = ClusterInfo(nodes)
+    cluster = ClusterInfo(nodes)
     for shape in shapes:
-        placement = room.find(shape)
+        placement = cluster.find(shape)
         if placement is None or not shape.is_whole or not shape.gpu_count:
             continue
-        room.take(shape, placement)
-        before = [room.find(probe), room.shortage(probe)]
+        cluster.allocate(shape, placement)
+        before = [cluster.find(probe), cluster.diagnose(probe)]
         with pytest.raises(InvalidInput):
-            room.take(shape, placement)
-        assert [room.find(probe), room.shortage(probe)] == before
+            cluster.allocate(shape, placement)
+        assert [cluster.find(probe), cluster.diagnose(probe)] == before
 
 
 @given(clusters(), st.lists(SHAPES), SHAPES)
 def test_what_is_given_back_is_there_again(nodes, shapes, probe):
     """After everything is given back the room is as it was."""
-    room, held = ClusterInfo(nodes), []
-    fresh = [room.find(probe), room.shortage(probe)]
+    cluster, held = ClusterInfo(nodes), []
+    fresh = [cluster.find(probe), cluster.diagnose(probe)]
     for shape in shapes:
-        placement = room.find(shape)
+        placement = cluster.find(shape)
         if placement is not None:
-            room.take(shape, placement)
+            cluster.allocate(shape, placement)
             held.append((shape, placement))
     for shape, placement in held:
-        room.give(shape, placement)
-    assert [room.find(probe), room.shortage(probe)] == fresh
+        cluster.release(shape, placement)
+    assert [cluster.find(probe), cluster.diagnose(probe)] == fresh
 
 
 @given(clusters(), SHAPES)
 def test_an_empty_cluster_holds_what_could_ever_fit(nodes, shape):
     """With all GPUs healthy, it fits now or never."""
     healthy = [make_node(n.name, 0, **_but_healthy(n)) for n in nodes]
-    room = ClusterInfo(healthy)
-    assert (room.find(shape) is None) == (room.never_fits(shape) is not None)
+    cluster = ClusterInfo(healthy)
+    assert (cluster.find(shape) is None) == (cluster.never_fits(shape) is not None)
 
 
 def _but_healthy(node):

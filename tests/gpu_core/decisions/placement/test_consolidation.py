@@ -27,10 +27,10 @@ def holder(node, ids, lost_gpu_s=0.0):
 
 
 def room_with(holders, gpus=4, names="abc"):
-    room = ClusterInfo([make_node(name, gpus) for name in names])
+    cluster = ClusterInfo([make_node(name, gpus) for name in names])
     for one in holders:
-        room.take(one.shape, one.placement)
-    return room
+        cluster.allocate(one.shape, one.placement)
+    return cluster
 
 
 FOUR = Shape(gpu_count=4)
@@ -109,24 +109,24 @@ def test_whoever_may_not_move_stays():
 )
 def test_moves_that_are_proposed_make_room(workloads, gpus, nodes, max_moves):
     """Carried out one after the other they succeed; the room is as before until then."""
-    room, holders = ClusterInfo([make_node(name, 4) for name in "abc"]), []
+    cluster, holders = ClusterInfo([make_node(name, 4) for name in "abc"]), []
     for gpu_count, lost_gpu_s in workloads:
-        placement = room.find(Shape(gpu_count=gpu_count))
+        placement = cluster.find(Shape(gpu_count=gpu_count))
         if placement is not None:
             ids = " ".join(placement.gpu_ids)
             holders.append(holder(placement.shares[0].node, ids, lost_gpu_s))
-            room.take(holders[-1].shape, placement)
+            cluster.allocate(holders[-1].shape, placement)
     by_id = {one.workload_id: one for one in holders}
     shape = Shape(gpu_count=gpus, nodes=nodes)
-    before = [room[name].free_ids for name in "abc"]
-    moves = propose_moves(room, shape, holders, max_moves)
-    assert [room[name].free_ids for name in "abc"] == before
+    before = [cluster[name].free_ids for name in "abc"]
+    moves = propose_moves(cluster, shape, holders, max_moves)
+    assert [cluster[name].free_ids for name in "abc"] == before
     if moves is None:
-        assert room.find(shape) is None
+        assert cluster.find(shape) is None
         return
     assert len(moves) <= max_moves
     for move in moves:
         mover = by_id[move.workload_id]
-        room.take(mover.shape, move.to)
-        room.give(mover.shape, mover.placement)
-    assert room.find(shape) is not None
+        cluster.allocate(mover.shape, move.to)
+        cluster.release(mover.shape, mover.placement)
+    assert cluster.find(shape) is not None

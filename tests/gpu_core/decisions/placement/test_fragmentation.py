@@ -13,8 +13,8 @@ from benchmarks.placement import run
 from gpu_core.decisions.model.cluster import Node, NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.placement.fragmentation_score import CpuLevels, MixWorth
-from gpu_core.decisions.placement.workload_mix import rough_mix
+from gpu_core.decisions.placement.fragmentation_score import CpuBuckets, FragmentationScore
+from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.testing.builders import make_node
 from tests.support.examples import examples
@@ -48,9 +48,9 @@ CPU_ONLY = Shape(gpu_count=0, cpu_milli=20_000)
 
 def room_for(nodes, mix=None) -> ClusterInfo:
     """All that these nodes have, where this mix is expected."""
-    room = ClusterInfo(nodes, Strategy.FRAGMENTATION_AWARE)
-    room.expect(mix or {})
-    return room
+    cluster = ClusterInfo(nodes, Strategy.FRAGMENTATION_AWARE)
+    cluster.set_workload_mix(mix or {})
+    return cluster
 
 
 def on(name: str, shape: Shape, *gpus: int) -> Placement:
@@ -60,9 +60,9 @@ def on(name: str, shape: Shape, *gpus: int) -> Placement:
     return Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(share,))
 
 
-def place(room: ClusterInfo, shape: Shape) -> tuple[str, tuple[int, ...]] | None:
+def place(cluster: ClusterInfo, shape: Shape) -> tuple[str, tuple[int, ...]] | None:
     """Which GPUs of which node it gets."""
-    placement = room.find(shape)
+    placement = cluster.find(shape)
     if placement is None:
         return None
     [share] = placement.shares
@@ -148,10 +148,10 @@ def place(room: ClusterInfo, shape: Shape) -> tuple[str, tuple[int, ...]] | None
     ],
 )
 def test_goes_where_the_rest_is_worth_most(nodes, mix, taken, request_, expected):
-    room = room_for(nodes, mix)
+    cluster = room_for(nodes, mix)
     for (name, gpus), shape in taken.items():
-        room.take(shape, on(name, shape, *gpus))
-    assert place(room, request_) == expected
+        cluster.allocate(shape, on(name, shape, *gpus))
+    assert place(cluster, request_) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,25 +173,25 @@ def test_finds_no_room(request_, nodes):
 
 def test_the_mix_may_change():
     """Two types of nodes are equals until most requests ask for one of them."""
-    room = room_for([node("n1", gpu_type="a10g"), node("n2", gpu_type="t4")])
-    assert place(room, whole()) == ("n1", (0,))
-    room.expect({whole(gpu_types=("a10g",)): 9, whole(): 1})
-    assert place(room, whole()) == ("n2", (0,))
+    cluster = room_for([node("n1", gpu_type="a10g"), node("n2", gpu_type="t4")])
+    assert place(cluster, whole()) == ("n1", (0,))
+    cluster.set_workload_mix({whole(gpu_types=("a10g",)): 9, whole(): 1})
+    assert place(cluster, whole()) == ("n2", (0,))
 
 
 def test_the_type_that_is_wanted_most_comes_before_any_loss():
     """Others want the type too, and there is another that this one accepts."""
     nodes = [node("n1", gpu_type="a10g"), node("n2", gpu_type="t4")]
-    room = room_for(nodes, {whole(gpu_types=("a10g",)): 9})
-    assert place(room, whole(gpu_types=("a10g", "t4"))) == ("n1", (0,))
+    cluster = room_for(nodes, {whole(gpu_types=("a10g",)): 9})
+    assert place(cluster, whole(gpu_types=("a10g", "t4"))) == ("n1", (0,))
 
 
 def test_nodes_that_may_not_be_used_are_passed_by():
     """Down to the one that loses most."""
-    room = room_for([node("n1", 4), node("n2", 2), node("n3", 1)], {WIDE: 1, whole(2): 1})
-    found = room.find(whole(), allows=lambda name: name == "n1")
+    cluster = room_for([node("n1", 4), node("n2", 2), node("n3", 1)], {WIDE: 1, whole(2): 1})
+    found = cluster.find(whole(), allows=lambda name: name == "n1")
     assert found.shares[0].node == "n1"
-    assert place(room, whole()) == ("n3", (0,))
+    assert place(cluster, whole()) == ("n3", (0,))
 
 
 def test_a_gang_goes_where_all_of_it_loses_least():
@@ -202,25 +202,25 @@ def test_a_gang_goes_where_all_of_it_loses_least():
         node("n3", 4, gpu_type="t4"),
         node("n4", 2),
     ]
-    room = room_for(nodes, {WIDE: 1, whole(2): 1, whole(4, gpu_types=("t4",)): 3})
-    assert [share.node for share in room.find(whole(nodes=2)).shares] == ["n4", "n1"]
+    cluster = room_for(nodes, {WIDE: 1, whole(2): 1, whole(4, gpu_types=("t4",)): 3})
+    assert [share.node for share in cluster.find(whole(nodes=2)).shares] == ["n4", "n1"]
 
 
 def test_mig_instances_go_by_best_fit():
     """Beside the instance that is there, whatever is expected."""
     nodes = [node(name, gpu_type="h200", is_shareable=False, is_mig=True) for name in ("n1", "n2")]
-    room, small = room_for(nodes, {whole(): 1}), Shape(mig_profile="1g.18gb")
-    room.take(small, room.find(small, allows=lambda name: name == "n2"))
-    assert place(room, small) == ("n2", (0,))
+    cluster, small = room_for(nodes, {whole(): 1}), Shape(mig_profile="1g.18gb")
+    cluster.allocate(small, cluster.find(small, allows=lambda name: name == "n2"))
+    assert place(cluster, small) == ("n2", (0,))
 
 
 def test_given_back_is_as_never_taken():
     """CPU and GPUs."""
-    room = room_for([node()], {whole(): 1})
-    room.take(whole(2, 100), on("n1", whole(2), 0, 1))
-    assert room.find(whole()) is None
-    room.give(whole(2, 100), on("n1", whole(2), 0, 1))
-    assert place(room, whole(2, 24_000)) == ("n1", (0, 1))
+    cluster = room_for([node()], {whole(): 1})
+    cluster.allocate(whole(2, 100), on("n1", whole(2), 0, 1))
+    assert cluster.find(whole()) is None
+    cluster.release(whole(2, 100), on("n1", whole(2), 0, 1))
+    assert place(cluster, whole(2, 24_000)) == ("n1", (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -233,13 +233,13 @@ def test_given_back_is_as_never_taken():
 )
 def test_a_mix_is_told_roughly(counts, want):
     """So that it seldom changes."""
-    assert rough_mix(counts) == want
+    assert rounded_mix(counts) == want
 
 
 def test_a_mix_has_few_shapes():
     """The most frequent ones."""
     counts = {part(milli): milli for milli in range(1, 501)}
-    assert min(shape.gpu_share_milli for shape in rough_mix(counts)) == 1
+    assert min(shape.gpu_share_milli for shape in rounded_mix(counts)) == 1
 
 
 SHAPES = st.one_of(
@@ -270,20 +270,20 @@ NODES = st.lists(
 @given(nodes=NODES, shapes=st.lists(SHAPES, max_size=25), data=st.data())
 @settings(max_examples=examples(60), deadline=None)
 def test_never_takes_more_than_there_is_and_finds_room_where_there_is_some(nodes, shapes, data):
-    room = room_for(nodes, dict.fromkeys(shapes, 1))
+    cluster = room_for(nodes, dict.fromkeys(shapes, 1))
     left = {n.name: _Left(n) for n in nodes}
     held = []
     for shape in shapes:
-        found = place(room, shape)
+        found = place(cluster, shape)
         assert (found is None) == (not any(one.fits(shape) for one in left.values()))
         if found is not None:
             name, gpus = found
-            room.take(shape, on(name, shape, *gpus))
+            cluster.allocate(shape, on(name, shape, *gpus))
             left[name].change(shape, gpus, -1)
             held.append((name, shape, gpus))
         if held and data.draw(st.booleans()):
             name, shape, gpus = held.pop(0)
-            room.give(shape, on(name, shape, *gpus))
+            cluster.release(shape, on(name, shape, *gpus))
             left[name].change(shape, gpus, 1)
 
 
@@ -293,10 +293,10 @@ def test_the_tables_agree_with_direct_computation(nodes, mix, data):
     """No other place would leave more than the one that was chosen."""
     most = max(n.cpu_milli or 0 for n in nodes)
     step = next(125 * 2**n for n in range(64) if 128 * 125 * 2**n >= most)
-    room = room_for(nodes, mix)
+    cluster = room_for(nodes, mix)
     left = {n.name: _Left(n) for n in nodes}
     for shape in data.draw(st.lists(SHAPES, max_size=10)):
-        found = place(room, shape)
+        found = place(cluster, shape)
         if found is None:
             continue
         best_type = min(one.preference(shape) for one in left.values() if one.fits(shape))
@@ -307,7 +307,7 @@ def test_the_tables_agree_with_direct_computation(nodes, mix, data):
             for gpus in one.places(shape)
         }
         assert losses[found] <= min(losses.values()) + 1e-6
-        room.take(shape, on(found[0], shape, *found[1]))
+        cluster.allocate(shape, on(found[0], shape, *found[1]))
         left[found[0]].change(shape, found[1], -1)
 
 
@@ -324,8 +324,8 @@ def test_the_tables_agree_with_direct_computation(nodes, mix, data):
     ],
 )
 def test_worth_of_room(mix, free, cpu_milli, expected):
-    levels = CpuLevels(128_000)
-    row = MixWorth([mix], sum(mix.values()), levels).rows([0], [free])[0]
+    levels = CpuBuckets(128_000)
+    row = FragmentationScore([mix], sum(mix.values()), levels).rows([0], [free])[0]
     assert row[levels.column_of(cpu_milli)] / 2**32 == pytest.approx(expected)
 
 
@@ -338,13 +338,13 @@ def test_does_not_depend_on_the_order_of_nodes(nodes, shapes, seed):
 
 
 def _places(nodes, shapes):
-    room = room_for(nodes, Counter(shapes))
+    cluster = room_for(nodes, Counter(shapes))
     places = []
     for shape in shapes:
-        placement = room.find(shape)
+        placement = cluster.find(shape)
         places.append(placement)
         if placement is not None:
-            room.take(shape, placement)
+            cluster.allocate(shape, placement)
     return places
 
 

@@ -20,10 +20,10 @@ def shared_room(gpus=2, **changes):
     return NodeInfo(make_node("n", gpus, is_shareable=True, **changes))
 
 
-def take(room, shape):
-    share = room.choose(shape)
+def take(node_info, shape):
+    share = node_info.choose(shape)
     assert share is not None
-    room.take(shape, share)
+    node_info.allocate(shape, share)
     return share
 
 
@@ -41,8 +41,8 @@ def take(room, shape):
 )
 def test_parts_of_gpus(shapes, want_gpus):
     """Best fit inside the node."""
-    room = shared_room()
-    assert [" ".join(take(room, shape).gpu_ids) for shape in shapes] == want_gpus
+    node_info = shared_room()
+    assert [" ".join(take(node_info, shape).gpu_ids) for shape in shapes] == want_gpus
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_parts_of_gpus(shapes, want_gpus):
 )
 def test_which_nodes_hold_what(node, shape, fits):
     """Both now, and for ever."""
-    room = ClusterInfo([make_node("n", 1, **node)])
-    assert room["n"].fits(shape) == fits
-    assert (room.find(shape) is not None) == fits
-    never = room.never_fits(shape)
+    node_info = ClusterInfo([make_node("n", 1, **node)])
+    assert node_info["n"].fits(shape) == fits
+    assert (node_info.find(shape) is not None) == fits
+    never = node_info.never_fits(shape)
     assert (never is None) == fits
     if never is not None:
         assert never.summary.endswith(".")
@@ -88,15 +88,15 @@ def test_which_nodes_hold_what(node, shape, fits):
 def test_what_needs_no_gpu_goes_where_no_gpu_is_free():
     """CPU beside free GPUs is kept for who wants both."""
     shape = Shape(gpu_count=0, cpu_milli=3000)
-    room = ClusterInfo([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
-    first = room.find(shape)
+    node_info = ClusterInfo([make_node("a", 1, cpu_milli=4000), make_node("b", 0, cpu_milli=4000)])
+    first = node_info.find(shape)
     assert [(s.node, s.gpu_ids) for s in first.shares] == [("b", ())]
     assert first.flavor is None
-    room.take(shape, first)
-    second = room.find(shape)
+    node_info.allocate(shape, first)
+    second = node_info.find(shape)
     assert second.shares[0].node == "a"
-    room.take(shape, second)
-    assert room.find(shape) is None
+    node_info.allocate(shape, second)
+    assert node_info.find(shape) is None
 
 
 def test_a_gang_stays_in_one_rack():
@@ -136,16 +136,21 @@ def test_a_gang_stays_in_one_rack():
 )
 def test_what_is_not_free_is_refused(shape, share):
     """And nothing is taken."""
-    room = shared_room(cpu_milli=1000, memory_mib=10)
-    take(room, part(300))
-    before = (room.free_ids, room.parts_left_milli, room.cpu_milli_left, room.memory_mib_left)
+    node_info = shared_room(cpu_milli=1000, memory_mib=10)
+    take(node_info, part(300))
+    before = (
+        node_info.free_ids,
+        node_info.parts_left_milli,
+        node_info.cpu_milli_left,
+        node_info.memory_mib_left,
+    )
     with pytest.raises(InvalidInput):
-        room.take(shape, share)
+        node_info.allocate(shape, share)
     assert before == (
-        room.free_ids,
-        room.parts_left_milli,
-        room.cpu_milli_left,
-        room.memory_mib_left,
+        node_info.free_ids,
+        node_info.parts_left_milli,
+        node_info.cpu_milli_left,
+        node_info.memory_mib_left,
     )
 
 
@@ -161,25 +166,25 @@ def test_what_is_not_free_is_refused(shape, share):
 )
 def test_what_nobody_has_cannot_be_given_back(shape, share):
     """It would make room that is not there."""
-    room = shared_room()
-    take(room, part(300))
+    node_info = shared_room()
+    take(node_info, part(300))
     with pytest.raises(InvalidInput):
-        room.give(shape, share)
-    assert (room.free_ids, room.parts_left_milli) == (("1",), {700})
+        node_info.release(shape, share)
+    assert (node_info.free_ids, node_info.parts_left_milli) == (("1",), {700})
 
 
 def test_unknown_and_unhealthy_gpus_count_for_nothing():
     """Their holder takes and gives back only the rest."""
-    room = NodeInfo(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
+    node_info = NodeInfo(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
     share = NodeShare(node="n", gpu_ids=("0", "1", "gone"))
-    room.take(Shape(gpu_count=3), share)
-    assert room.free_gpus == 0
-    room.give(Shape(gpu_count=3), share)
-    assert room.free_ids == ("1",)
+    node_info.allocate(Shape(gpu_count=3), share)
+    assert node_info.free_gpus == 0
+    node_info.release(Shape(gpu_count=3), share)
+    assert node_info.free_ids == ("1",)
 
 
 def test_a_copy_is_another_room():
     """A what-if changes nothing."""
-    room = shared_room()
-    take(room.copy(), part(300))
-    assert room.free_gpus == 2
+    node_info = shared_room()
+    take(node_info.copy(), part(300))
+    assert node_info.free_gpus == 2

@@ -104,11 +104,11 @@ def test_what_fits_beside_it(node, held, want_fits):
     room = NodeInfo(make_node("n", 2, **node))
     fresh = {shape: room.fits(shape) for shape in want_fits}
     for shape, part in held:
-        room.hold(shape, part)
+        room.observe(shape, part)
     assert {shape: room.fits(shape) for shape in want_fits} == want_fits
     assert room.free_gpus >= 0
     for shape, part in held:
-        room.give(shape, part)
+        room.release(shape, part)
     assert {shape: room.fits(shape) for shape in want_fits} == fresh
     assert room.free_gpus == room.usable_gpus
 
@@ -155,14 +155,14 @@ def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
     order, leaving = data.draw(st.permutations(held)), data.draw(st.integers(0, len(held)))
     one, other, rest = ClusterInfo([node]), ClusterInfo([node]), ClusterInfo([node])
     for shape, part in held:
-        one.hold(shape, placed(part))
+        one.observe(shape, placed(part))
     for shape, part in order:
-        other.hold(shape, placed(part))
+        other.observe(shape, placed(part))
     assert places(one) == places(other)
     for shape, part in order[:leaving]:
-        one.give(shape, placed(part))
+        one.release(shape, placed(part))
     for shape, part in order[leaving:]:
-        rest.hold(shape, placed(part))
+        rest.observe(shape, placed(part))
     assert places(one) == places(rest)
     assert one["n"].free_ids == rest["n"].free_ids
 
@@ -172,11 +172,11 @@ def test_nobody_gets_what_another_holds(node, held, shape):
     """What is found beside the holders, whatever they hold, can be taken from what is free."""
     room = ClusterInfo([node])
     for wanted, part in held:
-        room.hold(wanted, placed(part))
+        room.observe(wanted, placed(part))
     found = room.find(shape)
     if found is None:
         return
-    room.take(shape, found)
+    room.allocate(shape, found)
     in_whole = {g for _, part in held if not part.mig_starts for g in part.gpu_ids}
     if shape.is_whole or shape.mig_profile is not None:
         assert not in_whole.intersection(found.gpu_ids)

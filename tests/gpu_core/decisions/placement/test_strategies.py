@@ -38,24 +38,24 @@ def held(node, ids):
 )
 def test_where_four_workloads_go(strategy, holders, want):
     """One GPU each, in turn."""
-    room = ClusterInfo(NODES, Strategy(strategy))
+    cluster = ClusterInfo(NODES, Strategy(strategy))
     for holder in holders:
-        room.take(*held(*holder))
+        cluster.allocate(*held(*holder))
     got = []
     for _ in range(4):
-        placement = room.find(Shape())
-        room.take(Shape(), placement)
+        placement = cluster.find(Shape())
+        cluster.allocate(Shape(), placement)
         got.append(placement.shares[0].node)
     assert got == want
 
 
 def test_round_robin_forgets_who_has_left():
     """It is a function of who is there, not of who was."""
-    room = ClusterInfo(NODES, Strategy.ROUND_ROBIN)
-    first = room.find(Shape())
-    room.take(Shape(), first)
-    room.give(Shape(), first)
-    assert room.find(Shape()) == first
+    cluster = ClusterInfo(NODES, Strategy.ROUND_ROBIN)
+    first = cluster.find(Shape())
+    cluster.allocate(Shape(), first)
+    cluster.release(Shape(), first)
+    assert cluster.find(Shape()) == first
 
 
 def test_the_policy_names_the_strategy():

@@ -87,7 +87,7 @@ def test_a_larger_part_will_do_where_the_smaller_ones_are_gone():
     room = ClusterInfo([NODES["by-4"], NODES["by-10"]])
     shape, got = wanted(100), []
     while (placement := room.find(shape)) and hasattr(placement, "shares"):
-        room.take(shape, placement)
+        room.allocate(shape, placement)
         got.append(placement.shares[0].share_milli)
     assert got == [100] * 20 + [250] * 8
 
@@ -110,7 +110,7 @@ def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
         placement = room.find(shape)
         if not hasattr(placement, "shares"):
             continue
-        room.take(shape, placement)
+        room.allocate(shape, placement)
         for share in placement.shares:
             asked = gpu_resources(shape, POLICY, NODES[share.node].gpu_resource)
             for resource, count in asked.items():
@@ -127,7 +127,7 @@ def test_of_any_number_of_shares_all_are_given_and_no_more(shares, gpus):
     shape = Shape(gpu_share_milli=planned_share_milli(Shape(gpu_share_milli=1), policy))
     given_out = 0
     while (placement := room.find(shape)) and hasattr(placement, "shares"):
-        room.take(shape, placement)
+        room.allocate(shape, placement)
         given_out += 1
     assert given_out == shares * gpus
 

@@ -30,7 +30,7 @@ def used_trees(draw):
     usage = QuotaUsage(tree)
     for team, gpus in draw(steps):
         milli = min(gpus * GPU, usage.available(team, BUCKET))
-        usage.take(team, BUCKET, milli)
+        usage.allocate(team, BUCKET, milli)
     return tree, usage
 
 
@@ -117,15 +117,15 @@ def test_what_is_lent_comes_back_from_whoever_borrowed_it():
         },
     )
     usage = QuotaUsage(tree)
-    usage.take("r0", BUCKET, 6 * GPU)
+    usage.allocate("r0", BUCKET, 6 * GPU)
     assert usage.borrowed("r0", BUCKET) == 4 * GPU
     assert usage.borrowers("r1", BUCKET) == ("r0",)
     assert usage.borrowers("b0", BUCKET) == ()
-    usage.take("b1", BUCKET, 6 * GPU)
+    usage.allocate("b1", BUCKET, 6 * GPU)
     assert (usage.available("r1", BUCKET), usage.available("b0", BUCKET)) == (0, 0)
     assert usage.borrowers("b0", BUCKET) == ("b1",)
-    usage.give("r0", BUCKET, 3 * GPU)
-    usage.take(None, BUCKET, 3 * GPU)
+    usage.release("r0", BUCKET, 3 * GPU)
+    usage.allocate(None, BUCKET, 3 * GPU)
     assert usage.borrowers("r1", BUCKET) == (None, "r0")
     assert usage.nominal_left("r1", BUCKET) == 2 * GPU
     assert not usage.would_borrow("r1", BUCKET, 2 * GPU)
@@ -149,10 +149,10 @@ def test_a_gpu_counts_under_the_most_specific_key_that_anybody_names():
 def test_who_holds_more_than_it_may_is_recorded_and_gets_nothing_more():
     """As after a change of the policy: no negative numbers, no refusal of facts."""
     usage = QuotaUsage(make_tree(4, unlisted="refused", teams={"t0": {}}))
-    usage.take("nobody", BUCKET, 6 * GPU)
+    usage.allocate("nobody", BUCKET, 6 * GPU)
     assert usage.available("t0", BUCKET) == 0
     assert usage.borrowers("t0", BUCKET) == ("nobody",)
-    usage.give("nobody", BUCKET, 6 * GPU)
+    usage.release("nobody", BUCKET, 6 * GPU)
     assert usage.available("t0", BUCKET) == 4 * GPU
 
 
@@ -207,7 +207,7 @@ def test_the_nominal_quota_comes_back_from_its_borrowers(used, team):
     while tree.has_quota(team) and usage.available(team, BUCKET) < wanted_milli:
         borrowers = usage.borrowers(team, BUCKET)
         assert borrowers
-        usage.give(borrowers[0], BUCKET, GPU // 4)
+        usage.release(borrowers[0], BUCKET, GPU // 4)
         assert usage.borrowed(borrowers[0], BUCKET) >= 0
 
 
@@ -217,9 +217,9 @@ def test_give_undoes_take(used, team, gpus):
     _, usage = used
     before = state(usage)
     copy = usage.copy()
-    usage.take(team, BUCKET, gpus * GPU)
+    usage.allocate(team, BUCKET, gpus * GPU)
     assert state(copy) == before
-    usage.give(team, BUCKET, gpus * GPU)
+    usage.release(team, BUCKET, gpus * GPU)
     assert state(usage) == before
 
 
@@ -231,7 +231,7 @@ def test_the_order_of_changes_does_not_matter(used, rng):
     rng.shuffle(holdings)
     other = QuotaUsage(tree)
     for team, milli in holdings:
-        other.take(team, BUCKET, milli)
+        other.allocate(team, BUCKET, milli)
     assert state(other) == state(usage)
 
 
@@ -243,7 +243,7 @@ def test_available_is_what_the_rules_allow(sections, gpus, holdings):
     wanted = {}
     for team, many in zip(TEAMS, holdings, strict=True):
         milli = min(many * GPU, usage.available(team, BUCKET))
-        usage.take(team, BUCKET, milli)
+        usage.allocate(team, BUCKET, milli)
         wanted[team] = milli
     for team in TEAMS:
         if not tree.has_quota(team):

@@ -39,7 +39,7 @@ def scenario(seed: int, **sections: object) -> Scenario:
         placement = room.find(workload.shape)
         if placement is None or not workload.gpu_count:
             continue
-        room.take(workload.shape, placement)
+        room.allocate(workload.shape, placement)
         is_draining = rng.random() < 0.15
         # Began with its admission, or later, or not yet: within its time or after it.
         began_at = rng.choice([None, ago(rng.randint(0, 100))])

@@ -188,7 +188,7 @@ def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfil
     planner, room, shapes = Planner(policy, snapshot.nodes), ClusterInfo(snapshot.nodes), {}
     for allocation in snapshot.allocations:
         planner.allocate(allocation)
-        room.take(allocation.workload.shape, allocation.placement)
+        room.allocate(allocation.workload.shape, allocation.placement)
         shapes[allocation.workload.workload_id] = allocation.workload.shape
     for workload in snapshot.pending:
         planner.submit(workload)
@@ -199,7 +199,7 @@ def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfil
     assert len(moves) <= max_moves
     for command in plan.commands:
         to = command.moves_to if isinstance(command, Preempt) else command.placement
-        room.take(shapes[command.workload_id], to)
+        room.allocate(shapes[command.workload_id], to)
     after = apply(snapshot, plan, NOW)
     later = plan_cycle(
         replace(after, preemptors=frozenset(c.for_workload_id for c in moves)), policy, NOW

@@ -183,7 +183,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
     for allocation in pool.snapshot.allocations:
         milli = len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI
         bucket = tree.bucket(allocation.placement.flavor)
-        usage.take(allocation.workload.team, bucket, milli)
+        usage.allocate(allocation.workload.team, bucket, milli)
     workloads = {w.workload_id: w for w in pool.snapshot.pending}
     for command in admits(planned(pool)):
         workload = workloads[command.workload_id]
@@ -191,7 +191,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
             bucket = tree.bucket(command.placement.flavor)
             milli = workload.shape.total_gpu_milli
             assert usage.available(workload.team, bucket) >= milli
-            usage.take(workload.team, bucket, milli)
+            usage.allocate(workload.team, bucket, milli)
 
 
 @many

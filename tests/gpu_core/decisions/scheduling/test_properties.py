@@ -120,7 +120,7 @@ def room_of(snapshot, allocations):
     """What these leave of the snapshot's nodes."""
     room = ClusterInfo(snapshot.nodes)
     for allocation in allocations:
-        room.take(allocation.workload.shape, allocation.placement)
+        room.allocate(allocation.workload.shape, allocation.placement)
     return room
 
 

@@ -54,7 +54,7 @@ def place(workload, stays, nodes=NODES, held=()):
     asking = NextAttempts(view).of(workload, ())
     room = ClusterInfo(nodes)
     for allocation in held:
-        room.hold(allocation.workload.shape, allocation.placement)
+        room.observe(allocation.workload.shape, allocation.placement)
     placement = room.find(asking.shape)
     names = None if placement is None else " ".join(share.node for share in placement.shares)
     return names, asking.zone_reason
@@ -156,7 +156,7 @@ def test_a_preference_never_keeps_anybody_waiting(gpus, gang, preferred, held):
     """It is placed if and only if it would be without one, and there if it can."""
     room = ClusterInfo(NODES)
     for allocation in holding(*held):
-        room.hold(allocation.workload.shape, allocation.placement)
+        room.observe(allocation.workload.shape, allocation.placement)
     plain = make_workload(gpus=gpus, nodes=gang).shape
     found = room.find(plain._replace(preferred_nodes=frozenset(preferred)))
     assert (found is None) is (room.find(plain) is None)
