@@ -20,9 +20,9 @@ from gpu_core.decisions.prefect.pool_commands import setup_command
 from gpu_core.decisions.prefect.pool_status import notices
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
-    LineEntry,
+    QueueTableEntry,
+    artifact_key,
     from_row,
-    line_key,
     to_json,
 )
 
@@ -36,7 +36,7 @@ class PublishedLine:
 
     published_at: datetime | None
     """None: no worker has published it yet."""
-    entries: tuple[LineEntry, ...]
+    entries: tuple[QueueTableEntry, ...]
     notices: tuple[str, ...]
     """What to know of the pool and its workers now."""
     is_served: bool
@@ -90,7 +90,7 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
         )
     _, waiting = await read_waiting(client, pool, now)
     found = await client.read_artifacts(
-        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[line_key(pool)])), limit=1
+        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[artifact_key(pool)])), limit=1
     )
     published = found[0] if found else None
     return PublishedLine(
@@ -114,7 +114,7 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
     )
 
 
-def _entries(published: Artifact | None) -> tuple[LineEntry, ...]:
+def _entries(published: Artifact | None) -> tuple[QueueTableEntry, ...]:
     rows = [] if published is None else published.data
     if not isinstance(rows, list):
         raise InvalidInput("line", "is not a table", remedy="start a GPU worker of this version")

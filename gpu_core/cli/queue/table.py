@@ -8,12 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_core.decisions.model.units import format_duration
-from gpu_core.decisions.scheduling.queue_table import LineEntry
+from gpu_core.decisions.scheduling.queue_table import QueueTableEntry
 
 _NOTHING = "–"
 
 
-def queue_table(pool: str, entries: Sequence[LineEntry], now: datetime) -> Group:
+def queue_table(pool: str, entries: Sequence[QueueTableEntry], now: datetime) -> Group:
     """The waiting runs, the next one first, and below them why each waits and what would help.
 
     The reasons are sentences: beside the facts they would stand in a column of single words on a
@@ -36,7 +36,7 @@ def queue_table(pool: str, entries: Sequence[LineEntry], now: datetime) -> Group
     return Group(table, reasons)
 
 
-def _cells(entry: LineEntry, now: datetime) -> tuple[str, ...]:
+def _cells(entry: QueueTableEntry, now: datetime) -> tuple[str, ...]:
     return (
         _position(entry),
         str(entry.gpus),
@@ -48,15 +48,15 @@ def _cells(entry: LineEntry, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _position(entry: LineEntry) -> str:
+def _position(entry: QueueTableEntry) -> str:
     return str(entry.position or _NOTHING)
 
 
-def _reason(entry: LineEntry) -> str:
+def _reason(entry: QueueTableEntry) -> str:
     return f"{entry.reason}: {entry.summary} {entry.resolution}"
 
 
-def _expected(entry: LineEntry, now: datetime) -> str:
+def _expected(entry: QueueTableEntry, now: datetime) -> str:
     def until(moment: datetime) -> str:
         return _from_now((moment - now).total_seconds())
 

@@ -154,7 +154,7 @@ class AllocationIndex:
             del releases[bisect_left(releases, release)]
         return holding
 
-    def releases(self, node: str, now_s: float, leaving: Container[str]) -> Sequence[Release]:
+    def releases(self, node: str, now_s: float, draining: Container[str]) -> Sequence[Release]:
         """What is thought to come back of the node, in the order in which it does?
 
         A GPU that is shared comes back with the last of those who share it. Whoever is leaving is
@@ -163,17 +163,17 @@ class AllocationIndex:
         known: Sequence[Release] = self._releases.get(node, ())
         sharers = self._sharers.get(node)
         is_as_planned = not known or known[0].at_s > now_s
-        if is_as_planned and not leaving and not sharers:
+        if is_as_planned and not draining and not sharers:
             return known
         again = []
         for release in known:
-            if release.holder_id in leaving:
+            if release.holder_id in draining:
                 continue
             if release.at_s <= now_s:
                 end_s = self._by_id[release.holder_id].expected_end_s(now_s) or now_s
                 release = release._replace(at_s=end_s)
             again.append(release)
-        staying = [self._by_id[i] for i in sorted(sharers or ()) if i not in leaving]
+        staying = [self._by_id[i] for i in sorted(sharers or ()) if i not in draining]
         again += _shared_releases(staying, node, now_s)
         return sorted(again)
 

@@ -16,18 +16,18 @@ from gpu_core.decisions.scheduling.quota_usage import Entitlements, owner_of
 class View:
     """Nodes and quotas as they are for somebody: what is left of them."""
 
-    room: ClusterInfo
+    cluster: ClusterInfo
     entitlements: Entitlements
 
     def allocate(self, holding: Holding) -> None:
         """The holder has what it holds."""
-        self.room.observe(holding.shape, holding.allocation.placement)
+        self.cluster.observe(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
         self.entitlements.allocate(owner, holding.flavor, holding.gpu_milli)
 
     def release(self, holding: Holding) -> None:
         """The holder has given it back."""
-        self.room.release(holding.shape, holding.allocation.placement)
+        self.cluster.release(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
         self.entitlements.release(owner, holding.flavor, holding.gpu_milli)
 
@@ -37,11 +37,11 @@ class SchedulerState:
     """Who waits, who holds what, and what is left. A cycle puts back whatever it changes here."""
 
     order: WorkloadOrder
-    line: PendingQueue
+    pending: PendingQueue
     holdings: AllocationIndex
-    now: View
+    current: View
     """What is left at this moment."""
-    soon: View
+    after_draining: View
     """What is left when those have ended who were told to."""
     draining: set[str]
     """Who was told to end."""
@@ -55,28 +55,28 @@ class SchedulerState:
         holding = holding_of(allocation)
         self.holdings.add(holding)
         self._count(holding, 1)
-        self.now.allocate(holding)
+        self.current.allocate(holding)
         if allocation.is_draining:
             self.draining.add(holding.workload_id)
         else:
-            self.soon.allocate(holding)
+            self.after_draining.allocate(holding)
 
     def remove(self, workload_id: str) -> None:
         """A workload holds nothing any more."""
         holding = self.holdings.remove(workload_id)
         self._count(holding, -1)
-        self.now.release(holding)
+        self.current.release(holding)
         if workload_id in self.draining:
             self.draining.discard(workload_id)
         else:
-            self.soon.release(holding)
+            self.after_draining.release(holding)
 
     def shapes(self) -> Counter[Shape]:
         """How many of each shape wait, unless they are held back, or run?"""
         counts = Counter(holding.shape for holding in self.holdings)
-        for queue in self.line.queues:
-            if not queue.kind.is_held:
-                counts[queue.kind.shape] += len(queue.entries)
+        for queue in self.pending.queues:
+            if not queue.group.is_held:
+                counts[queue.group.shape] += len(queue.entries)
         return counts
 
     def _count(self, holding: Holding, sign: int) -> None:

@@ -17,22 +17,22 @@ class Explain(Protocol):
 class Decision(NamedTuple):
     """What became of one workload, and of those of its kind behind it."""
 
-    tell: Explain | None
+    explain: Explain | None
     """None: it waits behind others."""
-    next_is_open: bool
+    considers_next: bool
     """The next of its kind may fare better."""
     shorter_than_s: float = math.inf
     """Of its kind, only those that end sooner may fare better."""
-    is_in_line: bool = True
-    is_of_all: bool = False
+    is_queued: bool = True
+    is_for_whole_group: bool = False
     """The same is true of those of its kind behind it."""
 
 
-def aside(tell: Explain) -> Decision:
+def not_queued(explain: Explain) -> Decision:
     """It does not stand in line, and says nothing about the next one."""
-    return Decision(tell, True, is_in_line=False)
+    return Decision(explain, True, is_queued=False)
 
 
-def of_all(tell: Explain, *, is_in_line: bool = True) -> Decision:
+def for_whole_group(explain: Explain, *, is_queued: bool = True) -> Decision:
     """What is true of this one is true of all of its kind."""
-    return Decision(tell, False, is_in_line=is_in_line, is_of_all=True)
+    return Decision(explain, False, is_queued=is_queued, is_for_whole_group=True)

@@ -1,4 +1,4 @@
-"""One explanation for each waiting workload, in the order of the line."""
+"""One explanation for each waiting workload, in the order of the lazy."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, overload
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.decisions.scheduling import messages as explain
+from gpu_core.decisions.scheduling import messages
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 from gpu_core.decisions.scheduling.cycle import CycleOutcome
 from gpu_core.decisions.scheduling.decision import Explain
@@ -25,18 +25,18 @@ class Explanations(Sequence[Explanation]):
     is as it was at the plan's moment, whenever that is. Otherwise as a tuple.
 
     Args:
-        facts: Who waits.
+        state: Who waits.
         outcome: What the cycle said of those it looked at; all others wait behind them.
     """
 
-    def __init__(self, facts: SchedulerState, outcome: CycleOutcome) -> None:
+    def __init__(self, state: SchedulerState, outcome: CycleOutcome) -> None:
         self._outcome = outcome
-        self._order = facts.order
-        self._room = facts.now.room
-        self._waiting = [(queue.kind, tuple(queue.entries)) for queue in facts.line.queues]
-        self._length = len(facts.line)
-        self._still_hold = facts.line.ids & facts.holdings.ids
-        self._lines: list[_Line] | None = None
+        self._order = state.order
+        self._cluster = state.current.cluster
+        self._groups = [(queue.group, tuple(queue.entries)) for queue in state.pending.queues]
+        self._length = len(state.pending)
+        self._still_hold = state.pending.ids & state.holdings.ids
+        self._explanations: list[_LazyExplanation] | None = None
 
     def __len__(self) -> int:
         return self._length
@@ -48,13 +48,13 @@ class Explanations(Sequence[Explanation]):
     def __getitem__(self, index: slice) -> tuple[Explanation, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Explanation | tuple[Explanation, ...]:
-        lines = self._in_order()
+        explanations = self._in_order()
         if isinstance(index, slice):
-            return tuple([line.explanation() for line in lines[index]])
-        return lines[index].explanation()
+            return tuple([lazy.explanation() for lazy in explanations[index]])
+        return explanations[index].explanation()
 
     def __iter__(self) -> Iterator[Explanation]:
-        return (line.explanation() for line in self._in_order())
+        return (lazy.explanation() for lazy in self._in_order())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -67,63 +67,63 @@ class Explanations(Sequence[Explanation]):
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)
 
-    def _in_order(self) -> "list[_Line]":
-        if self._lines is None:
-            self._lines = list(self._told())
+    def _in_order(self) -> "list[_LazyExplanation]":
+        if self._explanations is None:
+            self._explanations = list(self._explained())
             # All that is needed is in there.
-            self._waiting.clear()
-        return self._lines
+            self._groups.clear()
+        return self._explanations
 
-    def _told(self) -> "Iterator[_Line]":
-        ahead = _Ahead(self._room, self._order)
+    def _explained(self) -> "Iterator[_LazyExplanation]":
+        ahead = _Ahead(self._cluster, self._order)
         position = 0
         # No two keys are equal, so that nothing behind them is compared.
-        for _, key, shape, entry, tell, is_in_line in sorted(self._keyed()):
-            if tell is None and entry.workload.workload_id in self._still_hold:
-                yield _Line(explain.previous_attempt_ending, entry.workload, 0)
+        for _, key, shape, entry, explain, is_queued in sorted(self._keyed()):
+            if explain is None and entry.workload.workload_id in self._still_hold:
+                yield _LazyExplanation(messages.previous_attempt_ending, entry.workload, 0)
                 continue
-            if tell is not None and not is_in_line:
-                yield _Line(tell, entry.workload, 0)
+            if explain is not None and not is_queued:
+                yield _LazyExplanation(explain, entry.workload, 0)
                 continue
             position += 1
-            yield _Line(tell or ahead.tell(shape, key), entry.workload, position)
+            yield _LazyExplanation(explain or ahead.explain(shape, key), entry.workload, position)
             ahead.join(shape, position, key, entry)
 
     def _keyed(self) -> Iterator[tuple[bool, Key, Shape, QueueEntry, Explain | None, bool]]:
         """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
         outcome, order = self._outcome, self._order
-        for kind, entries in self._waiting:
+        for group, entries in self._groups:
             # As it was when they were considered: whoever was passed over for somebody ahead must
             # not find itself in front of them because they have used more since.
-            of_kind = outcome.shares.get(kind)
-            rest = outcome.rest.get(kind)
+            group_share = outcome.shares.get(group)
+            rest = outcome.by_group.get(group)
             for place, entry in enumerate(entries):
                 workload_id = entry.workload.workload_id
-                share = outcome.shares_of.get(workload_id, of_kind)
+                share = outcome.shares_of.get(workload_id, group_share)
                 key = entry.key if share is None else order.with_share(entry.key, share)
-                tell = outcome.told.get(workload_id)
-                is_in_line = workload_id not in outcome.not_in_line
-                if tell is None and rest is not None and place > rest.place:
-                    tell, is_in_line = rest.tell, rest.is_in_line
+                explain = outcome.by_workload.get(workload_id)
+                is_queued = workload_id not in outcome.not_queued
+                if explain is None and rest is not None and place > rest.place:
+                    explain, is_queued = rest.explain, rest.is_queued
                 is_behind = workload_id not in outcome.preemptors
-                yield is_behind, key, kind.shape, entry, tell, is_in_line
+                yield is_behind, key, group.shape, entry, explain, is_queued
 
 
-class _Line:
+class _LazyExplanation:
     """One explanation, as yet unsaid."""
 
-    __slots__ = ("_explanation", "_position", "_tell", "_workload")
+    __slots__ = ("_explain", "_explanation", "_position", "_workload")
 
-    def __init__(self, tell: Explain, workload: Workload, position: int) -> None:
-        self._tell = tell
+    def __init__(self, explain: Explain, workload: Workload, position: int) -> None:
+        self._explain = explain
         self._workload = workload
         self._position = position
         self._explanation: Explanation | None = None
 
     def explanation(self) -> Explanation:
         if self._explanation is None:
-            told = self._tell(self._workload, position=self._position)
-            self._explanation = explain.with_choices(told, self._workload)
+            explanation = self._explain(self._workload, position=self._position)
+            self._explanation = messages.with_choices(explanation, self._workload)
         return self._explanation
 
 
@@ -133,8 +133,8 @@ class _Ahead:
     By shape rather than by workload: a thousand waiting runs have few shapes.
     """
 
-    def __init__(self, room: ClusterInfo, order: WorkloadOrder) -> None:
-        self._room = room
+    def __init__(self, cluster: ClusterInfo, order: WorkloadOrder) -> None:
+        self._cluster = cluster
         self._order = order
         self._counts: dict[Shape, int] = {}
         self._first: dict[Shape, list[_Named]] = {}
@@ -152,7 +152,7 @@ class _Ahead:
             first.append(_Named(position, entry.workload.name, key))
             self._shown.clear()
 
-    def tell(self, shape: Shape, key: Key) -> Explain:
+    def explain(self, shape: Shape, key: Key) -> Explain:
         """What does somebody hear who waits behind them?"""
         shown = self._shown_to(shape)
         count = sum([self._counts[other] for other in self._same[shape]])
@@ -162,7 +162,7 @@ class _Ahead:
         shown = self._shown.get(shape)
         if shown is None:
             if shape not in self._same:
-                overlaps = self._room.overlaps
+                overlaps = self._cluster.overlaps
                 self._same[shape] = tuple(o for o in self._counts if overlaps(shape, o))
             first = sorted(named for other in self._same[shape] for named in self._first[other])
             shown = self._shown[shape] = first[:_NAMES_KEPT]
@@ -186,7 +186,7 @@ def _behind(
     count: int,
     position: int,
 ) -> Explanation:
-    return explain.behind_others(
+    return messages.behind_others(
         workload,
         [named.name for named in ahead],
         count,

@@ -247,7 +247,7 @@ def min_runtime_protects(
 
 def waiting_for_gpus(
     workload: Workload,
-    room: NotPlaced,
+    not_placed: NotPlaced,
     holders: Sequence[tuple[str, int]],
     starts_s: float | None,
     position: int,
@@ -258,28 +258,28 @@ def waiting_for_gpus(
         holders: Name and number of GPUs of everyone who holds some that it could use.
         starts_s: When it starts if all end when they are thought to; None: unknown.
     """
-    facts = [_free(room, workload)]
-    if room.unhealthy_gpus:
-        verb = "is" if room.unhealthy_gpus == 1 else "are"
-        facts.append(f"{room.unhealthy_gpus} {verb} unhealthy or used by others")
-    if room.avoided_free_gpus:
-        facts.append(_avoided(room.avoided_free_gpus, workload))
+    parts = [_free(not_placed, workload)]
+    if not_placed.unhealthy_gpus:
+        verb = "is" if not_placed.unhealthy_gpus == 1 else "are"
+        parts.append(f"{not_placed.unhealthy_gpus} {verb} unhealthy or used by others")
+    if not_placed.avoided_free_gpus:
+        parts.append(_avoided(not_placed.avoided_free_gpus, workload))
     if holders:
-        facts.append(_holding(holders))
+        parts.append(_holding(holders))
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
-        summary=f"Waiting for {_wanted(workload)}: {', '.join(facts)}.",
+        summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
         resolution="It starts when enough of them are free; it is first in line for them.",
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={
             "wanted_gpus": workload.total_gpus,
-            "free_gpus": room.free_gpus,
-            "usable_gpus": room.usable_gpus,
-            "most_free_on_one_node": room.most_free_on_one_node,
-            "unhealthy_gpus": room.unhealthy_gpus,
-            "avoided_free_gpus": room.avoided_free_gpus,
+            "free_gpus": not_placed.free_gpus,
+            "usable_gpus": not_placed.usable_gpus,
+            "most_free_on_one_node": not_placed.most_free_on_one_node,
+            "unhealthy_gpus": not_placed.unhealthy_gpus,
+            "avoided_free_gpus": not_placed.avoided_free_gpus,
             **_avoided_until(workload),
         },
     )
@@ -347,10 +347,11 @@ def _gpus(workload: Workload, gpu_type: str | None = None) -> str:
     return f"{f'{workload.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
 
 
-def _free(room: NotPlaced, workload: Workload) -> str:
-    free = f"{room.free_gpus} of {room.usable_gpus} {'is' if room.free_gpus == 1 else 'are'} free"
-    is_scattered = room.most_free_on_one_node < room.free_gpus >= workload.gpu_count
-    return f"{free} ({room.most_free_on_one_node} on one node)" if is_scattered else free
+def _free(not_placed: NotPlaced, workload: Workload) -> str:
+    verb = "is" if not_placed.free_gpus == 1 else "are"
+    free = f"{not_placed.free_gpus} of {not_placed.usable_gpus} {verb} free"
+    is_scattered = not_placed.most_free_on_one_node < not_placed.free_gpus >= workload.gpu_count
+    return f"{free} ({not_placed.most_free_on_one_node} on one node)" if is_scattered else free
 
 
 def _holding(holders: Sequence[tuple[str, int]]) -> str:

@@ -8,26 +8,28 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 
 
-def free_first(facts: SchedulerState, shape: Shape, placement: Placement) -> Placement:
+def free_first(state: SchedulerState, shape: Shape, placement: Placement) -> Placement:
     """The same nodes with as many GPUs, those that are free now before those that come."""
     if not shape.is_whole:
         return placement
     shares = []
     for share in placement.shares:
-        free_now = set(facts.now.room[share.node].free_ids)
-        soon = sorted(facts.soon.room[share.node].free_ids, key=lambda gpu: gpu not in free_now)
-        shares.append(NodeShare(node=share.node, gpu_ids=tuple(soon[: shape.gpu_count])))
+        free_now = set(state.current.cluster[share.node].free_ids)
+        free = sorted(
+            state.after_draining.cluster[share.node].free_ids, key=lambda gpu: gpu not in free_now
+        )
+        shares.append(NodeShare(node=share.node, gpu_ids=tuple(free[: shape.gpu_count])))
     return replace(placement, shares=tuple(shares))
 
 
 def awaited_from(
-    facts: SchedulerState, leaving: Container[str], placement: Placement
+    state: SchedulerState, draining: Container[str], placement: Placement
 ) -> list[tuple[str, int]]:
     """Who of those that leave still holds some of these GPUs, and how many? By id."""
     awaited: dict[str, int] = {}
     for share in placement.shares:
-        for holding in facts.holdings.on(share.node):
-            if holding.workload_id in leaving:
+        for holding in state.holdings.on(share.node):
+            if holding.workload_id in draining:
                 held = {
                     gpu
                     for theirs in holding.allocation.placement.shares
@@ -40,10 +42,10 @@ def awaited_from(
     return sorted(awaited.items())
 
 
-def free_parts(facts: SchedulerState, placement: Placement) -> Iterator[Placement]:
+def free_parts(state: SchedulerState, placement: Placement) -> Iterator[Placement]:
     """The whole GPUs of the placement that are free now, node by node."""
     for share in placement.shares:
-        free = set(facts.now.room[share.node].free_ids)
+        free = set(state.current.cluster[share.node].free_ids)
         ids = tuple(gpu for gpu in share.gpu_ids if gpu in free)
         if ids:
             yield replace(placement, shares=(NodeShare(node=share.node, gpu_ids=ids),))

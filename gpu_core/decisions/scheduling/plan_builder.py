@@ -32,7 +32,7 @@ class PlanBuilder:
     """A plan in the making. It changes the facts as it goes, and puts everything back.
 
     Args:
-        facts: What is so.
+        state: What is so.
         policy: The rules.
         shares: How much of its share everybody has had; None: shares do not count.
         budgets: What is left of the budgets; None: there are none.
@@ -42,7 +42,7 @@ class PlanBuilder:
 
     def __init__(
         self,
-        facts: SchedulerState,
+        state: SchedulerState,
         policy: Policy,
         *,
         shares: Shares | None,
@@ -50,88 +50,90 @@ class PlanBuilder:
         closures: Sequence[NodeClosure],
         now_s: float,
     ) -> None:
-        self.facts = facts
+        self.state = state
         self.policy = policy
         self.shares = shares
         self.budgets = budgets
         self.now_s = now_s
         self.commands: list[Command] = []
-        self.reservations = Reservations(self._free_soon, self._releases)
+        self.reservations = Reservations(self._free_after_draining, self._releases)
         for closure in closures:
             self.reservations.close(*closure)
         self.kept: set[str] = set()
         """Nodes that are kept for somebody ahead, until nobody knows when."""
-        self.leaving: dict[str, float | None] = {
-            workload_id: _drained_s(facts, workload_id) for workload_id in facts.draining
+        self.draining: dict[str, float | None] = {
+            workload_id: _drained_s(state, workload_id) for workload_id in state.draining
         }
         """Whose GPUs are coming, and when at the latest."""
         self._undo: list[Callable[[], None]] = []
         self._preemption: Preemption | None = None
 
-    def put_back(self) -> None:
+    def undo(self) -> None:
         """The facts are as before the first change."""
         while self._undo:
             self._undo.pop()()
 
     # What is left to a workload.
 
-    def place(self, view: View, kind: WorkloadGroup, allows: Allows | None) -> Placement | None:
+    def place(self, view: View, group: WorkloadGroup, allows: Allows | None) -> Placement | None:
         """Where would it go? What its team owns comes before what it would borrow.
 
         A stated preference of GPU types comes before that: it may be worth borrowing for.
         """
-        shape = kind.shape
+        shape = group.shape
         if not view.entitlements.has_quotas or not shape.gpu_count:
-            return view.room.find(shape, allows=allows)
-        allowance = view.entitlements.allowance(kind.team, shape)
+            return view.cluster.find(shape, allows=allows)
+        allowance = view.entitlements.allowance(group.team, shape)
         tiers = (allowance.open,) if shape.gpu_types else (allowance.own, allowance.borrowed)
         for flavors in tiers:
-            placement = view.room.find(shape, flavors=flavors, allows=allows) if flavors else None
+            placement = (
+                view.cluster.find(shape, flavors=flavors, allows=allows) if flavors else None
+            )
             if placement is not None:
                 return placement
         return None
 
-    def allows(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows | None:
+    def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """Which nodes may it use, as far as others ahead leave them to it? None: all."""
         if not self.kept and not self.reservations and self.budgets is None:
             return None
-        is_open = self.is_open(kind, entry)
-        wanted, until_s = amount_of(kind.shape), self.now_s + or_forever(entry.planned_s)
+        is_open = self.is_open(group, entry)
+        wanted, until_s = amount_of(group.shape), self.now_s + or_forever(entry.planned_s)
         return lambda node: (
             node not in self.kept
             and self.reservations.allows(node, wanted, until_s)
             and is_open(node)
         )
 
-    def allows_waiting(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows | None:
+    def allows_waiting(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """The same for GPUs that are coming.
 
         Whoever reclaims its own team's quota goes before those who borrow, also where these wait.
         """
-        entitlements = self.facts.soon.entitlements
-        if entitlements.has_quotas and entitlements.allowance(kind.team, kind.shape).reclaimable:
-            return self.is_open(kind, entry)
-        return self.allows(kind, entry)
+        entitlements = self.state.after_draining.entitlements
+        if entitlements.has_quotas and entitlements.allowance(group.team, group.shape).reclaimable:
+            return self.is_open(group, entry)
+        return self.allows(group, entry)
 
-    def is_open(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows:
+    def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """Which nodes may it use, as far as the calendar and the budgets go?"""
         now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
-        is_payable = self.is_payable(kind, entry)
+        is_payable = self.is_payable(group, entry)
         return lambda node: (
-            is_payable(node) and self.reservations.is_open(node, kind.team, now_s, until_s)
+            is_payable(node) and self.reservations.is_open(node, group.team, now_s, until_s)
         )
 
-    def is_payable(self, kind: WorkloadGroup, entry: QueueEntry) -> Allows:
+    def is_payable(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """Which nodes may it use, as far as the budgets go?"""
         if self.budgets is None:
             return lambda _node: True
-        room = self.facts.now.room
+        cluster = self.state.current.cluster
         payable = {
             flavor
-            for flavor in self.facts.now.entitlements.wanted(kind.shape)
+            for flavor in self.state.current.entitlements.wanted(group.shape)
             if self.budget_refusal(entry, flavor) is None
         }
-        return lambda node: room[node].node.flavor in payable
+        return lambda node: cluster[node].node.flavor in payable
 
     def budget_refusal(self, entry: QueueEntry, flavor: Flavor) -> BudgetCheck | None:
         """Which budget does not pay for it on such GPUs? None: all do."""
@@ -145,14 +147,14 @@ class PlanBuilder:
 
     def start(self, entry: QueueEntry, placement: Placement) -> bool:
         """It starts there. False: it cannot, part of the place is promised to somebody."""
-        facts, workload = self.facts, entry.workload
+        state, workload = self.state, entry.workload
         shape = workload.shape
         try:
-            self._take(facts.soon.room, shape, placement)
+            self._take(state.after_draining.cluster, shape, placement)
         except InvalidInput:
             # The rest of a shared GPU is free now, but promised with the part that is coming.
             return False
-        self._take(facts.now.room, shape, placement)
+        self._take(state.current.cluster, shape, placement)
         self._charge(workload, placement)
         until_s = self.now_s + or_forever(entry.planned_s)
         for share in placement.shares:
@@ -160,16 +162,18 @@ class PlanBuilder:
         self.commands.append(Admit(workload_id=workload.workload_id, placement=placement))
         return True
 
-    def promise(self, workload: Workload, placement: Placement) -> list[tuple[str, int]]:
+    def assign_pending_release(
+        self, workload: Workload, placement: Placement
+    ) -> list[tuple[str, int]]:
         """Give these GPUs away, now or when they come. Returns whose are awaited, and how many."""
-        facts, shape = self.facts, workload.shape
-        promised = free_first(facts, shape, placement)
-        awaited = awaited_from(facts, self.leaving, promised)
-        self._take(facts.soon.room, shape, promised)
+        state, shape = self.state, workload.shape
+        assigned = free_first(state, shape, placement)
+        awaited = awaited_from(state, self.draining, assigned)
+        self._take(state.after_draining.cluster, shape, assigned)
         # Nobody else may start on the part of a promise that is free already.
-        for part in free_parts(facts, promised):
-            self._take(facts.now.room, Shape(gpu_count=len(part.gpu_ids)), part)
-        self._charge(workload, promised)
+        for part in free_parts(state, assigned):
+            self._take(state.current.cluster, Shape(gpu_count=len(part.gpu_ids)), part)
+        self._charge(workload, assigned)
         return awaited
 
     def preempt(self, victims: Iterable[PreemptionCandidate], preemptor: Workload) -> None:
@@ -177,8 +181,8 @@ class PlanBuilder:
         deadline_s = self.now_s + self.policy.preemption.grace_period_s
         for victim in victims:
             self.preemption.evict(victim)
-            self._undo.append(partial(self.facts.soon.allocate, victim.holding))
-            self.leaving[victim.workload_id] = deadline_s
+            self._undo.append(partial(self.state.after_draining.allocate, victim.holding))
+            self.draining[victim.workload_id] = deadline_s
             self.commands.append(victim.command(preemptor))
 
     def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
@@ -186,34 +190,34 @@ class PlanBuilder:
         self.preempt([victim], preemptor)
         self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
         owner, holding = owner_of(victim.holding.workload), victim.holding
-        soon = self.facts.soon.entitlements
-        soon.allocate(owner, holding.flavor, holding.gpu_milli)
-        self._undo.append(partial(soon.release, owner, holding.flavor, holding.gpu_milli))
-        for view in (self.facts.soon, self.facts.now):
-            self._take(view.room, holding.shape, to)
+        after_draining = self.state.after_draining.entitlements
+        after_draining.allocate(owner, holding.flavor, holding.gpu_milli)
+        self._undo.append(partial(after_draining.release, owner, holding.flavor, holding.gpu_milli))
+        for view in (self.state.after_draining, self.state.current):
+            self._take(view.cluster, holding.shape, to)
 
     @property
     def preemption(self) -> Preemption:
         """Made when somebody needs it: it looks at everybody who runs."""
         if self._preemption is None:
             self._preemption = Preemption(
-                self.facts,
-                Candidates(self.facts.holdings, self.policy, self.now_s),
+                self.state,
+                Candidates(self.state.holdings, self.policy, self.now_s),
                 self.policy.preemption,
                 self.now_s,
             )
         return self._preemption
 
-    def _take(self, room: ClusterInfo, shape: Shape, placement: Placement) -> None:
-        room.allocate(shape, placement)
-        self._undo.append(partial(room.release, shape, placement))
+    def _take(self, cluster: ClusterInfo, shape: Shape, placement: Placement) -> None:
+        cluster.allocate(shape, placement)
+        self._undo.append(partial(cluster.release, shape, placement))
         if self._preemption is not None:
-            self._preemption.touch(share.node for share in placement.shares)
+            self._preemption.invalidate(share.node for share in placement.shares)
 
     def _charge(self, workload: Workload, placement: Placement) -> None:
         owner, flavor = owner_of(workload), placement.flavor
         milli = workload.shape.total_gpu_milli
-        for view in (self.facts.now, self.facts.soon):
+        for view in (self.state.current, self.state.after_draining):
             view.entitlements.allocate(owner, flavor, milli)
             self._undo.append(partial(view.entitlements.release, owner, flavor, milli))
         gpus, run_s = milli / WHOLE_GPU_MILLI, planned_s(workload)
@@ -225,12 +229,12 @@ class PlanBuilder:
 
     # What reservations need to know.
 
-    def _free_soon(self, node: str) -> Amount:
-        room = self.facts.soon.room[node]
-        return Amount(room.free_gpus, room.cpu_milli_left, room.memory_mib_left)
+    def _free_after_draining(self, node: str) -> Amount:
+        cluster = self.state.after_draining.cluster[node]
+        return Amount(cluster.free_gpus, cluster.cpu_milli_left, cluster.memory_mib_left)
 
     def _releases(self, node: str) -> Sequence[Release]:
-        return self.facts.holdings.releases(node, self.now_s, self.leaving)
+        return self.state.holdings.releases(node, self.now_s, self.draining)
 
 
 def assumed_s(entry: QueueEntry) -> float:
@@ -243,8 +247,8 @@ def or_forever(duration_s: float | None) -> float:
     return math.inf if duration_s is None else duration_s
 
 
-def _drained_s(facts: SchedulerState, workload_id: str) -> float | None:
-    holding = facts.holdings.get(workload_id)
+def _drained_s(state: SchedulerState, workload_id: str) -> float | None:
+    holding = state.holdings.get(workload_id)
     if holding is None or holding.allocation.drain_deadline_at is None:
         return None
     return holding.allocation.drain_deadline_at.timestamp()

@@ -71,31 +71,31 @@ class Planner:
     def __init__(self, policy: Policy, nodes: Sequence[Node]) -> None:
         self._policy = policy
         self._order = WorkloadOrder(policy.ordering)
-        self._line = PendingQueue(self._order)
-        self._facts = self._new_facts(nodes)
+        self._pending = PendingQueue(self._order)
+        self._state = self._new_state(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """The cluster is now this: nodes came, went, or changed."""
-        held = [holding.allocation for holding in self._facts.holdings]
-        self._facts = self._new_facts(nodes)
+        held = [holding.allocation for holding in self._state.holdings]
+        self._state = self._new_state(nodes)
         for allocation in held:
-            self._facts.add(allocation)
+            self._state.add(allocation)
 
     def submit(self, workload: Workload) -> None:
         """A workload waits, or one that waits has changed."""
-        self._line.join(workload)
+        self._pending.join(workload)
 
     def withdraw(self, workload_id: str) -> None:
         """A workload waits no longer."""
-        self._line.leave(workload_id)
+        self._pending.leave(workload_id)
 
     def allocate(self, allocation: Allocation) -> None:
         """A workload holds GPUs, or one that holds some has changed: saved, is draining."""
-        self._facts.add(allocation)
+        self._state.add(allocation)
 
     def release(self, workload_id: str) -> None:
         """A workload's GPUs are free again."""
-        self._facts.remove(workload_id)
+        self._state.remove(workload_id)
 
     def plan(
         self,
@@ -121,18 +121,18 @@ class Planner:
         shares = None
         if self._order.fair_share_at is not None:
             shares = self._shares(usage or Usage())
-        draft = PlanBuilder(
-            self._facts,
+        builder = PlanBuilder(
+            self._state,
             self._policy,
             shares=shares,
             budgets=self._budgets(usage or Usage(), now_s),
             closures=node_closures(self._policy.calendar, self._nodes, now),
             now_s=now_s,
         )
-        outcome = Cycle(draft, preemptors=preemptors, tell=explain).run()
+        outcome = Cycle(builder, preemptors=preemptors, with_explanations=explain).run()
         plan = Plan(
             commands=tuple(outcome.commands),
-            explanations=Explanations(self._facts, outcome) if explain else (),
+            explanations=Explanations(self._state, outcome) if explain else (),
         )
         if not explain or not self._policy.scale.offers:
             return plan
@@ -142,33 +142,33 @@ class Planner:
     def _snapshot(self, idle_since: Mapping[str, datetime]) -> Snapshot:
         return Snapshot(
             nodes=self._nodes,
-            allocations=tuple(holding.allocation for holding in self._facts.holdings),
-            pending=tuple(entry.workload for entry in self._line),
+            allocations=tuple(holding.allocation for holding in self._state.holdings),
+            pending=tuple(entry.workload for entry in self._pending),
             idle_since=idle_since,
         )
 
     def _set_workload_mix(self) -> None:
         """Tell a strategy that looks ahead what to expect: what waits and runs now."""
         if self._policy.placement.strategy is Strategy.FRAGMENTATION_AWARE:
-            mix = rounded_mix(self._facts.shapes())
-            self._facts.now.room.set_workload_mix(mix)
-            self._facts.soon.room.set_workload_mix(mix)
+            mix = rounded_mix(self._state.shapes())
+            self._state.current.cluster.set_workload_mix(mix)
+            self._state.after_draining.cluster.set_workload_mix(mix)
 
     def _shares(self, usage: Usage) -> Shares:
         policy, worth_per_gpu_s = self._policy, 1.0
         if policy.fair_share.measure == "dollars":
-            flavors = [h.flavor for h in self._facts.holdings if h.flavor is not None]
+            flavors = [h.flavor for h in self._state.holdings if h.flavor is not None]
             prices = [policy.price_micro_usd_per_gpu_hour(*flavor) for flavor in flavors]
             known = [price for price in prices if price is not None]
             worth_per_gpu_s = sum(known) / len(known) / SECONDS_PER_HOUR if known else 1.0
-        return Shares(policy.fair_share, usage, self._facts.gpus_by_group, worth_per_gpu_s)
+        return Shares(policy.fair_share, usage, self._state.gpus_by_group, worth_per_gpu_s)
 
     def _budgets(self, usage: Usage, now_s: float) -> Budgets | None:
         policy = self._policy
         if not policy.budgets:
             return None
         budgets = Budgets(policy.budgets, usage)
-        for holding in self._facts.holdings:
+        for holding in self._state.holdings:
             if holding.flavor is not None:
                 end_s = holding.expected_end_s(now_s)
                 budgets.commit(
@@ -179,7 +179,7 @@ class Planner:
                 )
         return budgets
 
-    def _new_facts(self, nodes: Sequence[Node]) -> SchedulerState:
+    def _new_state(self, nodes: Sequence[Node]) -> SchedulerState:
         policy = self._policy
         self._nodes = tuple(nodes)
         capacity = _capacity_milli(nodes)
@@ -187,16 +187,16 @@ class Planner:
 
         def view() -> View:
             return View(
-                room=ClusterInfo(nodes, policy.placement.strategy),
+                cluster=ClusterInfo(nodes, policy.placement.strategy),
                 entitlements=Entitlements(tree, capacity, policy.max_gpus_per_user),
             )
 
         return SchedulerState(
             order=self._order,
-            line=self._line,
+            pending=self._pending,
             holdings=AllocationIndex(),
-            now=view(),
-            soon=view(),
+            current=view(),
+            after_draining=view(),
             draining=set(),
             gpus_by_group={},
         )

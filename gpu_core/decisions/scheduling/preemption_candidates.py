@@ -24,20 +24,20 @@ class PreemptionScope(NamedTuple):
     any_team: bool = False
     reclaims: frozenset[str] = frozenset()
     """And, whatever their priority, from teams that have borrowed in these quota buckets."""
-    scope: tuple[str, ...] = ()
+    cohorts: tuple[str, ...] = ()
     """The cohorts of the team that reclaims: equal ones reclaim from the same teams."""
 
     @property
     def own(self) -> "PreemptionScope":
         """The part that goes by priority."""
-        return self._replace(reclaims=frozenset(), scope=())
+        return self._replace(reclaims=frozenset(), cohorts=())
 
     @property
     def reclaim(self) -> "PreemptionScope":
         """The part that goes by quota."""
-        return PreemptionScope(reclaims=self.reclaims, scope=self.scope)
+        return PreemptionScope(reclaims=self.reclaims, cohorts=self.cohorts)
 
-    def takes(self, holding: Holding, borrowing: Set[Account]) -> bool:
+    def includes(self, holding: Holding, borrowing: Set[Account]) -> bool:
         """Is this one of its victims, minimum run times apart?
 
         Args:
@@ -60,7 +60,7 @@ class PreemptionIndex:
     Args:
         candidates: Who may be preempted at all; whoever is taken leaves it.
         holdings: Who holds what, by node.
-        soon: The nodes with what is free or coming, and promised to nobody.
+        after_draining: The nodes with what is free or coming, and promised to nobody.
         entitlements: Who borrows what, for permits that reclaim.
         now_s: The cycle's moment.
     """
@@ -69,12 +69,12 @@ class PreemptionIndex:
         self,
         candidates: Candidates,
         holdings: AllocationIndex,
-        soon: ClusterInfo,
+        after_draining: ClusterInfo,
         entitlements: Entitlements,
         now_s: float,
     ) -> None:
         self.candidates = candidates
-        self.soon = soon
+        self.after_draining = after_draining
         self.now_s = now_s
         self.changed: list[str] = []
         """The nodes that have changed, in order. Whoever remembers something of nodes remembers how
@@ -84,31 +84,31 @@ class PreemptionIndex:
         self._by_team: dict[str | None, list[Holding]] = {}
         for holding in candidates.holdings:
             self._by_team.setdefault(holding.account.team, []).append(holding)
-        self._offers: dict[PreemptionScope, NodeCandidates] = {}
-        self._nodes: dict[str, _Node] = {}
+        self._node_candidates: dict[PreemptionScope, NodeCandidates] = {}
+        self._nodes: dict[str, _NodeHoldings] = {}
 
-    def change(self, nodes: Iterable[str]) -> None:
+    def invalidate(self, nodes: Iterable[str]) -> None:
         """What these nodes have, or whom they may lose, is different now."""
         for node in nodes:
             self._nodes.pop(node, None)
             self.changed.append(node)
 
-    def offers(self, permit: PreemptionScope) -> "NodeCandidates":
+    def node_candidates(self, scope: PreemptionScope) -> "NodeCandidates":
         """What may be taken under this permit?"""
-        offers = self._offers.get(permit)
-        if offers is None:
-            offers = self._offers[permit] = NodeCandidates(self, permit)
-        return offers
+        node_candidates = self._node_candidates.get(scope)
+        if node_candidates is None:
+            node_candidates = self._node_candidates[scope] = NodeCandidates(self, scope)
+        return node_candidates
 
-    def may_take(self, permit: PreemptionScope, holding: Holding) -> bool:
+    def may_preempt(self, scope: PreemptionScope, holding: Holding) -> bool:
         """Is this one of the permit's victims now, minimum run times apart?"""
-        return permit.takes(holding, self.borrowing(permit))
+        return scope.includes(holding, self.borrowing(scope))
 
-    def borrowing(self, permit: PreemptionScope) -> Set[Account]:
+    def borrowing(self, scope: PreemptionScope) -> Set[Account]:
         """Which accounts have borrowed what may be reclaimed under this permit?"""
-        if not permit.reclaims:
+        if not scope.reclaims:
             return _NOBODY
-        return self._entitlements.borrowing(permit.reclaims, permit.scope)
+        return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
 
     def holdings_of(self, teams: Iterable[str | None]) -> Iterable[Holding]:
         """What the candidates of these teams hold."""
@@ -116,13 +116,13 @@ class PreemptionIndex:
             h for t in teams for h in self._by_team.get(t, ()) if h.workload_id in self.candidates
         )
 
-    def on(self, node: str) -> "_Node":
+    def on(self, node: str) -> "_NodeHoldings":
         """Who could leave this node?"""
         known = self._nodes.get(node)
         if known is None:
             holdings = [h for h in self._holdings.on(node) if h.workload_id in self.candidates]
             holdings.sort(key=lambda holding: holding.workload_id)
-            known = self._nodes[node] = _Node(node, holdings, self)
+            known = self._nodes[node] = _NodeHoldings(node, holdings, self)
         return known
 
 
@@ -130,87 +130,91 @@ class NodeCandidates:
     """What may be taken under one permit, node by node.
 
     Args:
-        market: Everybody's offers.
-        permit: Whom they may be taken from.
+        index: Everybody's offers.
+        scope: Whom they may be taken from.
     """
 
-    def __init__(self, market: PreemptionIndex, permit: PreemptionScope) -> None:
-        self._market = market
-        self._permit = permit
-        self._borrowing = market.borrowing(permit)
+    def __init__(self, index: PreemptionIndex, scope: PreemptionScope) -> None:
+        self._index = index
+        self._scope = scope
+        self._borrowing = index.borrowing(scope)
         self._at_first = self._borrowing
-        if permit.any_team:
-            holdings = market.candidates.holdings
-        elif permit.priority is not None:
-            holdings = market.holdings_of([permit.team])
+        if scope.any_team:
+            holdings = index.candidates.holdings
+        elif scope.priority is not None:
+            holdings = index.holdings_of([scope.team])
         else:
-            holdings = market.holdings_of({account.team for account in self._borrowing})
+            holdings = index.holdings_of({account.team for account in self._borrowing})
         self.nodes: Set[str] = {
             share.node
             for holding in holdings
-            if permit.takes(holding, self._borrowing)
+            if scope.includes(holding, self._borrowing)
             for share in holding.allocation.placement.shares
         }
         """Where was there somebody to take from when this was first asked? Of a permit with both
         parts: for its priority."""
-        self._names_all = permit.priority is None or not permit.reclaims
+        self._names_all = scope.priority is None or not scope.reclaims
 
     def on(self, node: str) -> "CandidateSet | None":
         """What may be taken from this node now? None: nothing."""
         if self._names_all and node not in self.nodes:
             return None
-        on_node, borrowing = self._market.on(node), self._borrowing_now()
-        if self._permit.priority is None:
-            takes = tuple([holding.account in borrowing for holding in on_node.free])
+        on_node, borrowing = self._index.on(node), self._borrowing_now()
+        if self._scope.priority is None:
+            is_included = tuple([holding.account in borrowing for holding in on_node.free])
         else:
-            takes = tuple([self._permit.takes(holding, borrowing) for holding in on_node.free])
-        return on_node.offer(takes) if True in takes else None
+            is_included = tuple(
+                [self._scope.includes(holding, borrowing) for holding in on_node.free]
+            )
+        return on_node.candidate_set(is_included) if True in is_included else None
 
     def holdings_on(self, node: str) -> list[Holding]:
         """Whom on this node does the permit name, whether or not they are protected? By id."""
-        takes, borrowing = self._permit.takes, self._borrowing_now()
-        return [h for h in self._market.on(node).holdings if takes(h, borrowing)]
+        includes, borrowing = self._scope.includes, self._borrowing_now()
+        return [h for h in self._index.on(node).holdings if includes(h, borrowing)]
 
     def _borrowing_now(self) -> Set[Account]:
-        borrowing = self._market.borrowing(self._permit)
-        if self._permit.priority is None and borrowing is not self._at_first:
+        borrowing = self._index.borrowing(self._scope)
+        if self._scope.priority is None and borrowing is not self._at_first:
             # Who begins to borrow within the cycle does so for somebody further ahead.
             return self._at_first & borrowing
         return borrowing
 
 
-class _Node:
+class _NodeHoldings:
     """Who could leave one node.
 
     Args:
         name: The node.
         holdings: What they hold, by id.
-        market: What each would lose, and when this is.
+        index: What each would lose, and when this is.
     """
 
-    __slots__ = ("_gpus", "_market", "_offers", "free", "holdings")
+    __slots__ = ("_candidate_sets", "_gpus", "_index", "free", "holdings")
 
-    def __init__(self, name: str, holdings: list[Holding], market: PreemptionIndex) -> None:
+    def __init__(self, name: str, holdings: list[Holding], index: PreemptionIndex) -> None:
         self.holdings = holdings
-        self.free = [h for h in holdings if h.protected_until_s <= market.now_s]
+        self.free = [h for h in holdings if h.protected_until_s <= index.now_s]
         """Those that have begun, and whose minimum run time is over."""
-        usable_ids = market.soon[name].usable_ids
+        usable_ids = index.after_draining[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
-        self._market = market
-        self._offers: dict[tuple[bool, ...], CandidateSet] = {}
+        self._index = index
+        self._candidate_sets: dict[tuple[bool, ...], CandidateSet] = {}
 
-    def offer(self, takes: tuple[bool, ...]) -> "CandidateSet":
+    def candidate_set(self, is_included: tuple[bool, ...]) -> "CandidateSet":
         """What do these of the free ones give back?"""
-        offer = self._offers.get(takes)
-        if offer is None:
-            offer = self._offers[takes] = CandidateSet(
+        candidate_set = self._candidate_sets.get(is_included)
+        if candidate_set is None:
+            candidate_set = self._candidate_sets[is_included] = CandidateSet(
                 [
-                    (gpus, self._market.candidates[holding.workload_id])
-                    for is_taken, gpus, holding in zip(takes, self._gpus, self.free, strict=True)
+                    (gpus, self._index.candidates[holding.workload_id])
+                    for is_taken, gpus, holding in zip(
+                        is_included, self._gpus, self.free, strict=True
+                    )
                     if is_taken
                 ]
             )
-        return offer
+        return candidate_set
 
 
 class CandidateSet:

@@ -138,20 +138,20 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         )
 
 
-def cheapest_covers(offers: Sequence[tuple[int, Loss]]) -> list[Loss]:
+def cheapest_covers(options: Sequence[tuple[int, Loss]]) -> list[Loss]:
     """Which of the offers give at least so many GPUs with the least loss, for each number?
 
     Dynamic programming over the sums that sets of offers give; whoever gives more covers less too.
 
     Args:
-        offers: How many GPUs each gives, and at what loss.
+        options: How many GPUs each gives, and at what loss.
 
     Returns:
         The loss for none, for at least one GPU, and so on, up to what all offers give together.
     """
     # Of each sum the best set that gives just so much.
     best: dict[int, Loss] = {0: Loss()}
-    for gpus, loss in offers:
+    for gpus, loss in options:
         for given, before in list(best.items()):
             after = before.plus(loss)
             current = best.get(given + gpus)

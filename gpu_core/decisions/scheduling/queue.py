@@ -20,7 +20,7 @@ class WorkloadGroup(NamedTuple):
 
     team: str | None
     user: str | None
-    group: str | None
+    sweep: str | None
     priority: int
     shape: Shape
     is_held: bool
@@ -40,7 +40,7 @@ class QueueEntry(NamedTuple):
 class Queue:
     """The workloads of one kind in order."""
 
-    kind: WorkloadGroup
+    group: WorkloadGroup
     entries: list[QueueEntry] = field(default_factory=list)
 
 
@@ -81,7 +81,7 @@ class PendingQueue:
         """The place of this workload."""
         return self._entries[workload_id][1]
 
-    def kind(self, workload_id: str) -> WorkloadGroup:
+    def group(self, workload_id: str) -> WorkloadGroup:
         """The kind of this workload."""
         return self._entries[workload_id][0]
 
@@ -97,11 +97,11 @@ class PendingQueue:
 
     def leave(self, workload_id: str) -> None:
         """A workload waits no longer."""
-        kind, entry = self._entries.pop(workload_id)
-        queue = self._queues[kind]
+        group, entry = self._entries.pop(workload_id)
+        queue = self._queues[group]
         del queue.entries[bisect_left(queue.entries, entry.key, key=_key)]
         if not queue.entries:
-            del self._queues[kind]
+            del self._queues[group]
 
     def pass_time(self, now_s: float) -> None:
         """Move those forward who have waited too long by now."""
@@ -118,7 +118,7 @@ class PendingQueue:
             self._insert(workload, self._order.key(workload, submitted_s, is_starving=True))
 
     def _insert(self, workload: Workload, key: Key) -> None:
-        kind = WorkloadGroup(
+        group = WorkloadGroup(
             workload.team,
             workload.user,
             workload.group,
@@ -128,14 +128,14 @@ class PendingQueue:
             workload.takes_free_only,
         )
         entry = QueueEntry(key, workload, planned_s(workload))
-        queue = self._queues.get(kind)
+        queue = self._queues.get(group)
         if queue is None:
-            queue = self._queues[kind] = Queue(kind)
+            queue = self._queues[group] = Queue(group)
         if not queue.entries or queue.entries[-1].key < key:
             queue.entries.append(entry)
         else:
             insort(queue.entries, entry, key=_key)
-        self._entries[workload.workload_id] = kind, entry
+        self._entries[workload.workload_id] = group, entry
 
 
 def _key(entry: QueueEntry) -> Key:

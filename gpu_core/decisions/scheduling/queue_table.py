@@ -35,7 +35,7 @@ _LONGEST_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineEntry:
+class QueueTableEntry:
     """One waiting run in the line."""
 
     position: int
@@ -57,14 +57,14 @@ class LineEntry:
     expected_start_until: datetime | None
 
 
-def line_key(pool: str) -> str:
+def artifact_key(pool: str) -> str:
     """What is the artifact of this pool's line called?"""
     return re.sub("[^a-z0-9-]", "-", f"gpu-queue-{pool.lower()}")
 
 
-def line_entries(
+def table_entries(
     explanations: Sequence[Explanation], workloads: Mapping[str, Workload]
-) -> tuple[LineEntry, ...]:
+) -> tuple[QueueTableEntry, ...]:
     """Who waits, and why? In the order of the explanations.
 
     Args:
@@ -76,7 +76,7 @@ def line_entries(
     )
 
 
-def to_row(entry: LineEntry) -> dict[str, object]:
+def to_row(entry: QueueTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, moments as ISO 8601 text in UTC."""
     return {column: _cell(getattr(entry, field)) for column, field in _COLUMNS.items()}
 
@@ -93,19 +93,19 @@ def without_texts(row: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def to_json(entry: LineEntry) -> dict[str, object]:
+def to_json(entry: QueueTableEntry) -> dict[str, object]:
     """The entry with the names of its fields, which automations may rely on."""
     row = to_row(entry)
     return {field: row[column] for column, field in _COLUMNS.items()}
 
 
-def from_row(row: Mapping[str, object]) -> LineEntry:
+def from_row(row: Mapping[str, object]) -> QueueTableEntry:
     """Which entry does this row show?
 
     Raises:
         InvalidInput: The row is not one that `to_row` makes.
     """
-    return LineEntry(
+    return QueueTableEntry(
         position=_whole(row, "Position"),
         run=_text(row, "Run"),
         run_id=_text(row, "Run id"),
@@ -123,8 +123,8 @@ def from_row(row: Mapping[str, object]) -> LineEntry:
     )
 
 
-def _entry(explanation: Explanation, workload: Workload) -> LineEntry:
-    return LineEntry(
+def _entry(explanation: Explanation, workload: Workload) -> QueueTableEntry:
+    return QueueTableEntry(
         position=explanation.position,
         run=workload.name,
         run_id=workload.workload_id,

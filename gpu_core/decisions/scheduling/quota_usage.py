@@ -100,7 +100,7 @@ class Entitlements:
             for holding in gone:
                 self.allocate(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
 
-    def user_room(self, owner: Owner) -> int | None:
+    def user_limit_left_milli(self, owner: Owner) -> int | None:
         """How many more thousandths of GPUs may this user have? None: any number."""
         limit = self._user_limit(owner.team)
         if limit is None:
@@ -160,16 +160,16 @@ class Entitlements:
         tree = self._tree
         return frozenset() if tree is None else frozenset(self._bucket(f) for f in flavors)
 
-    def scope(self, team: str | None) -> tuple[str, ...]:
+    def cohorts(self, team: str | None) -> tuple[str, ...]:
         """The cohorts above the team. Teams with the same scope may reclaim from the same teams."""
         if self._tree is None:
             return ()
         bucket = self._bucket(self._flavors[0])
-        scope = tuple(node.name for node in self._tree.path(team, bucket)[1:])
-        self._team_of.setdefault(scope, team)
-        return scope
+        cohorts = tuple(node.name for node in self._tree.path(team, bucket)[1:])
+        self._team_of.setdefault(cohorts, team)
+        return cohorts
 
-    def borrowing(self, buckets: frozenset[str], scope: tuple[str, ...]) -> frozenset[Account]:
+    def borrowing(self, buckets: frozenset[str], cohorts: tuple[str, ...]) -> frozenset[Account]:
         """Which accounts use what a team of this scope could reclaim in these buckets?
 
         The same object as long as the answer is the same.
@@ -180,13 +180,13 @@ class Entitlements:
         if self._borrowing_as_of != usage.borrowing_changes:
             self._borrowing_as_of = usage.borrowing_changes
             self._borrowing.clear()
-        known = self._borrowing.get((buckets, scope))
+        known = self._borrowing.get((buckets, cohorts))
         if known is None:
-            known = self._borrowing[buckets, scope] = frozenset(
+            known = self._borrowing[buckets, cohorts] = frozenset(
                 Account(team, flavor)
                 for flavor in self._flavors
                 if (bucket := self._bucket(flavor)) in buckets
-                for team in _borrowers(usage, self._team_of.get(scope), bucket)
+                for team in _borrowers(usage, self._team_of.get(cohorts), bucket)
             )
         return known
 

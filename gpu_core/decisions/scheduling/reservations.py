@@ -23,7 +23,7 @@ class Amount(NamedTuple):
     cpu_milli: float = 0
     memory_mib: float = 0
 
-    def holds(self, other: "Amount") -> bool:
+    def covers(self, other: "Amount") -> bool:
         """Is the other no more than this, in each respect?"""
         return (
             self.gpus >= other.gpus
@@ -31,7 +31,7 @@ class Amount(NamedTuple):
             and self.memory_mib >= other.memory_mib
         )
 
-    def changed(self, by: "Amount", sign: int) -> "Amount":
+    def plus(self, by: "Amount", sign: int) -> "Amount":
         """This and so much more, or with a sign of -1 so much less, even less than nothing."""
         return Amount(
             self.gpus + sign * by.gpus,
@@ -45,7 +45,7 @@ def amount_of(shape: Shape) -> Amount:
     return Amount(shape.gpu_count, shape.cpu_milli, shape.memory_mib)
 
 
-class _Stay(NamedTuple):
+class _Request(NamedTuple):
     """So much of a node, for so long, for this team."""
 
     wanted: Amount
@@ -63,7 +63,7 @@ class _Change(NamedTuple):
     amount: Amount
 
 
-class _Point(NamedTuple):
+class _Limit(NamedTuple):
     """From this moment on, whoever starts now may have no more than this."""
 
     from_s: float
@@ -79,12 +79,12 @@ class _Closed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Plans:
+class _NodePlan:
     """What this cycle has decided about one node."""
 
     changes: list[_Change] = field(default_factory=list)
     """Ends of those it starts, and what reservations take and give back."""
-    points: list[_Point] = field(default_factory=list)
+    limits: list[_Limit] = field(default_factory=list)
     """One for each reservation, at its beginning."""
 
 
@@ -101,7 +101,7 @@ class Reservations:
     ) -> None:
         self._free = free
         self._releases = releases
-        self._plans: dict[str, _Plans] = {}
+        self._plans: dict[str, _NodePlan] = {}
         self._reserved: set[str] = set()
         self._closed: dict[str, list[_Closed]] = {}
 
@@ -124,18 +124,18 @@ class Reservations:
         if node not in self._reserved:
             return True
         return all(
-            until_s <= point.from_s or point.spare.holds(wanted)
-            for point in self._plans[node].points
+            until_s <= limit.from_s or limit.spare.covers(wanted)
+            for limit in self._plans[node].limits
         )
 
     def start(self, node: str, amount: Amount, until_s: float) -> None:
         """Somebody has this much of the node from now until then; it is not free any more."""
-        plans = self._plans.setdefault(node, _Plans())
+        plans = self._plans.setdefault(node, _NodePlan())
         if until_s < math.inf:
             plans.changes.append(_Change(until_s, False, amount))
-        plans.points = [
-            _Point(p.from_s, p.spare.changed(amount, -1)) if until_s > p.from_s else p
-            for p in plans.points
+        plans.limits = [
+            _Limit(p.from_s, p.spare.plus(amount, -1)) if until_s > p.from_s else p
+            for p in plans.limits
         ]
 
     def earliest(
@@ -157,8 +157,8 @@ class Reservations:
             duration_s: How long it stays; infinity if nobody knows.
             open_for_s: How long its nodes must be open; what it is taken to stay at least.
         """
-        stay = _Stay(amount_of(shape), team, duration_s, open_for_s)
-        found = (self._earliest_in(nodes, shape.nodes, stay, now_s) for nodes in groups)
+        request = _Request(amount_of(shape), team, duration_s, open_for_s)
+        found = (self._earliest_in(nodes, shape.nodes, request, now_s) for nodes in groups)
         return min((f for f in found if f is not None), default=None)
 
     def reserve(
@@ -166,15 +166,15 @@ class Reservations:
     ) -> None:
         """Keep this much of each of these nodes from then on."""
         for node in nodes:
-            plans = self._plans.setdefault(node, _Plans())
+            plans = self._plans.setdefault(node, _NodePlan())
             plans.changes.append(_Change(from_s, True, amount))
             if duration_s < math.inf:
                 plans.changes.append(_Change(from_s + duration_s, False, amount))
-            plans.points = self._points(node)
+            plans.limits = self._limits(node)
             self._reserved.add(node)
 
     def _earliest_in(
-        self, nodes: Sequence[str], count: int, stay: _Stay, now_s: float
+        self, nodes: Sequence[str], count: int, request: _Request, now_s: float
     ) -> tuple[float, tuple[str, ...]] | None:
         moment_s = now_s
         # Each round moves on to when enough nodes are ready one by one. By then a reservation may
@@ -183,7 +183,7 @@ class Reservations:
             ready = sorted(
                 (start_s, node)
                 for node in nodes
-                if (start_s := self._open_s(node, stay, moment_s)) is not None
+                if (start_s := self._open_s(node, request, moment_s)) is not None
             )
             if len(ready) < count:
                 return None
@@ -192,13 +192,13 @@ class Reservations:
                 return latest_s, tuple(node for _, node in ready[:count])
             moment_s = latest_s
 
-    def _open_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
+    def _open_s(self, node: str, request: _Request, from_s: float) -> float | None:
         """From when on, not before `from_s`, is the node ready, and open all the while?"""
         while True:
-            start_s = self._ready_s(node, stay, from_s)
+            start_s = self._ready_s(node, request, from_s)
             if start_s is None:
                 return None
-            closed = self._closed_during(node, stay.team, start_s, start_s + stay.open_for_s)
+            closed = self._closed_during(node, request.team, start_s, start_s + request.open_for_s)
             if closed is None:
                 return start_s
             from_s = closed.until_s
@@ -212,12 +212,12 @@ class Reservations:
                 return closed
         return None
 
-    def _ready_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
+    def _ready_s(self, node: str, request: _Request, from_s: float) -> float | None:
         """From when on, not before `from_s`, does the node have this much for so long?"""
         if node in self._reserved:
-            return self._ready_between_reservations_s(node, stay, from_s)
-        wanted, free = stay.wanted, self._free(node)
-        if free.holds(wanted):
+            return self._ready_between_reservations_s(node, request, from_s)
+        wanted, free = request.wanted, self._free(node)
+        if free.covers(wanted):
             return from_s
         # Without a reservation there is only more and more: the first moment is the one.
         gpus, cpu_milli, memory_mib = free
@@ -233,32 +233,34 @@ class Reservations:
                 return max(from_s, release.at_s)
         return None
 
-    def _ready_between_reservations_s(self, node: str, stay: _Stay, from_s: float) -> float | None:
-        wanted, free = stay.wanted, self._free(node)
+    def _ready_between_reservations_s(
+        self, node: str, request: _Request, from_s: float
+    ) -> float | None:
+        wanted, free = request.wanted, self._free(node)
         start_s: float | None = None
         is_past = True
         for at_s, is_claim, amount in self._timeline(node):
             if is_past and at_s > from_s:
                 is_past = False
-                start_s = from_s if free.holds(wanted) else None
-            if start_s is not None and at_s >= start_s + stay.duration_s:
+                start_s = from_s if free.covers(wanted) else None
+            if start_s is not None and at_s >= start_s + request.duration_s:
                 return start_s
-            free = free.changed(amount, -1 if is_claim else 1)
+            free = free.plus(amount, -1 if is_claim else 1)
             if is_past:
                 continue
-            if not free.holds(wanted):
+            if not free.covers(wanted):
                 start_s = None
             elif start_s is None:
                 start_s = at_s
-        if is_past and free.holds(wanted):
+        if is_past and free.covers(wanted):
             return from_s
         return start_s
 
-    def _points(self, node: str) -> list[_Point]:
+    def _limits(self, node: str) -> list[_Limit]:
         """How much is left at each moment at which a reservation begins?"""
         gpus, cpu_milli, memory_mib = self._free(node)
         releases, passed = self._releases(node), 0
-        points = []
+        limits = []
         for at_s, is_claim, amount in sorted(self._plans[node].changes):
             while passed < len(releases) and releases[passed].at_s <= at_s:
                 _, _, more_gpus, more_cpu_milli, more_memory_mib = releases[passed]
@@ -266,11 +268,11 @@ class Reservations:
                 cpu_milli += more_cpu_milli
                 memory_mib += more_memory_mib
                 passed += 1
-            free = Amount(gpus, cpu_milli, memory_mib).changed(amount, -1 if is_claim else 1)
+            free = Amount(gpus, cpu_milli, memory_mib).plus(amount, -1 if is_claim else 1)
             gpus, cpu_milli, memory_mib = free
             if is_claim:
-                points.append(_Point(at_s, free))
-        return points
+                limits.append(_Limit(at_s, free))
+        return limits
 
     def _coming_back(self, node: str) -> Iterable[Release]:
         plans = self._plans.get(node)

@@ -64,8 +64,8 @@ def _ups(
         wanted = _wanted(state, offer, demand.get(offer.flavor, []), policy, now)
         if wanted is None:
             continue
-        room = math.inf if policy.max_gpus is None else policy.max_gpus - gpus
-        nodes = int(min(wanted.nodes, max(room, 0) // offer.gpus_per_node))
+        left_gpus = math.inf if policy.max_gpus is None else policy.max_gpus - gpus
+        nodes = int(min(wanted.nodes, max(left_gpus, 0) // offer.gpus_per_node))
         if nodes == 0:
             continue
         gpus += nodes * offer.gpus_per_node

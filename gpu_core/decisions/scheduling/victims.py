@@ -20,20 +20,20 @@ class Victims:
     """Finds victims in one cycle, remembering what one preemptor's search found for the next.
 
     Args:
-        market: Who could give GPUs back.
+        index: Who could give GPUs back.
     """
 
-    def __init__(self, market: PreemptionIndex) -> None:
-        self._market = market
-        self._candidates = market.candidates
-        self._soon = market.soon
+    def __init__(self, index: PreemptionIndex) -> None:
+        self._index = index
+        self._candidates = index.candidates
+        self._after_draining = index.after_draining
         self._covers: dict[tuple[PreemptionScope, Shape], _Covers] = {}
 
     def least_loss(
         self,
         shape: Shape,
         groups: Sequence[Group],
-        permit: PreemptionScope,
+        scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> list[PreemptionCandidate] | None:
         """Whose GPUs are taken so that the shape fits, with the least loss? None: nobody helps.
@@ -44,36 +44,36 @@ class Victims:
         Args:
             shape: What is to fit.
             groups: The nodes of each group.
-            permit: Whom it may take from.
+            scope: Whom it may take from.
             is_open: May it use this node?
         """
-        if not permit.reclaims:
-            return self._victims(shape, groups, permit, is_open)
+        if not scope.reclaims:
+            return self._victims(shape, groups, scope, is_open)
         # The two parts apart, which many preemptors share, before both at once, which few need.
         parts = [
             victims
-            for part in (permit.own, permit.reclaim)
+            for part in (scope.own, scope.reclaim)
             if (victims := self._victims(shape, groups, part, is_open)) is not None
         ]
         if parts:
             return min(parts, key=lambda v: reduce(Loss.plus, (c.loss for c in v), Loss()))
-        return self._victims(shape, groups, permit, is_open)
+        return self._victims(shape, groups, scope, is_open)
 
     def _victims(
         self,
         shape: Shape,
         groups: Sequence[Group],
-        permit: PreemptionScope,
+        scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> list[PreemptionCandidate] | None:
-        offers = self._market.offers(permit)
-        if not offers.nodes:
+        node_candidates = self._index.node_candidates(scope)
+        if not node_candidates.nodes:
             return None
-        covers = self._covers.get((permit, shape))
+        covers = self._covers.get((scope, shape))
         if covers is None:
-            covers = self._covers[permit, shape] = self._new_covers(shape, groups, offers)
+            covers = self._covers[scope, shape] = self._new_covers(shape, groups, node_candidates)
         while True:
-            covers.refresh(self._market.changed)
+            covers.refresh(self._index.changed)
             choices = []
             for number, group in enumerate(groups):
                 taken = covers.cheapest(number, shape.nodes, is_open)
@@ -85,60 +85,60 @@ class Victims:
             total, _, nodes = min(choices)
             victims = {i: self._candidates[i] for i in total.ids if i in self._candidates}
             if len(victims) == len(set(total.ids)) and all(
-                self._market.may_take(permit, victim.holding) for victim in victims.values()
+                self._index.may_preempt(scope, victim.holding) for victim in victims.values()
             ):
                 return self._without_needless(shape, nodes, victims)
             # A team has stopped borrowing since: what was found for these nodes is no more.
-            self._market.change(nodes)
+            self._index.invalidate(nodes)
 
     def _new_covers(
-        self, shape: Shape, groups: Sequence[Group], offers: NodeCandidates
+        self, shape: Shape, groups: Sequence[Group], node_candidates: NodeCandidates
     ) -> "_Covers":
         # One node without any victim of this permit is no help.
-        worth = offers.nodes if shape.nodes == 1 else None
+        worth = node_candidates.nodes if shape.nodes == 1 else None
         are_counted = shape.is_whole and not shape.cpu_milli and not shape.memory_mib
 
         def cover(node: str) -> Loss | None:
-            room = self._soon[node]
-            if room.has_left(shape):
+            node_info = self._after_draining[node]
+            if node_info.has_left(shape):
                 return Loss()
-            offer = offers.on(node)
-            if offer is None:
+            candidate_set = node_candidates.on(node)
+            if candidate_set is None:
                 return None
             # Where nothing but whole GPUs counts, their number decides.
-            if are_counted and offer.are_whole:
-                return offer.cover(shape.gpu_count - room.free_gpus)
-            candidates = offer.candidates
+            if are_counted and candidate_set.are_whole:
+                return candidate_set.cover(shape.gpu_count - node_info.free_gpus)
+            candidates = candidate_set.candidates
             if not self.fits_without(node, shape, candidates):
                 return None
             return self._greedy_cover(node, shape, candidates)
 
-        return _Covers(groups, cover, worth, len(self._market.changed))
+        return _Covers(groups, cover, worth, len(self._index.changed))
 
     def possible_from_s(
         self,
         shape: Shape,
         groups: Sequence[Group],
-        permit: PreemptionScope,
+        scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> float | None:
         """When do starts and minimum run times allow enough room to be made? None: never."""
         moments = []
         for group in groups:
-            ready = (self._ready_s(node, shape, permit) for node in group.nodes if is_open(node))
+            ready = (self._ready_s(node, shape, scope) for node in group.nodes if is_open(node))
             by_time = sorted(moment for moment in ready if moment is not None)
             if len(by_time) >= shape.nodes:
                 moments.append(by_time[shape.nodes - 1])
         return min(moments, default=None)
 
-    def _ready_s(self, node: str, shape: Shape, permit: PreemptionScope) -> float | None:
-        if self._soon[node].has_left(shape):
-            return self._market.now_s
-        room = self._soon[node].copy()
-        holdings = self._market.offers(permit).holdings_on(node)
+    def _ready_s(self, node: str, shape: Shape, scope: PreemptionScope) -> float | None:
+        if self._after_draining[node].has_left(shape):
+            return self._index.now_s
+        node_info = self._after_draining[node].copy()
+        holdings = self._index.node_candidates(scope).holdings_on(node)
         for holding in sorted(holdings, key=lambda holding: holding.protected_until_s):
-            give_back(room, holding)
-            if room.has_left(shape):
+            release_holding(node_info, holding)
+            if node_info.has_left(shape):
                 return holding.protected_until_s
         return None
 
@@ -146,16 +146,16 @@ class Victims:
         self, node: str, shape: Shape, victims: Collection[PreemptionCandidate]
     ) -> bool:
         """Would one node's part of the shape fit if these gave their GPUs back?"""
-        room = self._soon[node].copy()
+        node_info = self._after_draining[node].copy()
         for victim in victims:
-            give_back(room, victim.holding)
-        return room.has_left(shape)
+            release_holding(node_info, victim.holding)
+        return node_info.has_left(shape)
 
-    def _greedy_cover(self, node: str, shape: Shape, offered: list[PreemptionCandidate]) -> Loss:
+    def _greedy_cover(self, node: str, shape: Shape, candidates: list[PreemptionCandidate]) -> Loss:
         # CPU, memory and shares of GPUs make this a knapsack of many dimensions: cheapest first
         # until it fits, then spare whoever was needless, the dearest first.
         chosen: list[PreemptionCandidate] = []
-        for candidate in sorted(offered, key=lambda c: c.loss):
+        for candidate in sorted(candidates, key=lambda c: c.loss):
             chosen.append(candidate)
             if self.fits_without(node, shape, chosen):
                 break
@@ -236,11 +236,11 @@ class _Covers:
         return taken if len(taken) == count else []
 
 
-def give_back(room: NodeInfo, holding: Holding) -> None:
+def release_holding(node_info: NodeInfo, holding: Holding) -> None:
     """The holder has given back what it holds of this node."""
     for share in holding.allocation.placement.shares:
-        if share.node == room.node.name:
-            room.release(holding.shape, share)
+        if share.node == node_info.node.name:
+            node_info.release(holding.shape, share)
 
 
 def _is_on(candidate: PreemptionCandidate, node: str) -> bool:

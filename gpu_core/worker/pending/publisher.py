@@ -29,8 +29,8 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
-    line_entries,
-    line_key,
+    artifact_key,
+    table_entries,
     to_row,
     without_texts,
 )
@@ -117,7 +117,7 @@ class Publisher:
     ) -> None:
         self._faults = faults or RunFaults()
         self._client = client
-        self._pool_key = line_key(pool)
+        self._pool_key = artifact_key(pool)
         self._state_name = state_name
         self._told: dict[str, Told] = {}
         self._line_id: UUID | None = None
@@ -186,7 +186,7 @@ class Publisher:
         for e in explanations:
             workload = demands[e.workload_id].workload
             with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
-                rows.extend(map(to_row, line_entries([e], {e.workload_id: workload})))
+                rows.extend(map(to_row, table_entries([e], {e.workload_id: workload})))
         essence = [*notices, *((e.workload_id, e.reason, e.position) for e in explanations)]
         written_at = self._line_written_at
         is_stale = written_at is None or now - written_at >= _REFRESH

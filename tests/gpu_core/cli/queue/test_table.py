@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from gpu_core.cli.queue.table import queue_table
-from gpu_core.decisions.scheduling.queue_table import LineEntry
+from gpu_core.decisions.scheduling.queue_table import QueueTableEntry
 from gpu_core.testing.builders import NOW, ago
 
 
@@ -29,7 +29,7 @@ def shown(**changes):
         "expected_start_until": None,
     }
     output = StringIO()
-    table = queue_table("gpu", [LineEntry(**(values | changes))], NOW)
+    table = queue_table("gpu", [QueueTableEntry(**(values | changes))], NOW)
     Console(file=output, width=200).print(table)
     return output.getvalue()
 

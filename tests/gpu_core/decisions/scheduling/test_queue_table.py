@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.scheduling.queue_table import (
-    LineEntry,
+    QueueTableEntry,
+    artifact_key,
     from_row,
-    line_entries,
-    line_key,
+    table_entries,
     to_json,
     to_row,
 )
@@ -28,7 +28,7 @@ maybe_moments = st.none() | moments
 FIELDS_WITH_TEXT = ("run", "run_id", "queue", "team", "reason", "summary", "resolution")
 printable = st.text(st.characters(categories=["L", "N", "P", "S"]))
 entries = st.builds(
-    LineEntry,
+    QueueTableEntry,
     **dict.fromkeys(FIELDS_WITH_TEXT, printable),
     expected_start_at=maybe_moments,
     expected_start_from=maybe_moments,
@@ -50,7 +50,7 @@ def entry(**changes):
     workload = make_workload(
         "w", gpus=2, name="train", queue="medium", team="vision", submitted_at=ago(300)
     )
-    (made,) = line_entries([explanation], {"w": workload})
+    (made,) = table_entries([explanation], {"w": workload})
     return made
 
 
@@ -76,7 +76,7 @@ def test_an_entry_says_who_waits_for_what_and_since_when():
 
 def test_automations_get_the_names_of_the_fields():
     """They do not change with the headings."""
-    assert set(to_json(entry())) == set(LineEntry.__slots__)
+    assert set(to_json(entry())) == set(QueueTableEntry.__slots__)
 
 
 @given(entries)
@@ -112,4 +112,4 @@ def test_a_row_of_another_version_is_refused_by_its_column(column, value):
 
 def test_the_line_of_a_pool_has_a_key_that_prefect_accepts():
     """Lower case letters, digits and dashes."""
-    assert line_key("GPU pool_1") == "gpu-queue-gpu-pool-1"
+    assert artifact_key("GPU pool_1") == "gpu-queue-gpu-pool-1"
