@@ -1,4 +1,4 @@
-"""Who holds GPUs, looked up by workload and by node."""
+"""Allocations, indexed by workload and by node."""
 
 import math
 from bisect import bisect_left, insort
@@ -13,46 +13,46 @@ from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Wor
 
 
 class Account(NamedTuple):
-    """What quota a workload uses up: its team's, for this kind of GPU."""
+    """The quota that a workload counts against: its team's, for one flavor."""
 
     team: str | None
     flavor: Flavor | None
-    """None: it holds no GPU."""
+    """None: the workload holds no GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """An allocation with what every cycle wants to know about it."""
+    """An allocation with the values that every cycle reads."""
 
     workload_id: str
-    """Whose GPUs these are."""
+    """The workload that holds the GPUs."""
     allocation: Allocation
     shape: Shape
     priority: int
     account: Account
     gpu_milli: int
-    """Thousandths of GPUs that it holds."""
+    """Thousandths of GPUs that the workload holds."""
     submitted_s: float
     admitted_s: float
     protected_until_s: float
-    """Until when it may not be preempted: while it starts, and for its minimum run time."""
+    """The workload is not preempted before: it starts, or has its minimum run time."""
     ends_s: float | None
-    """When it was thought to end at its admission; None: unknown."""
+    """The expected end, estimated at admission; None: unknown."""
 
     @property
     def flavor(self) -> Flavor | None:
-        """The kind of its GPUs; None: it holds none."""
+        """The flavor of its GPUs; None: it holds none."""
         return self.account.flavor
 
     @property
     def workload(self) -> Workload:
-        """What runs."""
+        """The workload that holds the GPUs."""
         return self.allocation.workload
 
     def expected_end_s(self, now_s: float) -> float | None:
-        """When is it thought to end, seen from now? None: unknown.
+        """When is the workload expected to end? None: unknown.
 
-        A run that was to have ended by now has proved its estimate wrong, and gets a new one.
+        A run that outlives its estimate gets a new one.
         """
         if self.allocation.is_draining and self.allocation.drain_deadline_at is not None:
             return max(now_s, epoch_s(self.allocation.drain_deadline_at))
@@ -71,7 +71,7 @@ class Holding:
 
 
 def holding_of(allocation: Allocation) -> Holding:
-    """The allocation with what can be known from it alone."""
+    """Which values follow from the allocation alone?"""
     workload = allocation.workload
     admitted_s = epoch_s(allocation.admitted_at)
     duration_s = planned_s(workload)
@@ -90,7 +90,7 @@ def holding_of(allocation: Allocation) -> Holding:
 
 
 class Release(NamedTuple):
-    """What a holder is thought to give back of one node, and when."""
+    """Resources of one node that a workload is expected to release, and when."""
 
     at_s: float
     holder_id: str
@@ -100,12 +100,12 @@ class Release(NamedTuple):
 
 
 class AllocationIndex:
-    """All who hold GPUs."""
+    """All allocations."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Holding] = {}
         self._by_node: dict[str, dict[str, Holding]] = {}
-        # Of those who have their GPUs to themselves and are thought to end, in order of the end.
+        # Of workloads on whole GPUs with an expected end, in order of the end.
         self._releases: dict[str, list[Release]] = {}
         self._sharers: dict[str, set[str]] = {}
 
@@ -113,7 +113,7 @@ class AllocationIndex:
         return workload_id in self._by_id
 
     def __iter__(self) -> Iterator[Holding]:
-        """Everybody, by id."""
+        """All holdings, by workload id."""
         return (self._by_id[workload_id] for workload_id in sorted(self._by_id))
 
     def __len__(self) -> int:
@@ -121,19 +121,19 @@ class AllocationIndex:
 
     @property
     def ids(self) -> Set[str]:
-        """Who they are."""
+        """The ids of the workloads."""
         return self._by_id.keys()
 
     def get(self, workload_id: str) -> Holding | None:
-        """What this workload holds."""
+        """Returns the holding of the workload; None: it has none."""
         return self._by_id.get(workload_id)
 
     def on(self, node: str) -> Iterable[Holding]:
-        """Who holds something on this node, in no order?"""
+        """Which holdings are on this node? In no order."""
         return self._by_node.get(node, {}).values()
 
     def add(self, holding: Holding) -> None:
-        """From now on it holds this."""
+        """Adds a holding."""
         self._by_id[holding.workload_id] = holding
         for share in holding.allocation.placement.shares:
             self._by_node.setdefault(share.node, {})[holding.workload_id] = holding
@@ -143,7 +143,7 @@ class AllocationIndex:
             insort(self._releases.setdefault(node, []), release)
 
     def remove(self, workload_id: str) -> Holding:
-        """It holds nothing any more."""
+        """Removes and returns the holding of the workload."""
         holding = self._by_id.pop(workload_id)
         for share in holding.allocation.placement.shares:
             del self._by_node[share.node][workload_id]
@@ -155,10 +155,10 @@ class AllocationIndex:
         return holding
 
     def releases(self, node: str, now_s: float, draining: Container[str]) -> Sequence[Release]:
-        """What is thought to come back of the node, in the order in which it does?
+        """Which releases are expected on the node? In order of time.
 
-        A GPU that is shared comes back with the last of those who share it. Whoever is leaving is
-        left out.
+        A shared GPU is released by the last workload that shares it. Draining workloads are left
+        out.
         """
         known: Sequence[Release] = self._releases.get(node, ())
         sharers = self._sharers.get(node)
@@ -196,7 +196,7 @@ def _releases_of(holding: Holding) -> Iterator[tuple[str, Release]]:
 
 
 def _shared_releases(sharers: Iterable[Holding], node: str, now_s: float) -> list[Release]:
-    """Of GPUs that several may use at once: each comes back when the last of them ends."""
+    """Releases of shared GPUs: each is free when the last workload on it ends."""
     last: dict[str, tuple[float, str]] = {}
     releases = []
     for holding in sharers:

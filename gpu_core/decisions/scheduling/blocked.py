@@ -1,4 +1,4 @@
-"""What is done for a workload that cannot start now, the least disruptive first."""
+"""What the plan does for a workload that cannot start now, the least disruptive first."""
 
 from functools import partial
 
@@ -14,10 +14,10 @@ from gpu_core.decisions.scheduling.reservations import amount_of
 
 
 class BlockedWorkloads:
-    """Those of one cycle who cannot start now.
+    """Decides for the workloads of one cycle that cannot start now.
 
     Args:
-        builder: The plan so far; promises, victims and reservations are added to it.
+        builder: The plan so far; pending releases, victims and reservations are added to it.
         with_explanations: Whether to keep what explanations are made from, which takes time.
     """
 
@@ -30,7 +30,7 @@ class BlockedWorkloads:
         self._shapes: dict[Shape, None] = {}
 
     def decide(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
-        """What becomes of it?"""
+        """What does the plan do for this workload?"""
         is_first = self._is_first(group.shape)
         self._shapes[group.shape] = None
         decision = self._wait_for_pending_release(group, entry) or self._preempt(group, entry)
@@ -45,12 +45,12 @@ class BlockedWorkloads:
         return self._wait_for_gpus(group, entry, allowance, is_first=is_first)
 
     def _is_first(self, shape: Shape) -> bool:
-        """Is it the first in line for every node that it could use?"""
+        """Is it the first in the queue for every node that it could use?"""
         cluster = self._state.current.cluster
         return not any(cluster.overlaps(shape, ahead) for ahead in self._shapes)
 
     def _wait_for_pending_release(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
-        """It is promised GPUs that are on their way back, and what is free beside them."""
+        """Assigns GPUs of draining workloads, and free ones with them, to the workload."""
         builder, draining = self._builder, self._builder.draining
         if not draining:
             return None
@@ -61,7 +61,7 @@ class BlockedWorkloads:
             return None
         awaited = builder.assign_pending_release(entry.workload, placement)
         if not awaited:
-            # It waits for the quota of those who leave, not for their GPUs.
+            # It waits for the quota of draining workloads, not for their GPUs.
             awaited = [
                 (holding.workload_id, holding.gpu_milli // WHOLE_GPU_MILLI)
                 for holding in map(self._state.holdings.get, sorted(draining))
@@ -79,7 +79,7 @@ class BlockedWorkloads:
         return Decision(explain, True)
 
     def _preempt(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
-        """GPUs are taken from others for it, if it may and if that makes enough room."""
+        """Preempts for the workload, if it may preempt and that frees enough."""
         builder = self._builder
         if not self._may_preempt(group) or not group.shape.gpu_count:
             return None
@@ -93,7 +93,7 @@ class BlockedWorkloads:
         return self._policy.preemption.enabled and not group.takes_free_only
 
     def _consolidate(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
-        """A few others move for it, if the policy says so and that makes enough room."""
+        """Moves a few workloads, if the policy allows it and that frees enough."""
         movers = movers_for(self._builder, group, entry)
         for victim, to in movers:
             self._builder.move(victim, to, entry.workload)
@@ -108,7 +108,7 @@ class BlockedWorkloads:
         starts_s = self._keep(entry, shape, allowance, is_first=is_first)
         if too_long is not None:
             return Decision(too_long, True, shorter_than_s=or_forever(entry.planned_s))
-        # Each has a reservation of its own then, also of one kind.
+        # Each workload has its own reservation then, also within one group.
         considers_next = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._with_explanations:
             return Decision(None, considers_next)
@@ -117,7 +117,7 @@ class BlockedWorkloads:
     def _too_long(
         self, group: WorkloadGroup, entry: QueueEntry, allowance: Allowance
     ) -> Explain | None:
-        """What keeps it from GPUs that a shorter run could have? None: nothing does."""
+        """What closes free GPUs to it that a shorter run could use? None: nothing."""
         if not self._builder.reservations:
             return None
         cluster, is_open = self._state.current.cluster, self._builder.is_open(group, entry)
@@ -144,7 +144,7 @@ class BlockedWorkloads:
     def _keep(
         self, entry: QueueEntry, shape: Shape, allowance: Allowance, *, is_first: bool
     ) -> float | None:
-        """Keep room for it, as far as the policy does so. Returns when it starts, if known."""
+        """Reserves GPUs as the backfill mode says. Returns the expected start, if known."""
         builder, mode = self._builder, self._policy.backfill.mode
         duration_s = or_forever(entry.planned_s)
         if mode is Backfill.GREEDY or (mode is Backfill.EASY and not is_first):
@@ -165,14 +165,14 @@ class BlockedWorkloads:
         return None
 
     def _usable_nodes(self, shape: Shape, allowance: Allowance) -> list[list[str]]:
-        """The nodes that it may choose among, by group, as far as they are kept for nobody."""
+        """The nodes that it may use, by group, without those kept for another workload."""
         return [
             [node for node in group.nodes if self._is_not_kept(node)]
             for group in self._state.current.cluster.groups(shape)
             if group.flavor in allowance.open or not shape.gpu_count
         ]
 
-    # What the first in line is told.
+    # Explanations of the first workload in the queue.
 
     def _protected(self, group: WorkloadGroup, entry: QueueEntry) -> Explain | None:
         builder = self._builder

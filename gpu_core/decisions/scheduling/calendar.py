@@ -1,7 +1,7 @@
-"""Which GPUs are not there for everybody, and which should be there, by the clock.
+"""Which GPUs are closed, and how many nodes are wanted, by the clock.
 
-Maintenance and advance reservations take capacity away for a time; weekday mornings may want more
-of it. Weekly times are wall-clock times in a zone. Where clocks change, a time that comes twice
+Maintenance and advance reservations close capacity for a time; weekday mornings may need more.
+Weekly times are wall-clock times in a zone. Where clocks change, a time that comes twice
 opens the window the first time and closes it the second; a time that is skipped counts from the
 clock before the change, so that 02:30 is the moment that is then called 03:30 (PEP 495).
 """
@@ -57,7 +57,7 @@ def windows_between(policy: CalendarPolicy, start: datetime, end: datetime) -> t
 
 
 def scheduled_nodes(policy: CalendarPolicy, now: datetime) -> Mapping[Flavor, int]:
-    """How many nodes of each flavor does the calendar want now?
+    """How many nodes of each flavor does the calendar ask for now?
 
     Rules that overlap do not add up: the largest counts.
     """

@@ -1,4 +1,4 @@
-"""What is so between two cycles."""
+"""Mutable scheduler state between cycles."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from gpu_core.decisions.scheduling.quota_usage import Entitlements, owner_of
 
 @dataclass(slots=True, kw_only=True)
 class View:
-    """Nodes and quotas as they are for somebody: what is left of them."""
+    """Free resources and quota at one point: now, or after draining."""
 
     cluster: ClusterInfo
     entitlements: Entitlements
 
     def allocate(self, holding: Holding) -> None:
-        """The holder has what it holds."""
+        """Counts a holding."""
         self.cluster.observe(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
         self.entitlements.allocate(owner, holding.flavor, holding.gpu_milli)
 
     def release(self, holding: Holding) -> None:
-        """The holder has given it back."""
+        """Stops counting a holding."""
         self.cluster.release(holding.shape, holding.allocation.placement)
         owner = owner_of(holding.workload)
         self.entitlements.release(owner, holding.flavor, holding.gpu_milli)
@@ -34,22 +34,22 @@ class View:
 
 @dataclass(slots=True, kw_only=True)
 class SchedulerState:
-    """Who waits, who holds what, and what is left. A cycle puts back whatever it changes here."""
+    """Pending workloads, allocations and free resources. A cycle undoes its changes."""
 
     order: WorkloadOrder
     pending: PendingQueue
     holdings: AllocationIndex
     current: View
-    """What is left at this moment."""
+    """Free resources now."""
     after_draining: View
-    """What is left when those have ended who were told to."""
+    """Free resources once the draining workloads have ended."""
     draining: set[str]
-    """Who was told to end."""
+    """Ids of draining workloads."""
     gpus_by_group: dict[str, float]
-    """What the runs of each sweep hold."""
+    """GPUs that the runs of each sweep hold."""
 
     def add(self, allocation: Allocation) -> None:
-        """A workload holds GPUs, or holds them in another way than before."""
+        """Adds or replaces the allocation of a workload."""
         if allocation.workload.workload_id in self.holdings:
             self.remove(allocation.workload.workload_id)
         holding = holding_of(allocation)
@@ -62,7 +62,7 @@ class SchedulerState:
             self.after_draining.allocate(holding)
 
     def remove(self, workload_id: str) -> None:
-        """A workload holds nothing any more."""
+        """Removes the allocation of a workload."""
         holding = self.holdings.remove(workload_id)
         self._count(holding, -1)
         self.current.release(holding)
@@ -72,7 +72,7 @@ class SchedulerState:
             self.after_draining.release(holding)
 
     def shapes(self) -> Counter[Shape]:
-        """How many of each shape wait, unless they are held back, or run?"""
+        """How many workloads of each shape run, or wait without being held?"""
         counts = Counter(holding.shape for holding in self.holdings)
         for queue in self.pending.queues:
             if not queue.group.is_held:

@@ -1,4 +1,4 @@
-"""Who moves so that somebody starts for whom there is room, but not in one piece."""
+"""Which workloads move so that a larger one fits into fragmented free GPUs."""
 
 import math
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from gpu_core.decisions.scheduling.reservations import amount_of
 
 
 class Mover(NamedTuple):
-    """Who leaves its place, and where it has another."""
+    """A workload to move, and its new placement."""
 
     candidate: PreemptionCandidate
     to: Placement
 
 
 def movers_for(builder: PlanBuilder, group: WorkloadGroup, entry: QueueEntry) -> list[Mover]:
-    """Who should move for it? Nobody, if the policy or the moment is against it.
+    """Which workloads should move for it? Empty where the policy forbids it.
 
-    While somebody is leaving nobody moves: what that frees may be enough. A new place is on a node
-    that nothing is reserved on and the calendar leaves open.
+    While a workload drains none moves: its GPUs may be enough. A new placement is on nodes without
+    reservations that the calendar leaves open.
     """
     policy, shape = builder.policy.placement.consolidation, group.shape
     waited_s = builder.now_s - epoch_s(entry.workload.submitted_at)

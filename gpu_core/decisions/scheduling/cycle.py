@@ -1,4 +1,4 @@
-"""One planning cycle: one walk along the line that says of everybody who starts and who waits."""
+"""One planning cycle: decides for each pending workload, in order, whether it starts."""
 
 import math
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ Share = tuple[float, float]
 
 
 class _Cursor(NamedTuple):
-    """The place up to which one kind of workload was considered."""
+    """The position up to which one group was considered."""
 
     queue: Queue
     place: int
     is_first: bool = False
-    """It is considered before all others."""
+    """The workload is considered before all others."""
 
     @property
     def entry(self) -> QueueEntry:
@@ -33,7 +33,7 @@ class _Cursor(NamedTuple):
 
 
 class GroupDecision(NamedTuple):
-    """What is true of everybody of a kind behind this place."""
+    """The decision for all workloads of a group behind this position."""
 
     place: int
     explain: Explain
@@ -42,28 +42,28 @@ class GroupDecision(NamedTuple):
 
 @dataclass(slots=True)
 class CycleOutcome:
-    """What a cycle decided."""
+    """The decisions of one cycle."""
 
     commands: list[Command]
     by_workload: dict[str, Explain]
-    """By workload; whoever is missing hears the rest of its kind, or waits behind others."""
+    """By workload; one without an entry has that of its group, or waits behind others."""
     not_queued: set[str]
-    """Who starts, or is not considered at all."""
+    """Workloads that start or are not considered."""
     by_group: dict[WorkloadGroup, GroupDecision]
     shares: dict[WorkloadGroup, Share]
-    """How much of its share the owner of each kind had when that was last considered."""
+    """The fair share of each group's owner when the group was last considered."""
     shares_of: dict[str, Share]
-    """The same for each workload that was considered by itself."""
+    """The fair share for each workload that was considered itself."""
     preemptors: frozenset[str]
-    """Who was considered before all others."""
+    """Workloads that were considered before all others."""
 
 
 class Cycle:
-    """Plans once.
+    """Runs one planning cycle.
 
     Args:
-        builder: An empty plan, and what it is made from.
-        preemptors: Who others were preempted for: considered before all others.
+        builder: An empty plan with its input.
+        preemptors: Workloads that others were preempted for; considered before all others.
         with_explanations: Whether to keep what explanations are made from, which takes time.
     """
 
@@ -78,19 +78,19 @@ class Cycle:
         self._outcome = CycleOutcome(builder.commands, {}, set(), {}, {}, {}, preemptors)
 
     def run(self) -> CycleOutcome:
-        """Decide for each waiting workload in order; the facts are as before afterwards."""
+        """Decides for each pending workload in order, then restores the state."""
         try:
             self._walk()
         finally:
             self._builder.undo()
         return self._outcome
 
-    # The walk along the line.
+    # The queue, in order.
 
     def _walk(self) -> None:
         pending = self._state.pending
         pending.pass_time(self._builder.now_s)
-        # Whoever others were preempted for comes first: what they gave back is not up for grabs.
+        # Preemptors come first: the GPUs of their victims are for them.
         first = [i for i in self._preemptors if i in pending]
         cursors = [
             _Cursor(Queue(pending.group(i), [pending.entry(i)]), 0, is_first=True) for i in first
@@ -100,7 +100,7 @@ class Cycle:
         heapify(heap)
         while heap:
             rank, cursor = heap[0]
-            # Shares only grow within a cycle: a key that is out of date is too good.
+            # Shares only grow within a cycle: an outdated key ranks too high.
             current = self._rank(cursor)
             if current != rank:
                 heapreplace(heap, (current, cursor))
@@ -123,7 +123,7 @@ class Cycle:
         return not cursor.is_first, self._state.order.with_share(entry.key, share)
 
     def _consider(self, cursor: _Cursor) -> _Cursor | None:
-        """Decide for one workload. Returns where to go on with its kind, if it is worth it."""
+        """Decides for one workload. Returns the next of its group to consider, if any."""
         if self._builder.shares is not None and self._with_explanations:
             group = cursor.queue.group
             share = self._builder.shares.key(group.team, group.user, group.sweep)
@@ -162,7 +162,7 @@ class Cycle:
         return self._blocked.decide(group, entry)
 
     def _refusal(self, group: WorkloadGroup, workload: Workload) -> Decision | None:
-        """Why may it not start, whatever is free? None: it may."""
+        """Why may it not start, regardless of free GPUs? None: it may."""
         entitlements, shape = self._state.current.entitlements, group.shape
         never = self._state.current.cluster.never_fits(shape)
         if never is not None:
@@ -179,7 +179,7 @@ class Cycle:
         return None
 
     def _over_budget(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
-        """Is there nothing that a budget would pay for? Then it neither waits nor preempts."""
+        """Does no budget cover it on any flavor? Then it neither waits nor preempts."""
         if self._builder.budgets is None or not group.shape.gpu_count:
             return None
         checks = [
@@ -189,7 +189,7 @@ class Cycle:
         refusals = [check for check in checks if check is not None]
         if not checks or len(refusals) < len(checks):
             return None
-        # What would start it soonest: the one that the next period lets pass.
+        # The refusal that ends soonest: the next period may allow it.
         check = min(refusals, key=lambda c: (c.is_permanent, c.total))
         return Decision(partial(messages.over_budget, check=check), True, is_queued=False)
 

@@ -1,4 +1,4 @@
-"""What became of one waiting workload, and of those of its kind behind it."""
+"""The decision for one pending workload, and for its group behind it."""
 
 import math
 from typing import NamedTuple, Protocol
@@ -8,31 +8,31 @@ from gpu_core.decisions.model.workload import Workload
 
 
 class Explain(Protocol):
-    """What is so of one workload, or of several: says it of one of them."""
+    """Makes the explanation of one workload from values shared by several."""
 
     def __call__(self, workload: Workload, /, *, position: int) -> Explanation:
-        """The workload's explanation, given its position in the line."""
+        """The workload's explanation, given its position in the queue."""
 
 
 class Decision(NamedTuple):
-    """What became of one workload, and of those of its kind behind it."""
+    """The decision for one workload, and for its group behind it."""
 
     explain: Explain | None
-    """None: it waits behind others."""
+    """None: the workload waits behind others."""
     considers_next: bool
-    """The next of its kind may fare better."""
+    """The next workload of the group may start."""
     shorter_than_s: float = math.inf
-    """Of its kind, only those that end sooner may fare better."""
+    """Only workloads of the group that end sooner may start."""
     is_queued: bool = True
     is_for_whole_group: bool = False
-    """The same is true of those of its kind behind it."""
+    """The decision holds for the whole group behind it."""
 
 
 def not_queued(explain: Explain) -> Decision:
-    """It does not stand in line, and says nothing about the next one."""
+    """The workload is not queued; the next one is considered."""
     return Decision(explain, True, is_queued=False)
 
 
 def for_whole_group(explain: Explain, *, is_queued: bool = True) -> Decision:
-    """What is true of this one is true of all of its kind."""
+    """The decision holds for all workloads of the group."""
     return Decision(explain, False, is_queued=is_queued, is_for_whole_group=True)

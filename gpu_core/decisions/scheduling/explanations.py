@@ -1,4 +1,4 @@
-"""One explanation for each waiting workload, in the order of the lazy."""
+"""One explanation for each pending workload, in queue order."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,15 +18,14 @@ _NAMES_KEPT = 3
 
 
 class Explanations(Sequence[Explanation]):
-    """Why does everybody wait, and at which position?
+    """Why does each workload wait, and at which position?
 
-    What a cycle decides is wanted at once, why somebody far back waits perhaps never: the line is
-    put in order when somebody reads the first explanation, and each is worded when it is read. All
-    is as it was at the plan's moment, whenever that is. Otherwise as a tuple.
+    The queue is sorted when the first explanation is read, and each explanation is worded when it
+    is read. All of them describe the time of the plan. Otherwise a tuple.
 
     Args:
-        state: Who waits.
-        outcome: What the cycle said of those it looked at; all others wait behind them.
+        state: The pending workloads.
+        outcome: The decisions of the cycle; workloads without one wait behind others.
     """
 
     def __init__(self, state: SchedulerState, outcome: CycleOutcome) -> None:
@@ -70,14 +69,14 @@ class Explanations(Sequence[Explanation]):
     def _in_order(self) -> "list[_LazyExplanation]":
         if self._explanations is None:
             self._explanations = list(self._explained())
-            # All that is needed is in there.
+            # The explanations hold all that is needed.
             self._groups.clear()
         return self._explanations
 
     def _explained(self) -> "Iterator[_LazyExplanation]":
         ahead = _Ahead(self._cluster, self._order)
         position = 0
-        # No two keys are equal, so that nothing behind them is compared.
+        # No two keys are equal: nothing behind them is compared.
         for _, key, shape, entry, explain, is_queued in sorted(self._keyed()):
             if explain is None and entry.workload.workload_id in self._still_hold:
                 yield _LazyExplanation(messages.previous_attempt_ending, entry.workload, 0)
@@ -90,11 +89,11 @@ class Explanations(Sequence[Explanation]):
             ahead.join(shape, position, key, entry)
 
     def _keyed(self) -> Iterator[tuple[bool, Key, Shape, QueueEntry, Explain | None, bool]]:
-        """Everybody with what they stand in line by, kind by kind: sorted runs, which sort fast."""
+        """All workloads with their keys, group by group: sorted runs, which sort fast."""
         outcome, order = self._outcome, self._order
         for group, entries in self._groups:
-            # As it was when they were considered: whoever was passed over for somebody ahead must
-            # not find itself in front of them because they have used more since.
+            # The share at the time of the decision: a workload must not be listed before one that
+            # was preferred to it because that one has used more since.
             group_share = outcome.shares.get(group)
             rest = outcome.by_group.get(group)
             for place, entry in enumerate(entries):
@@ -110,7 +109,7 @@ class Explanations(Sequence[Explanation]):
 
 
 class _LazyExplanation:
-    """One explanation, as yet unsaid."""
+    """One explanation, worded when it is read."""
 
     __slots__ = ("_explain", "_explanation", "_position", "_workload")
 
@@ -128,7 +127,7 @@ class _LazyExplanation:
 
 
 class _Ahead:
-    """Who of those told so far waits for GPUs of the same nodes.
+    """The workloads ahead that wait for GPUs of the same nodes.
 
     By shape rather than by workload: a thousand waiting runs have few shapes.
     """
@@ -138,12 +137,12 @@ class _Ahead:
         self._order = order
         self._counts: dict[Shape, int] = {}
         self._first: dict[Shape, list[_Named]] = {}
-        # What was found for a shape stays true until somebody joins whose name is shown.
+        # Valid until a workload joins whose name is shown.
         self._same: dict[Shape, tuple[Shape, ...]] = {}
         self._shown: dict[Shape, list[_Named]] = {}
 
     def join(self, shape: Shape, position: int, key: Key, entry: QueueEntry) -> None:
-        """One more waits."""
+        """Adds a waiting workload."""
         self._counts[shape] = self._counts.get(shape, 0) + 1
         first = self._first.setdefault(shape, [])
         if not first:
@@ -153,7 +152,7 @@ class _Ahead:
             self._shown.clear()
 
     def explain(self, shape: Shape, key: Key) -> Explain:
-        """What does somebody hear who waits behind them?"""
+        """The explanation of a workload that waits behind them."""
         shown = self._shown_to(shape)
         count = sum([self._counts[other] for other in self._same[shape]])
         return partial(_behind, order=self._order, key=key, ahead=shown, count=count)
@@ -170,7 +169,7 @@ class _Ahead:
 
 
 class _Named(NamedTuple):
-    """Somebody whose name is shown to those behind."""
+    """A workload whose name is shown to those behind."""
 
     position: int
     name: str

@@ -1,4 +1,4 @@
-"""A plan in spite of single workloads that cannot be planned with."""
+"""Plans without the workloads that make planning fail."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,19 +16,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolatedPlan:
-    """A plan, and the workloads that it had to be made without."""
+    """A plan, and the workloads that are left out of it."""
 
     plan: Plan
     faults: tuple[tuple[Workload, Exception], ...] = ()
-    """Those left out of the queue, with what went wrong. Of one that holds GPUs only what it holds
-    was counted."""
+    """Workloads left out, each with its error. Of one that holds GPUs the allocation counts."""
 
 
 def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPlan:
-    """What should happen now, if need be without the workloads that make planning fail?
+    """What should happen now, without the workloads that make planning fail?
 
-    All are planned together first. Where that fails, halves of the queue are tried, and halves of
-    those that fail: k workloads among n cost about k × log2(n) plans more.
+    All are planned together first. If that fails, halves of the queue are tried, then halves of
+    those that fail: k faulty workloads among n cost about k × log2(n) more plans.
 
     Args:
         snapshot: As for `plan_cycle`.
@@ -40,7 +39,7 @@ def plan_apart(snapshot: Snapshot, policy: Policy, now: datetime) -> IsolatedPla
     """
     try:
         return IsolatedPlan(plan=plan_cycle(snapshot, policy, now))
-    except Exception:  # whatever it is, the others are planned
+    except Exception:  # any error: the other workloads are planned
         return _plan_without_faulty(snapshot, policy, now)
 
 
@@ -78,7 +77,7 @@ def _plan_without_faulty(snapshot: Snapshot, policy: Policy, now: datetime) -> I
 def _faulty(
     items: Sequence[T], attempt: Callable[[Sequence[T]], None]
 ) -> list[tuple[T, Exception]]:
-    """Which of these make the attempt fail, each alone, and with what?"""
+    """Which items make the attempt fail, each alone, and with which error?"""
     if not items:
         return []
     try:
@@ -92,7 +91,7 @@ def _faulty(
 
 
 def _bare(held: Allocation) -> Allocation:
-    """The same GPUs, held by a workload of which nothing else is known: it is left alone."""
+    """The same GPUs, held by a workload without other fields, which is never preempted."""
     workload = held.workload
     return replace(
         held,

@@ -1,4 +1,4 @@
-"""Why a workload waits, in words and numbers that its owner can act on."""
+"""Explanations why a workload waits, with numbers that its owner can act on."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ def held(workload: Workload, hold: Hold, position: int = 0) -> Explanation:
 
 
 def with_choices(explanation: Explanation, workload: Workload) -> Explanation:
-    """The same, with why the workload is for these GPUs and this capacity, if it left that open."""
+    """The explanation with the reason for the chosen GPU types and capacity, if any."""
     for name, word, why in (
         ("gpu_types", "GPU types", workload.gpu_type_reason),
         ("capacity", "Capacity", workload.capacity_reason),
@@ -78,7 +78,7 @@ def exceeds_cluster(workload: Workload, never: NeverFits, position: int = 0) -> 
 
 
 def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int = 0) -> Explanation:
-    """Its team could not have so many GPUs if nobody else ran anything."""
+    """Its team could not hold that many GPUs in an empty cluster."""
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.EXCEEDS_QUOTA,
@@ -108,7 +108,7 @@ def user_limit(workload: Workload, left_gpus: int, position: int) -> Explanation
 
 
 def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explanation:
-    """A budget does not pay for it."""
+    """A budget refuses it."""
     remedy = (
         "Ask for less, for a shorter run, or for a larger budget."
         if check.is_permanent
@@ -145,7 +145,7 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
 
 
 def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: int) -> Explanation:
-    """Its team has used up what it may have now, with what it can borrow."""
+    """Its team has used up its quota, with what it can borrow."""
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_QUOTA,
@@ -160,7 +160,7 @@ def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: 
 
 
 def backfill_would_delay(workload: Workload, position: int) -> Explanation:
-    """There are free GPUs, and somebody ahead will need them before it would have ended."""
+    """GPUs are free, but reserved for a workload ahead before it would end."""
     known = workload.run_time is not None or workload.expected_duration_s is not None
     needs = "runs too long to end before" if known else "may run on beyond the moment when"
     return Explanation(
@@ -181,7 +181,7 @@ def waiting_for_victims(
     now_s: float,
     position: int,
 ) -> Explanation:
-    """GPUs are being given back for it: whose, how many, and by when?
+    """Workloads drain for it: which, how many GPUs, and by when?
 
     Args:
         awaited: Name and number of GPUs of everyone who gives some back.
@@ -212,7 +212,7 @@ def min_runtime_protects(
     now_s: float,
     position: int,
 ) -> Explanation:
-    """The runs that it may preempt start, or have not had their minimum run time yet.
+    """The runs that it may preempt start, or are within their minimum run time.
 
     Args:
         protected: Their names.
@@ -252,7 +252,7 @@ def waiting_for_gpus(
     starts_s: float | None,
     position: int,
 ) -> Explanation:
-    """It is next for these GPUs, and they are in use: by whom?
+    """It is next for these GPUs, and they are in use: by which runs?
 
     Args:
         holders: Name and number of GPUs of everyone who holds some that it could use.
@@ -286,7 +286,7 @@ def waiting_for_gpus(
 
 
 def _avoided(gpus: int, workload: Workload) -> str:
-    """The GPUs of nodes that it leaves alone for some time, for `Reason.WAITING_FOR_GPUS`."""
+    """The GPUs of nodes that it avoids for some time, for `Reason.WAITING_FOR_GPUS`."""
     until = workload.avoided_until
     text = f"{gpus} free on nodes that failed this run lately"
     return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
@@ -300,10 +300,10 @@ def _avoided_until(workload: Workload) -> dict[str, str]:
 def behind_others(
     workload: Workload, ahead: Sequence[str], ahead_count: int, decided_by: str, position: int
 ) -> Explanation:
-    """Others ahead in the line want the same GPUs.
+    """Others ahead in the queue need the same GPUs.
 
     Args:
-        ahead: The first few of them by name, in the order of the line.
+        ahead: The first few of them by name, in queue order.
         ahead_count: How many they are.
         decided_by: The key of the order in which the first of them is ahead.
     """
@@ -322,7 +322,7 @@ def behind_others(
 
 
 def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tuple[str, int]]:
-    """Who holds GPUs on the nodes of these names, and how many? Most first."""
+    """Which workloads hold GPUs on these nodes, and how many? Most first."""
     counts = [
         (
             allocation.workload.name,

@@ -10,11 +10,11 @@ from gpu_core.decisions.policy.calendar import CalendarPolicy
 from gpu_core.decisions.scheduling.calendar import Closure, windows_between
 
 _HORIZON = timedelta(days=35)
-"""Closures that begin later are not looked at yet: longer runs than this are rare."""
+"""Closures that begin later are ignored: longer runs are rare."""
 
 
 class NodeClosure(NamedTuple):
-    """Between these moments the node is there for this team only; None: for nobody."""
+    """Between these times only this team may use the node; None: no team."""
 
     node: str
     from_s: float
@@ -25,9 +25,9 @@ class NodeClosure(NamedTuple):
 def node_closures(
     policy: CalendarPolicy, nodes: Sequence[Node], now: datetime
 ) -> tuple[NodeClosure, ...]:
-    """Which nodes are closed, and when, as far as it matters now?
+    """Which nodes are closed, and when, within the horizon?
 
-    A closure of some GPUs of a type takes whole nodes, first by name, until they have so many.
+    A closure of a number of GPUs takes whole nodes, by name, until they have that many.
     """
     if not policy.closures:
         return ()

@@ -1,4 +1,4 @@
-"""Who comes before whom: the keys of the policy, compared one after the other."""
+"""The order of the queue: the keys of the policy, compared one after the other."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
 
 Key = tuple[Any, ...]
-"""What is compared; less comes first. It ends with the id, so that no two are equal."""
+"""Sorts ascending. It ends with the id, so no two are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a running workload has had and has left; a pending one keeps what it had before."""
+    """GPU-seconds that a workload has had, and the run time it has left."""
 
     attained_gpu_s: float
     remaining_s: float | None
@@ -28,9 +28,9 @@ _OWN_KEYS = ("moved up", "waiting too long")
 class WorkloadOrder:
     """The policy's order, ready to make keys.
 
-    A key is `(-moved_up, is not starving, *policy's keys, submitted, id)`. All of it but the fair
-    share stands still while a workload waits: aging and slack change for all at the same rate, so
-    that comparing the moments instead of the amounts gives the same order.
+    A key is `(-moved_up, is not starving, *policy's keys, submitted, id)`. All but the fair share
+    is constant while a workload waits: aging and slack change for all at the same rate, so points
+    in time are compared instead of amounts.
 
     Args:
         policy: The keys.
@@ -44,15 +44,15 @@ class WorkloadOrder:
             if OrderKey.FAIR_SHARE in policy.keys
             else None
         )
-        """Where in a key the fair share belongs; None: it does not count."""
+        """The position of the fair share in a key; None: it does not count."""
         self.names: tuple[str, ...] = (*_OWN_KEYS, *policy.keys, "submitted", "id")
-        """What the parts of a key are called."""
+        """The names of the parts of a key."""
 
     def starves_from_s(self, workload: Workload, submitted_s: float) -> float | None:
-        """From when on does the workload come before all others? None: never.
+        """When does the workload start to precede all others? None: never.
 
-        Only who has had nothing yet starves. Who is preempted again and again gets ahead slowly,
-        and would otherwise soon be one of many that nobody comes before.
+        Only a workload that has had no GPU starves. Preempted workloads make progress, and would
+        otherwise soon be many that starve.
         """
         limit = self._policy.starvation_after_s
         return None if limit is None or workload.attained_gpu_s else submitted_s + limit
@@ -73,7 +73,7 @@ class WorkloadOrder:
     def running_key(
         self, workload: Workload, submitted_s: float, held_gpu_s: float, held_s: float
     ) -> Key:
-        """The key that a running workload would have if it stood in line now."""
+        """The key that a running workload would have in the queue now."""
         left_s = _run_time_left_s(workload)
         progress = Progress(
             workload.attained_gpu_s + held_gpu_s,
@@ -90,20 +90,20 @@ class WorkloadOrder:
     def with_share(self, key: Key, share: tuple[float, ...]) -> Key:
         """The key with the fair share in its place."""
         at = self.fair_share_at
-        # Starving workloads stand in order of age, whatever their share.
+        # Starving workloads are in order of age, whatever their share.
         if at is None or key[1] == _STARVING:
             return key
         return (*key[:at], share, *key[at:])
 
     def policy_part(self, key: Key) -> Key:
-        """What the policy says of a key, without the age and id that make the order total.
+        """The policy's part of a key, without the age and id that make the order total.
 
-        Who preempts by order must be ahead by this part: age alone would have equals take turns.
+        A preemptor by order must be ahead by this part: by age alone equals would take turns.
         """
         return key[:-2]
 
     def deciding_key(self, ahead: Key, behind: Key) -> str:
-        """By which key does one come before the other?"""
+        """Which key puts one before the other?"""
         if ahead[1] == _STARVING:
             return _OWN_KEYS[1] if ahead[0] == behind[0] else _OWN_KEYS[0]
         for name, one, other in zip(self.names, ahead, behind, strict=False):

@@ -1,4 +1,4 @@
-"""Promises of GPUs that are on their way back: which ones, and whose they still are."""
+"""Assignment of GPUs that draining workloads are about to release."""
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from gpu_core.decisions.scheduling.cluster_state import SchedulerState
 
 
 def free_first(state: SchedulerState, shape: Shape, placement: Placement) -> Placement:
-    """The same nodes with as many GPUs, those that are free now before those that come."""
+    """The placement on the same nodes, with free GPUs before those still held."""
     if not shape.is_whole:
         return placement
     shares = []
@@ -25,7 +25,7 @@ def free_first(state: SchedulerState, shape: Shape, placement: Placement) -> Pla
 def awaited_from(
     state: SchedulerState, draining: Container[str], placement: Placement
 ) -> list[tuple[str, int]]:
-    """Who of those that leave still holds some of these GPUs, and how many? By id."""
+    """Which draining workloads still hold GPUs of the placement, and how many? By id."""
     awaited: dict[str, int] = {}
     for share in placement.shares:
         for holding in state.holdings.on(share.node):
@@ -43,7 +43,7 @@ def awaited_from(
 
 
 def free_parts(state: SchedulerState, placement: Placement) -> Iterator[Placement]:
-    """The whole GPUs of the placement that are free now, node by node."""
+    """The whole GPUs of the placement that are free now, by node."""
     for share in placement.shares:
         free = set(state.current.cluster[share.node].free_ids)
         ids = tuple(gpu for gpu in share.gpu_ids if gpu in free)

@@ -1,4 +1,4 @@
-"""What the scheduler decided, and why: commands to apply, and one explanation per workload."""
+"""The plan of one cycle: commands, and one explanation per pending workload."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gpu_core.decisions.model.reasons import Explanation
 
 
 class Trigger(StrEnum):
-    """Why nodes should come."""
+    """Why nodes should be added."""
 
     WAITING = "waiting"
     UTILISATION = "utilisation"
@@ -20,15 +20,15 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleUp:
-    """There should be more nodes of this flavor."""
+    """Add nodes of this flavor."""
 
     flavor: Flavor
     nodes: int
     """Nodes to add, at least 1."""
     target_nodes: int
-    """Nodes of the flavor there should then be: what a provisioner acts on, any number of times."""
+    """The wanted number of nodes of the flavor; applying it twice has no further effect."""
     workload_ids: tuple[str, ...]
-    """Who waits for them, in the order of the line."""
+    """The workloads that need them, in queue order."""
     triggers: tuple[Trigger, ...]
     reason: str
     """One sentence with the numbers."""
@@ -36,7 +36,7 @@ class ScaleUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleDown:
-    """This node may go: nothing runs on it and nobody waits for it."""
+    """Remove this node: it is idle and no pending workload could use it."""
 
     node: str
     idle_since: datetime
@@ -48,7 +48,7 @@ ScaleHint = ScaleUp | ScaleDown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """Give the workload these GPUs and start it."""
+    """Start the workload on these GPUs."""
 
     workload_id: str
     placement: Placement
@@ -56,16 +56,16 @@ class Admit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt:
-    """Take the GPUs of this running workload for another one."""
+    """Preempt this running workload for another one."""
 
     workload_id: str
     for_workload_id: str
     lost_gpu_s: int
-    """Work since the last checkpoint, in GPU-seconds: what the victim has to do again."""
+    """Work since the last checkpoint, in GPU-seconds, that the victim has to repeat."""
     lost_micro_usd: int | None
     """The same in money; None where a GPU is unpriced."""
     moves_to: Placement | None = None
-    """Where there is room for it to start again: it was only in the way. None: nowhere is known."""
+    """The new placement of a workload that consolidation moves; None: it has none."""
 
 
 Command = Admit | Preempt | ScaleHint
@@ -73,10 +73,9 @@ Command = Admit | Preempt | ScaleHint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The outcome of one planning cycle. The same for any order of its input."""
+    """The result of one planning cycle. It does not depend on the order of the input."""
 
     commands: tuple[Command, ...]
-    """Who starts and who is preempted, in the order in which that was decided, then what is said
-    about scale."""
+    """Starts and preemptions in the order of the decisions, then hints about scale."""
     explanations: Sequence[Explanation]
-    """One for each pending workload, in the order of the line. Each is made when it is read."""
+    """One for each pending workload, in queue order. Each is made when it is read."""

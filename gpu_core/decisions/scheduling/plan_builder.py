@@ -1,4 +1,4 @@
-"""The plan so far: what this cycle has given away, and what that leaves to whoever comes next."""
+"""The plan under construction: what this cycle has allocated, and what is left."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -25,19 +25,19 @@ from gpu_core.decisions.scheduling.quota_usage import owner_of
 from gpu_core.decisions.scheduling.reservations import Amount, Reservations, amount_of
 
 _ASSUMED_S = 24 * SECONDS_PER_HOUR
-"""How long a run of unknown length is taken to be where the calendar closes nodes."""
+"""The run time assumed for a run of unknown length where the calendar closes nodes."""
 
 
 class PlanBuilder:
-    """A plan in the making. It changes the facts as it goes, and puts everything back.
+    """Builds a plan. Changes the scheduler state on the way, and undoes every change.
 
     Args:
-        state: What is so.
+        state: The scheduler state.
         policy: The rules.
-        shares: How much of its share everybody has had; None: shares do not count.
-        budgets: What is left of the budgets; None: there are none.
-        closures: When nodes are not there for everybody.
-        now_s: The moment.
+        shares: Fair shares; None: they do not count.
+        budgets: Remaining budgets; None: there are none.
+        closures: Times at which nodes are closed.
+        now_s: The time of the plan.
     """
 
     def __init__(
@@ -60,25 +60,25 @@ class PlanBuilder:
         for closure in closures:
             self.reservations.close(*closure)
         self.kept: set[str] = set()
-        """Nodes that are kept for somebody ahead, until nobody knows when."""
+        """Nodes kept for a workload ahead whose start is unknown."""
         self.draining: dict[str, float | None] = {
             workload_id: _drained_s(state, workload_id) for workload_id in state.draining
         }
-        """Whose GPUs are coming, and when at the latest."""
+        """Draining workloads, with their deadline; None: unknown."""
         self._undo: list[Callable[[], None]] = []
         self._preemption: Preemption | None = None
 
     def undo(self) -> None:
-        """The facts are as before the first change."""
+        """Restores the state from before the first change."""
         while self._undo:
             self._undo.pop()()
 
-    # What is left to a workload.
+    # What a workload may use.
 
     def place(self, view: View, group: WorkloadGroup, allows: Allows | None) -> Placement | None:
-        """Where would it go? What its team owns comes before what it would borrow.
+        """Where does the workload fit? Nominal quota comes before borrowed quota.
 
-        A stated preference of GPU types comes before that: it may be worth borrowing for.
+        A preference of GPU types comes before both: a team may borrow for it.
         """
         shape = group.shape
         if not view.entitlements.has_quotas or not shape.gpu_count:
@@ -94,7 +94,7 @@ class PlanBuilder:
         return None
 
     def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
-        """Which nodes may it use, as far as others ahead leave them to it? None: all."""
+        """Which nodes do workloads ahead leave to it? None: all."""
         if not self.kept and not self.reservations and self.budgets is None:
             return None
         is_open = self.is_open(group, entry)
@@ -106,9 +106,9 @@ class PlanBuilder:
         )
 
     def allows_waiting(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
-        """The same for GPUs that are coming.
+        """Which nodes may it use once draining workloads have ended? None: all.
 
-        Whoever reclaims its own team's quota goes before those who borrow, also where these wait.
+        A workload that reclaims nominal quota precedes pending workloads that borrow.
         """
         entitlements = self.state.after_draining.entitlements
         if entitlements.has_quotas and entitlements.allowance(group.team, group.shape).reclaimable:
@@ -116,7 +116,7 @@ class PlanBuilder:
         return self.allows(group, entry)
 
     def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
-        """Which nodes may it use, as far as the calendar and the budgets go?"""
+        """Which nodes do the calendar and the budgets leave open to it?"""
         now_s, until_s = self.now_s, self.now_s + assumed_s(entry)
         is_payable = self.is_payable(group, entry)
         return lambda node: (
@@ -124,7 +124,7 @@ class PlanBuilder:
         )
 
     def is_payable(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
-        """Which nodes may it use, as far as the budgets go?"""
+        """Which nodes do the budgets leave open to it?"""
         if self.budgets is None:
             return lambda _node: True
         cluster = self.state.current.cluster
@@ -136,23 +136,23 @@ class PlanBuilder:
         return lambda node: cluster[node].node.flavor in payable
 
     def budget_refusal(self, entry: QueueEntry, flavor: Flavor) -> BudgetCheck | None:
-        """Which budget does not pay for it on such GPUs? None: all do."""
+        """Which budget refuses it on this flavor? None: none does."""
         if self.budgets is None:
             return None
         price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
         gpus = entry.workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
         return self.budgets.refusal(entry.workload, gpus, price, entry.planned_s)
 
-    # What is given away.
+    # Allocation.
 
     def start(self, entry: QueueEntry, placement: Placement) -> bool:
-        """It starts there. False: it cannot, part of the place is promised to somebody."""
+        """Starts the workload. False: part of the placement is assigned to another one."""
         state, workload = self.state, entry.workload
         shape = workload.shape
         try:
             self._take(state.after_draining.cluster, shape, placement)
         except InvalidInput:
-            # The rest of a shared GPU is free now, but promised with the part that is coming.
+            # The rest of a shared GPU is free now, but assigned with the part still to be released.
             return False
         self._take(state.current.cluster, shape, placement)
         self._charge(workload, placement)
@@ -165,19 +165,19 @@ class PlanBuilder:
     def assign_pending_release(
         self, workload: Workload, placement: Placement
     ) -> list[tuple[str, int]]:
-        """Give these GPUs away, now or when they come. Returns whose are awaited, and how many."""
+        """Assigns GPUs that are free or draining. Returns the draining holders, with their GPUs."""
         state, shape = self.state, workload.shape
         assigned = free_first(state, shape, placement)
         awaited = awaited_from(state, self.draining, assigned)
         self._take(state.after_draining.cluster, shape, assigned)
-        # Nobody else may start on the part of a promise that is free already.
+        # No other workload may start on the assigned GPUs that are free already.
         for part in free_parts(state, assigned):
             self._take(state.current.cluster, Shape(gpu_count=len(part.gpu_ids)), part)
         self._charge(workload, assigned)
         return awaited
 
     def preempt(self, victims: Iterable[PreemptionCandidate], preemptor: Workload) -> None:
-        """Tell these to end: their GPUs are coming."""
+        """Preempts these workloads: they drain until the end of the grace period."""
         deadline_s = self.now_s + self.policy.preemption.grace_period_s
         for victim in victims:
             self.preemption.evict(victim)
@@ -186,7 +186,7 @@ class PlanBuilder:
             self.commands.append(victim.command(preemptor))
 
     def move(self, victim: PreemptionCandidate, to: Placement, preemptor: Workload) -> None:
-        """Tell this one to end, and keep its new place for it."""
+        """Preempts this workload and keeps its new placement for it."""
         self.preempt([victim], preemptor)
         self.commands[-1] = replace(victim.command(preemptor), moves_to=to)
         owner, holding = owner_of(victim.holding.workload), victim.holding
@@ -198,7 +198,7 @@ class PlanBuilder:
 
     @property
     def preemption(self) -> Preemption:
-        """Made when somebody needs it: it looks at everybody who runs."""
+        """Made on first use: it reads all allocations."""
         if self._preemption is None:
             self._preemption = Preemption(
                 self.state,
@@ -227,7 +227,7 @@ class PlanBuilder:
             price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
             self.budgets.commit(workload, gpus, price, run_s)
 
-    # What reservations need to know.
+    # Input of the reservations.
 
     def _free_after_draining(self, node: str) -> Amount:
         cluster = self.state.after_draining.cluster[node]
@@ -238,12 +238,12 @@ class PlanBuilder:
 
 
 def assumed_s(entry: QueueEntry) -> float:
-    """How long does the calendar have to leave nodes open for it?"""
+    """How long must the calendar leave nodes open for it?"""
     return _ASSUMED_S if entry.planned_s is None else entry.planned_s
 
 
 def or_forever(duration_s: float | None) -> float:
-    """The duration; infinity if nobody knows it."""
+    """The duration; infinity where it is unknown."""
     return math.inf if duration_s is None else duration_s
 
 

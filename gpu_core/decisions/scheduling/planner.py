@@ -1,4 +1,4 @@
-"""Plans: from what is so to what should happen, once or cycle after cycle."""
+"""Plans one cycle, or cycle after cycle, from the state of a pool."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,15 +30,15 @@ from gpu_core.decisions.scheduling.scaling import plan_scale
 
 
 def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
-    """What should happen now, and why does everybody else wait?
+    """What should happen now, and why do the other workloads wait?
 
     The rule is in `DESIGN.md` beside this file. The plan is the same for any order of the
     snapshot's tuples.
 
     Args:
-        snapshot: All nodes, all who hold GPUs, all who wait.
+        snapshot: All nodes, allocations and pending workloads.
         policy: The rules and prices.
-        now: The moment to plan for, aware.
+        now: The time to plan for, aware.
 
     Raises:
         InvalidInput: The snapshot contradicts itself (an id twice, a GPU held twice), or `now`
@@ -59,9 +59,9 @@ def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
 
 
 class Planner:
-    """Plans cycle after cycle for one cluster, told only what changed in between.
+    """Plans cycle after cycle for one cluster, from changes only.
 
-    Its plan is always the one that `plan_cycle` makes of the same facts.
+    Its plan always equals that of `plan_cycle` for the same state.
 
     Args:
         policy: The rules.
@@ -75,26 +75,26 @@ class Planner:
         self._state = self._new_state(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
-        """The cluster is now this: nodes came, went, or changed."""
+        """Replaces the nodes."""
         held = [holding.allocation for holding in self._state.holdings]
         self._state = self._new_state(nodes)
         for allocation in held:
             self._state.add(allocation)
 
     def submit(self, workload: Workload) -> None:
-        """A workload waits, or one that waits has changed."""
+        """Adds or replaces a pending workload."""
         self._pending.join(workload)
 
     def withdraw(self, workload_id: str) -> None:
-        """A workload waits no longer."""
+        """Removes a pending workload."""
         self._pending.leave(workload_id)
 
     def allocate(self, allocation: Allocation) -> None:
-        """A workload holds GPUs, or one that holds some has changed: saved, is draining."""
+        """Adds or replaces an allocation, for example after a checkpoint or when it drains."""
         self._state.add(allocation)
 
     def release(self, workload_id: str) -> None:
-        """A workload's GPUs are free again."""
+        """Removes the allocation of a workload."""
         self._state.remove(workload_id)
 
     def plan(
@@ -106,10 +106,10 @@ class Planner:
         idle_since: Mapping[str, datetime] | None = None,
         explain: bool = True,
     ) -> Plan:
-        """What should happen now? Nothing is applied: tell it what you did.
+        """What should happen now? The planner applies nothing: report what was done.
 
         Args:
-            now: The moment to plan for, aware.
+            now: The time to plan for, aware.
             usage: What was used before now; as `Snapshot.usage`.
             preemptors: As `Snapshot.preemptors`.
             idle_since: As `Snapshot.idle_since`.
@@ -148,7 +148,7 @@ class Planner:
         )
 
     def _set_workload_mix(self) -> None:
-        """Tell a strategy that looks ahead what to expect: what waits and runs now."""
+        """Sets the mix of pending and running shapes that the strategy optimizes for."""
         if self._policy.placement.strategy is Strategy.FRAGMENTATION_AWARE:
             mix = rounded_mix(self._state.shapes())
             self._state.current.cluster.set_workload_mix(mix)
@@ -203,7 +203,7 @@ class Planner:
 
 
 def _capacity_milli(nodes: Iterable[Node]) -> dict[Flavor, int]:
-    """How much is there of each kind of GPU?"""
+    """How many thousandths of GPUs of each flavor are there?"""
     capacity: dict[Flavor, int] = {}
     for node in nodes:
         milli = len(node.gpu_ids) * WHOLE_GPU_MILLI

@@ -1,4 +1,4 @@
-"""Whether GPUs are taken from others for a workload, and from whom."""
+"""Whether a workload preempts others, and which."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,19 +15,19 @@ from gpu_core.decisions.scheduling.quota_usage import Allowance
 from gpu_core.decisions.scheduling.victims import Victims, release_holding
 
 Allows = Callable[[str], bool]
-"""May this node be used?"""
+"""Returns whether the node may be used."""
 
 
 class Preemption:
     """Chooses victims in one cycle.
 
-    With quotas a workload takes from its own team by priority, and from other teams only what they
-    have borrowed while it stays within its own team's nominal quota. It can therefore never be its
-    victims' victim in turn: priorities are strict, and who reclaims does not borrow.
+    With quotas a workload preempts in its own team by priority, and in other teams only what they
+    borrow while it stays within its own nominal quota. It is therefore never the victim of its own
+    victims: priorities are strict, and a team that reclaims does not borrow.
 
     Args:
-        state: What is so; changed as victims are chosen.
-        candidates: Who may be preempted at all, by id.
+        state: The scheduler state; changed as victims are chosen.
+        candidates: The workloads that may be preempted, by id.
         policy: The rules.
         now_s: The cycle's moment.
     """
@@ -54,13 +54,13 @@ class Preemption:
         self._from_the_back: list[tuple[Key, Holding]] | None = None
 
     def invalidate(self, nodes: Iterable[str]) -> None:
-        """What these nodes have is different now."""
+        """Marks nodes whose free resources have changed."""
         self._index.invalidate(nodes)
 
     def victims(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
     ) -> list[PreemptionCandidate]:
-        """Whose GPUs should be taken for it? Nobody's, if that would not make enough room."""
+        """Which workloads should be preempted for it? Empty if that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return self._later_in_order(group, entry, allows)
         entitlements = self._state.after_draining.entitlements
@@ -76,7 +76,7 @@ class Preemption:
         return self._spared(group, allows, chosen) if entitlements.has_quotas else chosen
 
     def possible_from_s(self, group: WorkloadGroup, allows: Allows | None) -> float | None:
-        """When do starts and minimum run times allow enough room? None: never, or now."""
+        """When do starts and minimum run times allow enough preemption? None: never, or now."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
         allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
@@ -90,7 +90,7 @@ class Preemption:
         return moment_s if moment_s is not None and moment_s > self._now_s else None
 
     def protected(self, group: WorkloadGroup) -> list[Holding]:
-        """Whom could it take GPUs from, but for their starts and minimum run times? By name."""
+        """Which candidates are protected by a start or a minimum run time? By name."""
         allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
         nodes = set(self._state.after_draining.cluster.eligible(group.shape))
@@ -104,7 +104,7 @@ class Preemption:
         return sorted(found, key=lambda h: (h.workload.name, h.workload_id))
 
     def evict(self, victim: PreemptionCandidate) -> None:
-        """This one was told to end: it is nobody's victim any more, and its GPUs are coming."""
+        """Evicts a victim: it is no candidate any more, and its GPUs will be released."""
         self._candidates.remove(victim.workload_id)
         self._state.after_draining.release(victim.holding)
         self.invalidate(s.node for s in victim.holding.allocation.placement.shares)
@@ -131,7 +131,7 @@ class Preemption:
         possible = (
             None
             if scope.any_team
-            # Its own team's victims may free quota of any kind.
+            # Victims of its own team may free quota of any flavor.
             else allowance.open | allowance.reclaimable | entitlements.held_by(scope.team)
         )
 
@@ -144,10 +144,9 @@ class Preemption:
     def _with_quota(
         self, group: WorkloadGroup, scope: PreemptionScope, victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
-        """The victims, and those that it takes for the quota to suffice. None, if none do.
+        """The victims, and more where quota needs them. Empty if that is not enough.
 
-        Every victim from another team must be one that its team has borrowed for, counted after
-        those before it have gone.
+        A victim of another team must use borrowed quota, counted after the victims before it.
         """
         entitlements, shape = self._state.after_draining.entitlements, group.shape
         if not entitlements.has_quotas:
@@ -183,10 +182,10 @@ class Preemption:
     def _spared(
         self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
-        """The victims without those who are needed neither for quota nor for room.
+        """The victims without those that neither quota nor placement needs.
 
-        Who was chosen for quota may make the room that another was chosen for. Whoever loses the
-        most is spared first; with fewer victims there is never more of either.
+        A victim chosen for quota may free the GPUs that another was chosen for. The victim that
+        loses the most is spared first; fewer victims never free more.
         """
         kept = victims
         for victim in sorted(victims, key=lambda v: v.loss, reverse=True):
@@ -198,7 +197,7 @@ class Preemption:
     def _suffice(
         self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
     ) -> bool:
-        """Would it have both quota and a place if these gave their GPUs back?"""
+        """Would it have both quota and a placement without these victims?"""
         entitlements, cluster = (
             self._state.after_draining.entitlements,
             self._state.after_draining.cluster,
@@ -224,7 +223,7 @@ class Preemption:
     def _still_eligible(
         self, scope: PreemptionScope, victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
-        """The victims, if each may be taken after the others have gone; else nobody."""
+        """The victims, if each is eligible once those before it are gone; else none."""
         entitlements = self._state.after_draining.entitlements
         gone: list[Holding] = []
         for victim in victims:
@@ -234,7 +233,7 @@ class Preemption:
             gone.append(victim.holding)
         return victims
 
-    # By the order itself: time-slicing policies such as least attained service.
+    # By queue order: time-slicing policies such as least attained service.
 
     def _later_in_order(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
@@ -254,7 +253,7 @@ class Preemption:
                     break
         else:
             return []
-        # Whoever stands furthest ahead among the victims is spared first.
+        # The victim furthest ahead in the order is spared first.
         kept = list(chosen)
         for candidate in reversed(chosen[:-1]):
             freed.remove(candidate.holding)
@@ -292,7 +291,7 @@ class Preemption:
 
 
 class _Freed:
-    """The nodes as they would be without some holders, and whether a shape fits there."""
+    """The nodes without some holdings, and whether a shape fits there."""
 
     def __init__(self, state: SchedulerState, shape: Shape, allows: Allows | None) -> None:
         self._shape = shape
@@ -313,7 +312,7 @@ class _Freed:
         return any(len(nodes) >= self._shape.nodes for nodes in self._fitting.values())
 
     def add(self, holding: Holding) -> bool:
-        """Without this holder, too. False: it holds nothing that could help."""
+        """Removes one more holding. False: it is on none of the nodes."""
         nodes = [s.node for s in holding.allocation.placement.shares if s.node in self._group_of]
         for node in nodes:
             if node not in self._node_infos:
@@ -323,7 +322,7 @@ class _Freed:
         return bool(nodes)
 
     def remove(self, holding: Holding) -> None:
-        """With this holder after all."""
+        """Puts a holding back."""
         for share in holding.allocation.placement.shares:
             if share.node in self._node_infos:
                 self._node_infos[share.node].observe(holding.shape, share)

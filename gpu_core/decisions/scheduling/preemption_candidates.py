@@ -1,4 +1,4 @@
-"""Who could give GPUs back for whom, node by node, and what that would cost them."""
+"""Which workloads could be preempted, by node and scope, and at what loss."""
 
 from collections.abc import Container, Iterable, Sequence, Set
 from typing import NamedTuple
@@ -15,17 +15,17 @@ from gpu_core.decisions.scheduling.quota_usage import Entitlements
 
 
 class PreemptionScope(NamedTuple):
-    """Whom may a workload take GPUs from? Workloads with equal permits have the same victims."""
+    """Which workloads a preemptor may preempt. Equal scopes have the same victims."""
 
     priority: int | None = None
-    """From those with less; None: from nobody for its priority."""
+    """Preempts lower priorities; None: none by priority."""
     team: str | None = None
-    """Of this team; with `any_team`, of all."""
+    """By priority in this team; with `any_team`, in all."""
     any_team: bool = False
     reclaims: frozenset[str] = frozenset()
-    """And, whatever their priority, from teams that have borrowed in these quota buckets."""
+    """Reclaims from teams that borrow in these quota buckets, at any priority."""
     cohorts: tuple[str, ...] = ()
-    """The cohorts of the team that reclaims: equal ones reclaim from the same teams."""
+    """The cohorts of the reclaiming team: equal ones reclaim from the same teams."""
 
     @property
     def own(self) -> "PreemptionScope":
@@ -38,15 +38,15 @@ class PreemptionScope(NamedTuple):
         return PreemptionScope(reclaims=self.reclaims, cohorts=self.cohorts)
 
     def includes(self, holding: Holding, borrowing: Set[Account]) -> bool:
-        """Is this one of its victims, minimum run times apart?
+        """Does the scope include this holding, regardless of minimum run times?
 
         Args:
-            holding: What a candidate holds.
-            borrowing: Which accounts have borrowed what may be reclaimed under it.
+            holding: The holding of a candidate.
+            borrowing: The accounts that borrow what may be reclaimed.
         """
         if (
             self.priority is not None
-            # Never among equals: two of the same priority would take each other's GPUs for ever.
+            # Never among equals: two of the same priority would preempt each other for ever.
             and holding.priority < self.priority
             and (self.any_team or holding.account.team == self.team)
         ):
@@ -55,13 +55,13 @@ class PreemptionScope(NamedTuple):
 
 
 class PreemptionIndex:
-    """What everybody who holds GPUs could give back, in one cycle.
+    """All preemption candidates of one cycle, by node.
 
     Args:
-        candidates: Who may be preempted at all; whoever is taken leaves it.
-        holdings: Who holds what, by node.
-        after_draining: The nodes with what is free or coming, and promised to nobody.
-        entitlements: Who borrows what, for permits that reclaim.
+        candidates: The workloads that may be preempted; a victim is removed.
+        holdings: The allocations, by node.
+        after_draining: The nodes with what is free or draining, and not assigned.
+        entitlements: Borrowed quota, for scopes that reclaim.
         now_s: The cycle's moment.
     """
 
@@ -77,8 +77,8 @@ class PreemptionIndex:
         self.after_draining = after_draining
         self.now_s = now_s
         self.changed: list[str] = []
-        """The nodes that have changed, in order. Whoever remembers something of nodes remembers how
-        far it has read, too: a change costs the same however many remember."""
+        """The nodes that have changed, in order. Caches remember how far they have read, so that a
+        change costs the same for any number of caches."""
         self._holdings = holdings
         self._entitlements = entitlements
         self._by_team: dict[str | None, list[Holding]] = {}
@@ -88,36 +88,36 @@ class PreemptionIndex:
         self._nodes: dict[str, _NodeHoldings] = {}
 
     def invalidate(self, nodes: Iterable[str]) -> None:
-        """What these nodes have, or whom they may lose, is different now."""
+        """Marks nodes whose resources or candidates have changed."""
         for node in nodes:
             self._nodes.pop(node, None)
             self.changed.append(node)
 
     def node_candidates(self, scope: PreemptionScope) -> "NodeCandidates":
-        """What may be taken under this permit?"""
+        """Which candidates are in this scope, by node?"""
         node_candidates = self._node_candidates.get(scope)
         if node_candidates is None:
             node_candidates = self._node_candidates[scope] = NodeCandidates(self, scope)
         return node_candidates
 
     def may_preempt(self, scope: PreemptionScope, holding: Holding) -> bool:
-        """Is this one of the permit's victims now, minimum run times apart?"""
+        """Does the scope include this holding now, regardless of minimum run times?"""
         return scope.includes(holding, self.borrowing(scope))
 
     def borrowing(self, scope: PreemptionScope) -> Set[Account]:
-        """Which accounts have borrowed what may be reclaimed under this permit?"""
+        """Which accounts borrow what may be reclaimed in this scope?"""
         if not scope.reclaims:
             return _NOBODY
         return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
 
     def holdings_of(self, teams: Iterable[str | None]) -> Iterable[Holding]:
-        """What the candidates of these teams hold."""
+        """The holdings of the candidates of these teams."""
         return (
             h for t in teams for h in self._by_team.get(t, ()) if h.workload_id in self.candidates
         )
 
     def on(self, node: str) -> "_NodeHoldings":
-        """Who could leave this node?"""
+        """Which candidates are on this node?"""
         known = self._nodes.get(node)
         if known is None:
             holdings = [h for h in self._holdings.on(node) if h.workload_id in self.candidates]
@@ -127,11 +127,11 @@ class PreemptionIndex:
 
 
 class NodeCandidates:
-    """What may be taken under one permit, node by node.
+    """The candidates in one scope, by node.
 
     Args:
-        index: Everybody's offers.
-        scope: Whom they may be taken from.
+        index: All candidates.
+        scope: Which of them may be preempted.
     """
 
     def __init__(self, index: PreemptionIndex, scope: PreemptionScope) -> None:
@@ -151,12 +151,12 @@ class NodeCandidates:
             if scope.includes(holding, self._borrowing)
             for share in holding.allocation.placement.shares
         }
-        """Where was there somebody to take from when this was first asked? Of a permit with both
-        parts: for its priority."""
+        """Nodes with a candidate when the scope was first used. Of a scope with both parts: by
+        priority only."""
         self._names_all = scope.priority is None or not scope.reclaims
 
     def on(self, node: str) -> "CandidateSet | None":
-        """What may be taken from this node now? None: nothing."""
+        """Which candidates does the node have now? None: none."""
         if self._names_all and node not in self.nodes:
             return None
         on_node, borrowing = self._index.on(node), self._borrowing_now()
@@ -169,25 +169,25 @@ class NodeCandidates:
         return on_node.candidate_set(is_included) if True in is_included else None
 
     def holdings_on(self, node: str) -> list[Holding]:
-        """Whom on this node does the permit name, whether or not they are protected? By id."""
+        """Which holdings on the node are in scope, protected or not? By id."""
         includes, borrowing = self._scope.includes, self._borrowing_now()
         return [h for h in self._index.on(node).holdings if includes(h, borrowing)]
 
     def _borrowing_now(self) -> Set[Account]:
         borrowing = self._index.borrowing(self._scope)
         if self._scope.priority is None and borrowing is not self._at_first:
-            # Who begins to borrow within the cycle does so for somebody further ahead.
+            # A team that starts to borrow in this cycle does so for a workload further ahead.
             return self._at_first & borrowing
         return borrowing
 
 
 class _NodeHoldings:
-    """Who could leave one node.
+    """The candidates on one node.
 
     Args:
         name: The node.
-        holdings: What they hold, by id.
-        index: What each would lose, and when this is.
+        holdings: Their holdings, by id.
+        index: The loss of each, and the time of the cycle.
     """
 
     __slots__ = ("_candidate_sets", "_gpus", "_index", "free", "holdings")
@@ -195,14 +195,14 @@ class _NodeHoldings:
     def __init__(self, name: str, holdings: list[Holding], index: PreemptionIndex) -> None:
         self.holdings = holdings
         self.free = [h for h in holdings if h.protected_until_s <= index.now_s]
-        """Those that have begun, and whose minimum run time is over."""
+        """Holdings that have begun and are past their minimum run time."""
         usable_ids = index.after_draining[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
         self._index = index
         self._candidate_sets: dict[tuple[bool, ...], CandidateSet] = {}
 
     def candidate_set(self, is_included: tuple[bool, ...]) -> "CandidateSet":
-        """What do these of the free ones give back?"""
+        """The candidates among `free` that are included."""
         candidate_set = self._candidate_sets.get(is_included)
         if candidate_set is None:
             candidate_set = self._candidate_sets[is_included] = CandidateSet(
@@ -218,10 +218,10 @@ class _NodeHoldings:
 
 
 class CandidateSet:
-    """What some who hold GPUs of a node could give back of it.
+    """Some candidates on one node, and what their preemption would free.
 
     Args:
-        candidates: How many GPUs each holds there, and who it is, by id.
+        candidates: The GPUs that each holds there, and the candidate, by id.
     """
 
     __slots__ = ("_candidates", "_covers", "are_whole", "gpus")
@@ -230,17 +230,17 @@ class CandidateSet:
         self._candidates = candidates
         self._covers: list[Loss] | None = None
         self.are_whole = all(c.holding.shape.is_whole for _, c in candidates)
-        """All of them have their GPUs to themselves."""
+        """All of them hold whole GPUs."""
         self.gpus = sum([gpus for gpus, _ in candidates])
-        """How many GPUs all of them hold here."""
+        """The GPUs that all of them hold here."""
 
     @property
     def candidates(self) -> list[PreemptionCandidate]:
-        """Who they are, by id."""
+        """The candidates, by id."""
         return [candidate for _, candidate in self._candidates]
 
     def cover(self, gpus: int) -> Loss | None:
-        """At what loss do they give back at least so many GPUs? None: they hold less."""
+        """The least loss that frees at least this many GPUs; None: they hold less."""
         if gpus > self.gpus:
             return None
         if self._covers is None:

@@ -1,4 +1,4 @@
-"""What it costs those who run to give their GPUs back."""
+"""What preemption costs the victims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from gpu_core.decisions.scheduling.plan import Preempt
 
 
 class Loss(NamedTuple):
-    """What a set of victims costs, in the order in which sets are compared.
+    """The cost of a set of victims; sets are compared field by field.
 
-    Each part only grows when a victim is added, so that the best sets are made of best sets.
+    Each field only grows with a victim, so the best sets consist of best sets.
     """
 
     lost: int = 0
@@ -22,11 +22,11 @@ class Loss(NamedTuple):
     victims: int = 0
     priority_points: int = 0
     run_time_s: float = 0.0
-    """The less of it, the more recently the victims were admitted."""
+    """The less, the more recently the victims were admitted."""
     ids: tuple[str, ...] = ()
 
     def plus(self, other: "Loss") -> "Loss":
-        """Both."""
+        """The loss of both sets together."""
         return Loss(
             self.lost + other.lost,
             self.victims + other.victims,
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionCandidate:
-    """A workload that may have to give its GPUs back, and what that would cost it."""
+    """A workload that may be preempted, and its loss."""
 
     holding: Holding
     lost_milli_gpu_s: int
@@ -48,11 +48,11 @@ class PreemptionCandidate:
 
     @property
     def workload_id(self) -> str:
-        """Whose GPUs these are."""
+        """The workload that holds the GPUs."""
         return self.holding.workload_id
 
     def command(self, preemptor: Workload) -> Preempt:
-        """The command that takes these GPUs for `preemptor`."""
+        """The command that preempts this workload for `preemptor`."""
         price = self.price_micro_usd_per_gpu_hour
         hour = WHOLE_GPU_MILLI * SECONDS_PER_HOUR
         return Preempt(
@@ -67,12 +67,12 @@ class PreemptionCandidate:
 
 
 class Candidates(Mapping[str, PreemptionCandidate]):
-    """Who could be preempted by somebody urgent enough, by id, and what each would lose.
+    """The workloads that may be preempted, by id.
 
-    What somebody would lose is worked out when it is asked for.
+    A loss is computed on first use.
 
     Args:
-        holdings: Who holds something.
+        holdings: All holdings.
         policy: For prices.
         now_s: The cycle's moment.
     """
@@ -87,7 +87,7 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         self._known: dict[str, PreemptionCandidate] = {}
         flavors = {h.flavor for h in self._holdings.values() if h.flavor is not None}
         self._prices = {f: policy.price_micro_usd_per_gpu_hour(*f) for f in flavors}
-        # Dollars only compare with dollars: one missing price, and lost work counts without any.
+        # Dollars only compare with dollars: with one price missing, losses count without prices.
         self._in_money = None not in self._prices.values()
 
     def __getitem__(self, workload_id: str) -> PreemptionCandidate:
@@ -108,11 +108,11 @@ class Candidates(Mapping[str, PreemptionCandidate]):
 
     @property
     def holdings(self) -> Iterable[Holding]:
-        """What they hold."""
+        """The holdings of the candidates."""
         return self._holdings.values()
 
     def remove(self, workload_id: str) -> None:
-        """This one was told to end."""
+        """Removes a candidate that is evicted."""
         del self._holdings[workload_id]
 
     def _candidate(self, holding: Holding) -> PreemptionCandidate:
@@ -120,7 +120,7 @@ class Candidates(Mapping[str, PreemptionCandidate]):
         saved_s = holding.admitted_s
         if allocation.checkpointed_at is not None:
             saved_s = max(saved_s, epoch_s(allocation.checkpointed_at))
-        # Another machine's clock may be ahead of ours; nobody has lost negative work.
+        # The clock of another machine may be ahead; lost work is never negative.
         unsaved_s = max(0, int(now_s - saved_s))
         lost = holding.gpu_milli * unsaved_s
         price = 0 if holding.flavor is None else self._prices[holding.flavor]
@@ -139,17 +139,17 @@ class Candidates(Mapping[str, PreemptionCandidate]):
 
 
 def cheapest_covers(options: Sequence[tuple[int, Loss]]) -> list[Loss]:
-    """Which of the offers give at least so many GPUs with the least loss, for each number?
+    """Which options free at least n GPUs at the least loss, for each n?
 
-    Dynamic programming over the sums that sets of offers give; whoever gives more covers less too.
+    Dynamic programming over sums of GPUs; a set that frees more also covers less.
 
     Args:
-        options: How many GPUs each gives, and at what loss.
+        options: How many GPUs each frees, and its loss.
 
     Returns:
-        The loss for none, for at least one GPU, and so on, up to what all offers give together.
+        The loss for none, for at least one GPU, and so on, up to what all options free together.
     """
-    # Of each sum the best set that gives just so much.
+    # For each sum the best set that frees exactly that.
     best: dict[int, Loss] = {0: Loss()}
     for gpus, loss in options:
         for given, before in list(best.items()):

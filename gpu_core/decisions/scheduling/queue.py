@@ -1,4 +1,4 @@
-"""Who waits, grouped by what decides about them, each group in the policy's order."""
+"""Pending workloads in groups with the same requirements, each in policy order."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Set
@@ -12,10 +12,10 @@ from gpu_core.decisions.scheduling.ordering import Key, WorkloadOrder
 
 
 class WorkloadGroup(NamedTuple):
-    """What workloads have in common that start, or cannot start, for the same reasons.
+    """The fields that workloads share which start, or cannot start, for the same reasons.
 
-    When one of a kind has no place, those behind it have none either: a cycle looks at kinds, of
-    which there are few, and not at workloads, of which there are many.
+    When one workload of a group does not fit, those behind it do not fit either: a cycle considers
+    groups, which are few, instead of workloads, which are many.
     """
 
     team: str | None
@@ -28,24 +28,24 @@ class WorkloadGroup(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """One waiting workload at its place."""
+    """One pending workload with its key."""
 
     key: Key
     workload: Workload
     planned_s: float | None
-    """How long it would hold its GPUs; None: unknown."""
+    """The planned run time; None: unknown."""
 
 
 @dataclass(slots=True)
 class Queue:
-    """The workloads of one kind in order."""
+    """The workloads of one group in order."""
 
     group: WorkloadGroup
     entries: list[QueueEntry] = field(default_factory=list)
 
 
 class PendingQueue:
-    """All who wait. What it costs to join or leave does not grow with the length of the line.
+    """All pending workloads. The cost of a change does not grow with the length of the queue.
 
     Args:
         order: Makes the keys.
@@ -64,29 +64,29 @@ class PendingQueue:
         return workload_id in self._entries
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Everybody, in no order."""
+        """All entries, in no order."""
         return (entry for _, entry in self._entries.values())
 
     @property
     def ids(self) -> Set[str]:
-        """Who waits."""
+        """The ids of the pending workloads."""
         return self._entries.keys()
 
     @property
     def queues(self) -> Iterator[Queue]:
-        """The kinds that somebody of waits."""
+        """The queues of all groups with a pending workload."""
         return iter(self._queues.values())
 
     def entry(self, workload_id: str) -> QueueEntry:
-        """The place of this workload."""
+        """The entry of this workload."""
         return self._entries[workload_id][1]
 
     def group(self, workload_id: str) -> WorkloadGroup:
-        """The kind of this workload."""
+        """The group of this workload."""
         return self._entries[workload_id][0]
 
     def join(self, workload: Workload) -> None:
-        """A workload waits from now on, or waits on with other facts."""
+        """Adds or replaces a pending workload."""
         if workload.workload_id in self._entries:
             self.leave(workload.workload_id)
         submitted_s = epoch_s(workload.submitted_at)
@@ -96,7 +96,7 @@ class PendingQueue:
             heappush(self._starving_from, (starves_from_s, workload.workload_id))
 
     def leave(self, workload_id: str) -> None:
-        """A workload waits no longer."""
+        """Removes a workload."""
         group, entry = self._entries.pop(workload_id)
         queue = self._queues[group]
         del queue.entries[bisect_left(queue.entries, entry.key, key=_key)]
@@ -104,7 +104,7 @@ class PendingQueue:
             del self._queues[group]
 
     def pass_time(self, now_s: float) -> None:
-        """Move those forward who have waited too long by now."""
+        """Moves starving workloads to the front."""
         while self._starving_from and self._starving_from[0][0] <= now_s:
             _, workload_id = heappop(self._starving_from)
             if workload_id not in self._entries:

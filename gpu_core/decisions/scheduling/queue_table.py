@@ -1,4 +1,4 @@
-"""The line of a pool as one table that people, the CLI and other machines read."""
+"""The queue of a pool as one table for people, the CLI and automations."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,21 +25,21 @@ _COLUMNS: Mapping[str, str] = {
     "Until": "expected_start_until",
     "Run id": "run_id",
 }
-"""What a column is called in the table, and here."""
+"""Column names in the table, and the fields here."""
 
 NOTICES = "notices"
-"""Under which name the table's metadata has what people must know beside it: a JSON list."""
+"""The key of the notices in the table's metadata: a JSON list."""
 
-# Longer texts say no more to a person, and one run must not fill the artifact of all.
+# One run must not fill the artifact of all runs.
 _LONGEST_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTableEntry:
-    """One waiting run in the line."""
+    """One pending run in the queue."""
 
     position: int
-    """1 is the head; 0: held, not in the line."""
+    """1 is the head; 0: held, not in the queue."""
     run: str
     run_id: str
     queue: str | None
@@ -58,17 +58,17 @@ class QueueTableEntry:
 
 
 def artifact_key(pool: str) -> str:
-    """What is the artifact of this pool's line called?"""
+    """Which key does the artifact of this pool's queue have?"""
     return re.sub("[^a-z0-9-]", "-", f"gpu-queue-{pool.lower()}")
 
 
 def table_entries(
     explanations: Sequence[Explanation], workloads: Mapping[str, Workload]
 ) -> tuple[QueueTableEntry, ...]:
-    """Who waits, and why? In the order of the explanations.
+    """Which runs wait, and why? In the order of the explanations.
 
     Args:
-        explanations: Of the runs that wait, the next one first.
+        explanations: Of the pending runs, the next one first.
         workloads: The runs, by workload id.
     """
     return tuple(
@@ -77,7 +77,7 @@ def table_entries(
 
 
 def to_row(entry: QueueTableEntry) -> dict[str, object]:
-    """The entry as a row of the table: plain data for JSON, moments as ISO 8601 text in UTC."""
+    """The entry as a row of the table: plain data for JSON, times as ISO 8601 text in UTC."""
     return {column: _cell(getattr(entry, field)) for column, field in _COLUMNS.items()}
 
 

@@ -1,4 +1,4 @@
-"""What teams and users may still take: quotas and limits, as they change within a cycle."""
+"""Remaining quota of teams and users, as it changes within a cycle."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ from gpu_core.decisions.scheduling.allocations import Account, Holding
 
 
 class Owner(NamedTuple):
-    """On whose account a workload runs."""
+    """The team and user that a workload counts against."""
 
     team: str | None
     user: str | None
 
 
 class Allowance(NamedTuple):
-    """The kinds of GPU that a workload may have now, as far as quotas go."""
+    """The flavors that quotas leave open to a workload now."""
 
     own: frozenset[Flavor]
     """From its team's nominal quota."""
@@ -29,16 +29,16 @@ class Allowance(NamedTuple):
 
     @property
     def open(self) -> frozenset[Flavor]:
-        """What it may have without anybody giving anything back."""
+        """Flavors that it may use without preemption."""
         return self.own | self.borrowed
 
 
 class Entitlements:
-    """Who may still take how much.
+    """Remaining quota and user limits.
 
     Args:
         tree: The quotas; None: there are none.
-        flavors: What the cluster has.
+        flavors: The flavors of the cluster.
         user_limit: How many GPUs a user of this team may have at once; None: any number.
     """
 
@@ -62,11 +62,11 @@ class Entitlements:
 
     @property
     def has_quotas(self) -> bool:
-        """Does the policy give quotas at all?"""
+        """Does the policy have quotas?"""
         return self._usage is not None
 
     def _bucket(self, flavor: Flavor) -> str:
-        """What this kind of GPU counts against; its last node may be gone."""
+        """The quota bucket of the flavor; its last node may be gone."""
         if self._tree is None:
             raise ValueError("there are no quotas")
         bucket = self._buckets.get(flavor)
@@ -75,14 +75,14 @@ class Entitlements:
         return bucket
 
     def allocate(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
-        """The owner holds so many thousandths of GPUs more."""
+        """Counts thousandths of GPUs for the owner."""
         self._milli_by_user[owner] = self._milli_by_user.get(owner, 0) + milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.allocate(owner.team, self._bucket(flavor), milli)
             self._allowances.clear()
 
     def release(self, owner: Owner, flavor: Flavor | None, milli: int) -> None:
-        """The owner holds so many thousandths of GPUs less."""
+        """Stops counting thousandths of GPUs for the owner."""
         self._milli_by_user[owner] -= milli
         if self._usage is not None and self._tree is not None and flavor is not None:
             self._usage.release(owner.team, self._bucket(flavor), milli)
@@ -90,7 +90,7 @@ class Entitlements:
 
     @contextmanager
     def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
-        """As if these had given back what they hold."""
+        """Counts usage without these holdings while the context is open."""
         gone = tuple(holdings)
         for holding in gone:
             self.release(owner_of(holding.workload), holding.flavor, holding.gpu_milli)
@@ -108,7 +108,7 @@ class Entitlements:
         return limit * WHOLE_GPU_MILLI - self._milli_by_user.get(owner, 0)
 
     def allowance(self, team: str | None, shape: Shape) -> Allowance:
-        """Which kinds of GPU may a workload of this team and shape have now?"""
+        """Which flavors may a workload of this team and shape use now?"""
         usage, tree, milli = self._usage, self._tree, shape.total_gpu_milli
         if usage is None or tree is None:
             return Allowance(self._everything, frozenset(), frozenset())
@@ -146,7 +146,7 @@ class Entitlements:
         }
 
     def could_ever(self, team: str | None, shape: Shape) -> bool:
-        """Would the quotas let it run if nobody else ran anything?"""
+        """Would the quotas let it run in an empty cluster?"""
         usage, tree = self._usage, self._tree
         if usage is None or tree is None or not shape.gpu_count:
             return True
@@ -156,12 +156,12 @@ class Entitlements:
         )
 
     def buckets(self, flavors: Iterable[Flavor]) -> frozenset[str]:
-        """The quota buckets of these kinds of GPU."""
+        """The quota buckets of these flavors."""
         tree = self._tree
         return frozenset() if tree is None else frozenset(self._bucket(f) for f in flavors)
 
     def cohorts(self, team: str | None) -> tuple[str, ...]:
-        """The cohorts above the team. Teams with the same scope may reclaim from the same teams."""
+        """The cohorts above the team. Teams with the same cohorts reclaim from the same teams."""
         if self._tree is None:
             return ()
         bucket = self._bucket(self._flavors[0])
@@ -170,9 +170,9 @@ class Entitlements:
         return cohorts
 
     def borrowing(self, buckets: frozenset[str], cohorts: tuple[str, ...]) -> frozenset[Account]:
-        """Which accounts use what a team of this scope could reclaim in these buckets?
+        """Which accounts borrow what a team of these cohorts could reclaim in these buckets?
 
-        The same object as long as the answer is the same.
+        The same object while the answer is the same.
         """
         usage = self._usage
         if usage is None:
@@ -191,14 +191,14 @@ class Entitlements:
         return known
 
     def held_by(self, team: str | None) -> frozenset[Flavor]:
-        """Which kinds of GPU does the team have some of?"""
+        """Of which flavors does the team hold GPUs?"""
         usage, tree = self._usage, self._tree
         if usage is None or tree is None:
             return frozenset()
         return frozenset(f for f in self._flavors if usage.held(team, self._bucket(f)))
 
     def wanted(self, shape: Shape) -> list[Flavor]:
-        """Which kinds of GPU could the shape use, as far as it names any?"""
+        """Which flavors could the shape use?"""
         return [
             f
             for f in self._flavors
@@ -208,12 +208,12 @@ class Entitlements:
 
 
 def owner_of(workload: Workload) -> Owner:
-    """On whose account does it run?"""
+    """Which team and user does it count against?"""
     return Owner(workload.team, workload.user)
 
 
 def _borrowers(usage: QuotaUsage, team: str | None, bucket: str) -> Iterator[str | None]:
-    """From whom could teams of this one's scope reclaim?"""
+    """From which teams could a team of these cohorts reclaim?"""
     yield from usage.borrowers(team, bucket)
     if usage.borrowed(team, bucket):
         yield team

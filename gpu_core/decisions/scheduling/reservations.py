@@ -1,9 +1,8 @@
-"""What is promised from a later moment on, so that whoever starts now leaves it alone.
+"""Reservations of future capacity, which backfill must not delay.
 
-A reservation counts whole GPUs, CPU and memory of a node, not particular GPUs: which ones it gets
-is decided when it starts. A GPU that is shared counts as free when the last of its holders is
-thought to have ended. For runs on whole GPUs that is exact; runs on parts of GPUs may start earlier
-than reserved, never later.
+A reservation counts whole GPUs, CPU and memory of a node, not particular GPUs: those are chosen at
+the start. A shared GPU counts as free at the expected end of its last workload. For runs on whole
+GPUs that is exact; runs on parts of GPUs may start earlier than reserved, never later.
 """
 
 import math
@@ -17,14 +16,14 @@ from gpu_core.decisions.scheduling.allocations import Release
 
 
 class Amount(NamedTuple):
-    """So much of one node, in whole GPUs."""
+    """An amount of resources of one node, in whole GPUs."""
 
     gpus: int
     cpu_milli: float = 0
     memory_mib: float = 0
 
     def covers(self, other: "Amount") -> bool:
-        """Is the other no more than this, in each respect?"""
+        """Is the other amount no more than this, in each resource?"""
         return (
             self.gpus >= other.gpus
             and self.cpu_milli >= other.cpu_milli
@@ -32,7 +31,7 @@ class Amount(NamedTuple):
         )
 
     def plus(self, by: "Amount", sign: int) -> "Amount":
-        """This and so much more, or with a sign of -1 so much less, even less than nothing."""
+        """The sum, or with a sign of -1 the difference, which may be negative."""
         return Amount(
             self.gpus + sign * by.gpus,
             self.cpu_milli + sign * by.cpu_milli,
@@ -41,22 +40,22 @@ class Amount(NamedTuple):
 
 
 def amount_of(shape: Shape) -> Amount:
-    """What the shape takes of each of its nodes, in whole GPUs."""
+    """The resources that the shape needs on each of its nodes, in whole GPUs."""
     return Amount(shape.gpu_count, shape.cpu_milli, shape.memory_mib)
 
 
 class _Request(NamedTuple):
-    """So much of a node, for so long, for this team."""
+    """Resources of a node that a team needs for a time."""
 
     wanted: Amount
     team: str | None
     duration_s: float
     open_for_s: float
-    """How long the calendar must leave the node open: of a run of unknown length, not for ever."""
+    """How long the calendar must leave the node open; finite also for unknown run times."""
 
 
 class _Change(NamedTuple):
-    """At this moment so much comes back, or goes. What comes back sorts first."""
+    """An amount that is released or claimed at a time. Releases sort first."""
 
     at_s: float
     is_claim: bool
@@ -64,14 +63,14 @@ class _Change(NamedTuple):
 
 
 class _Limit(NamedTuple):
-    """From this moment on, whoever starts now may have no more than this."""
+    """From this time on, a workload that starts now may use no more than this."""
 
     from_s: float
     spare: Amount
 
 
 class _Closed(NamedTuple):
-    """Between these moments nobody may use the node but one team."""
+    """Between these times only one team may use the node; None: no team."""
 
     from_s: float
     until_s: float
@@ -80,20 +79,20 @@ class _Closed(NamedTuple):
 
 @dataclass(slots=True)
 class _NodePlan:
-    """What this cycle has decided about one node."""
+    """The decisions of this cycle for one node."""
 
     changes: list[_Change] = field(default_factory=list)
-    """Ends of those it starts, and what reservations take and give back."""
+    """Ends of the workloads it starts, and claims and releases of reservations."""
     limits: list[_Limit] = field(default_factory=list)
-    """One for each reservation, at its beginning."""
+    """One for each reservation, at its start."""
 
 
 class Reservations:
     """The reservations of one cycle.
 
     Args:
-        free: What of a node is free now, or soon, and promised to nobody.
-        releases: What the node's holders are thought to give back, in order of the moment.
+        free: What of a node is free after draining, and not assigned.
+        releases: The expected releases of the node, in order of time.
     """
 
     def __init__(
@@ -110,17 +109,17 @@ class Reservations:
         return bool(self._reserved or self._closed)
 
     def close(self, node: str, from_s: float, until_s: float, team: str | None) -> None:
-        """Between these moments the node is there for this team only; None: for nobody."""
+        """Closes the node between these times for all teams but this one; None: for all."""
         closed = self._closed.setdefault(node, [])
         closed.append(_Closed(from_s, until_s, team))
         closed.sort(key=lambda c: c[:2])
 
     def is_open(self, node: str, team: str | None, from_s: float, until_s: float) -> bool:
-        """May this team use the node from then until then, as far as the calendar goes?"""
+        """Does the calendar leave the node open to the team all that time?"""
         return self._closed_during(node, team, from_s, until_s) is None
 
     def allows(self, node: str, wanted: Amount, until_s: float) -> bool:
-        """Does it take nothing from reservations if somebody uses this much until then?"""
+        """May this much be used until then without delay to a reservation?"""
         if node not in self._reserved:
             return True
         return all(
@@ -129,7 +128,7 @@ class Reservations:
         )
 
     def start(self, node: str, amount: Amount, until_s: float) -> None:
-        """Somebody has this much of the node from now until then; it is not free any more."""
+        """Counts a workload that starts now and uses this much until then."""
         plans = self._plans.setdefault(node, _NodePlan())
         if until_s < math.inf:
             plans.changes.append(_Change(until_s, False, amount))
@@ -147,15 +146,15 @@ class Reservations:
         duration_s: float,
         open_for_s: float,
     ) -> tuple[float, tuple[str, ...]] | None:
-        """When, and on which nodes, could the shape start at the earliest? None: nobody knows.
+        """When, and on which nodes, could the shape start at the earliest? None: unknown.
 
         Args:
             shape: What is to start.
-            team: Whose it is.
+            team: The team of the workload.
             groups: The nodes of each group that a gang may choose among.
             now_s: Not before this.
-            duration_s: How long it stays; infinity if nobody knows.
-            open_for_s: How long its nodes must be open; what it is taken to stay at least.
+            duration_s: Its run time; infinity where unknown.
+            open_for_s: How long the calendar must leave its nodes open.
         """
         request = _Request(amount_of(shape), team, duration_s, open_for_s)
         found = (self._earliest_in(nodes, shape.nodes, request, now_s) for nodes in groups)
@@ -164,7 +163,7 @@ class Reservations:
     def reserve(
         self, nodes: Iterable[str], amount: Amount, from_s: float, duration_s: float
     ) -> None:
-        """Keep this much of each of these nodes from then on."""
+        """Reserves this much of each of these nodes from then on."""
         for node in nodes:
             plans = self._plans.setdefault(node, _NodePlan())
             plans.changes.append(_Change(from_s, True, amount))
@@ -177,8 +176,8 @@ class Reservations:
         self, nodes: Sequence[str], count: int, request: _Request, now_s: float
     ) -> tuple[float, tuple[str, ...]] | None:
         moment_s = now_s
-        # Each round moves on to when enough nodes are ready one by one. By then a reservation may
-        # have taken one of them away again, hence the rounds; each passes a change.
+        # Each round advances to the time at which enough nodes are ready one by one. By then a
+        # reservation may claim one of them again, hence the rounds; each passes a change.
         while True:
             ready = sorted(
                 (start_s, node)
@@ -193,7 +192,7 @@ class Reservations:
             moment_s = latest_s
 
     def _open_s(self, node: str, request: _Request, from_s: float) -> float | None:
-        """From when on, not before `from_s`, is the node ready, and open all the while?"""
+        """When, not before `from_s`, is the node ready, and open for the whole time?"""
         while True:
             start_s = self._ready_s(node, request, from_s)
             if start_s is None:
@@ -213,13 +212,13 @@ class Reservations:
         return None
 
     def _ready_s(self, node: str, request: _Request, from_s: float) -> float | None:
-        """From when on, not before `from_s`, does the node have this much for so long?"""
+        """When, not before `from_s`, does the node have the resources for the whole time?"""
         if node in self._reserved:
             return self._ready_between_reservations_s(node, request, from_s)
         wanted, free = request.wanted, self._free(node)
         if free.covers(wanted):
             return from_s
-        # Without a reservation there is only more and more: the first moment is the one.
+        # Without a reservation free resources only grow: the first time is the answer.
         gpus, cpu_milli, memory_mib = free
         for release in self._coming_back(node):
             gpus += release.gpus
@@ -257,7 +256,7 @@ class Reservations:
         return start_s
 
     def _limits(self, node: str) -> list[_Limit]:
-        """How much is left at each moment at which a reservation begins?"""
+        """How much is left at the start of each reservation?"""
         gpus, cpu_milli, memory_mib = self._free(node)
         releases, passed = self._releases(node), 0
         limits = []

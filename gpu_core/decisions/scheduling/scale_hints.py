@@ -1,8 +1,8 @@
-"""Which nodes should come or go? Hints for whoever provisions them; nothing is done here.
+"""Which nodes should be added or removed? Hints for a provisioner.
 
-A hint names the state that is wanted, so the same state gives the same hint until it is reached.
-Up and down cannot alternate: a node goes only when no pending workload could use it, and only
-pending workloads and the calendar make nodes come.
+A hint names the wanted state, so it stays the same until that is reached. Up and down cannot
+alternate: a node is removed only when no pending workload could use it, and added only for pending
+workloads or the calendar.
 """
 
 import math
@@ -19,30 +19,30 @@ from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleHint, ScaleUp, Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleState:
-    """What scaling looks at."""
+    """The input of scaling."""
 
     nodes: tuple[Node, ...]
     allocations: tuple[Allocation, ...]
     pending: tuple[Workload, ...]
     not_for_gpus: frozenset[str] = frozenset()
-    """Pending workloads that more GPUs would not start: they wait for a share or a budget."""
+    """Pending workloads that more GPUs would not start, such as those over a budget."""
     kept_nodes: frozenset[str] = frozenset()
-    """Nodes with GPUs that are kept for someone."""
+    """Nodes that the plan uses."""
     idle_since: Mapping[str, datetime] = field(default_factory=dict)
-    """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
+    """The start of idleness by node; a node without it is not removed."""
     scheduled_nodes: Mapping[Flavor, int] = field(default_factory=dict)
-    """Nodes that the calendar wants now."""
+    """Nodes that the calendar asks for now."""
 
 
 def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[ScaleHint, ...]:
-    """Which nodes should come or go?
+    """Which nodes should be added or removed?
 
-    Demand is counted in GPUs, so a hint is a lower bound where GPUs are scattered over nodes; who
-    still waits when the nodes have come asks again.
+    Demand counts GPUs, so a hint is a lower bound where free GPUs are fragmented; a workload that
+    still waits afterwards is counted again.
 
     Args:
-        state: What there is and who waits, in the order of the line.
-        policy: What can come, the thresholds and the cap.
+        state: Nodes, allocations and pending workloads, in queue order.
+        policy: What can be provisioned, the thresholds and the cap.
         now: Aware.
 
     Returns:
@@ -174,7 +174,7 @@ def _demand_by_flavor(
 
 
 def _best_offer(workload: Workload, offers: Sequence[Offer]) -> Offer | None:
-    """The first that suits, of the type that the workload wants most."""
+    """The first suitable offer, of the type that the workload prefers."""
     suitable = [
         offer
         for offer in offers

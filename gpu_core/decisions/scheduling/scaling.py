@@ -1,4 +1,4 @@
-"""Which nodes should come or go after a plan."""
+"""Which nodes should be added or removed after a plan."""
 
 from datetime import datetime
 
@@ -37,13 +37,13 @@ _NOT_FOR_GPUS = frozenset(
 def plan_scale(
     snapshot: Snapshot, plan: Plan, policy: Policy, now: datetime
 ) -> tuple[ScaleHint, ...]:
-    """Which nodes should come for those who still wait, and which may go?
+    """Which nodes should be added for pending workloads, and which removed?
 
     Args:
-        snapshot: What the plan was made for.
-        plan: What is about to happen: nodes that it uses stay, whoever it starts waits no more.
-        policy: What can be provisioned, thresholds, the cap, and the calendar's own wishes.
-        now: The plan's moment, aware.
+        snapshot: The input of the plan.
+        plan: The plan: nodes that it uses stay, workloads that it starts are not pending.
+        policy: What can be provisioned, thresholds, the cap, and the calendar.
+        now: The time of the plan, aware.
     """
     by_id = {workload.workload_id: workload for workload in snapshot.pending}
     waiting = [e for e in plan.explanations if e.reason is not Reason.STARTING]

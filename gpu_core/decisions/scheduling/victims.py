@@ -1,4 +1,4 @@
-"""Whose GPUs are taken: those whose loss costs the least work, and none needlessly."""
+"""Chooses victims: the set that loses the least work, without needless ones."""
 
 from collections.abc import Callable, Collection, Sequence, Set
 from functools import reduce
@@ -17,10 +17,10 @@ from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandid
 
 
 class Victims:
-    """Finds victims in one cycle, remembering what one preemptor's search found for the next.
+    """Finds victims in one cycle; searches of different preemptors share a cache.
 
     Args:
-        index: Who could give GPUs back.
+        index: All preemption candidates.
     """
 
     def __init__(self, index: PreemptionIndex) -> None:
@@ -36,20 +36,20 @@ class Victims:
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> list[PreemptionCandidate] | None:
-        """Whose GPUs are taken so that the shape fits, with the least loss? None: nobody helps.
+        """Which victims let the shape fit, at the least loss? None: no set does.
 
-        On one node the choice is exact where GPUs are whole (a covering knapsack); a gang takes the
+        On one node the choice is exact for whole GPUs (a covering knapsack); a gang uses the
         cheapest nodes. An empty list: it fits without.
 
         Args:
-            shape: What is to fit.
+            shape: The shape to place.
             groups: The nodes of each group.
-            scope: Whom it may take from.
-            is_open: May it use this node?
+            scope: Which workloads it may preempt.
+            is_open: Returns whether it may use the node.
         """
         if not scope.reclaims:
             return self._victims(shape, groups, scope, is_open)
-        # The two parts apart, which many preemptors share, before both at once, which few need.
+        # Each part first, which many preemptors share, then both together, which few need.
         parts = [
             victims
             for part in (scope.own, scope.reclaim)
@@ -88,13 +88,13 @@ class Victims:
                 self._index.may_preempt(scope, victim.holding) for victim in victims.values()
             ):
                 return self._without_needless(shape, nodes, victims)
-            # A team has stopped borrowing since: what was found for these nodes is no more.
+            # A team has stopped borrowing since: the result for these nodes is outdated.
             self._index.invalidate(nodes)
 
     def _new_covers(
         self, shape: Shape, groups: Sequence[Group], node_candidates: NodeCandidates
     ) -> "_Covers":
-        # One node without any victim of this permit is no help.
+        # A single node without a victim in scope does not help.
         worth = node_candidates.nodes if shape.nodes == 1 else None
         are_counted = shape.is_whole and not shape.cpu_milli and not shape.memory_mib
 
@@ -105,7 +105,7 @@ class Victims:
             candidate_set = node_candidates.on(node)
             if candidate_set is None:
                 return None
-            # Where nothing but whole GPUs counts, their number decides.
+            # Where only whole GPUs count, their number decides.
             if are_counted and candidate_set.are_whole:
                 return candidate_set.cover(shape.gpu_count - node_info.free_gpus)
             candidates = candidate_set.candidates
@@ -122,7 +122,7 @@ class Victims:
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
     ) -> float | None:
-        """When do starts and minimum run times allow enough room to be made? None: never."""
+        """When do starts and minimum run times allow enough preemption? None: never."""
         moments = []
         for group in groups:
             ready = (self._ready_s(node, shape, scope) for node in group.nodes if is_open(node))
@@ -145,15 +145,15 @@ class Victims:
     def fits_without(
         self, node: str, shape: Shape, victims: Collection[PreemptionCandidate]
     ) -> bool:
-        """Would one node's part of the shape fit if these gave their GPUs back?"""
+        """Would the shape fit on the node without these victims?"""
         node_info = self._after_draining[node].copy()
         for victim in victims:
             release_holding(node_info, victim.holding)
         return node_info.has_left(shape)
 
     def _greedy_cover(self, node: str, shape: Shape, candidates: list[PreemptionCandidate]) -> Loss:
-        # CPU, memory and shares of GPUs make this a knapsack of many dimensions: cheapest first
-        # until it fits, then spare whoever was needless, the dearest first.
+        # CPU, memory and parts of GPUs make this a knapsack of many dimensions: cheapest first
+        # until it fits, then spare needless victims, the most expensive first.
         chosen: list[PreemptionCandidate] = []
         for candidate in sorted(candidates, key=lambda c: c.loss):
             chosen.append(candidate)
@@ -168,8 +168,8 @@ class Victims:
     def _without_needless(
         self, shape: Shape, nodes: Sequence[str], victims: dict[str, PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
-        # A gang on several nodes may make room that others were chosen to make. Whoever loses the
-        # most is spared first. One pass is enough: with fewer victims there is never more room.
+        # A gang on several nodes may free what other victims were chosen for. The victim that
+        # loses the most is spared first. One pass is enough: fewer victims never free more.
         kept = dict(victims)
         if len(nodes) > 1:
             for victim in sorted(victims.values(), key=lambda v: v.loss, reverse=True):
@@ -185,13 +185,13 @@ class Victims:
 
 
 class _Covers:
-    """What it costs to make room for one shape, node by node, the cheapest first.
+    """The loss of freeing each node for one shape, the cheapest first.
 
     Args:
         groups: The nodes of each group.
-        cover: The cost on a node; None: there can be no room.
-        worth: The nodes that are worth a first look; None: all.
-        read: How many changes of nodes came before.
+        cover: The loss on a node; None: the shape cannot fit there.
+        worth: The nodes to read first; None: all.
+        read: The number of node changes before this.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class _Covers:
         self._read = read
 
     def refresh(self, changed: Sequence[str]) -> None:
-        """Look again at the nodes that have changed since the last time."""
+        """Reads again the nodes that have changed since the last time."""
         unread = self._unread | set(changed[self._read :])
         self._unread, self._read = frozenset(), len(changed)
         for node in unread & self._group_of.keys():
@@ -220,7 +220,7 @@ class _Covers:
     def cheapest(
         self, group: int, count: int, is_open: Callable[[str], bool]
     ) -> list[tuple[Loss, str]]:
-        """So many nodes of the group, or none."""
+        """The `count` cheapest nodes of the group, or none."""
         heap = self._heaps[group]
         taken: list[tuple[Loss, str]] = []
         seen: list[tuple[Loss, str]] = []
@@ -237,7 +237,7 @@ class _Covers:
 
 
 def release_holding(node_info: NodeInfo, holding: Holding) -> None:
-    """The holder has given back what it holds of this node."""
+    """Releases the part of a holding that is on this node."""
     for share in holding.allocation.placement.shares:
         if share.node == node_info.node.name:
             node_info.release(holding.shape, share)
