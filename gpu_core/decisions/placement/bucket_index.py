@@ -1,4 +1,4 @@
-"""Nodes by how much they have of something, so that nobody looks at all of them to find one."""
+"""Nodes indexed by a number, so that a search does not read all of them."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from gpu_core.decisions.model.bit_set import numbers_in
 
 
 class BucketIndex:
-    """The nodes at each level, as sets of bits; a node may be at several levels."""
+    """The node set of each bucket; a node may be in several."""
 
     def __init__(self) -> None:
         self._at: dict[float, int] = {}
@@ -16,14 +16,14 @@ class BucketIndex:
         """The keys of `_at`."""
 
     def add(self, bucket: float, node: int) -> None:
-        """The node is at this level."""
+        """Adds the node to a bucket."""
         if bucket not in self._at:
             insort(self._ascending, bucket)
             self._at[bucket] = 0
         self._at[bucket] |= 1 << node
 
     def remove(self, bucket: float, node: int) -> None:
-        """The node, which was at this level, is there no more."""
+        """Removes the node from a bucket that it is in."""
         left = self._at[bucket] & ~(1 << node)
         if left:
             self._at[bucket] = left
@@ -32,22 +32,22 @@ class BucketIndex:
         del self._ascending[bisect_left(self._ascending, bucket)]
 
     def at(self, bucket: float) -> int:
-        """Which nodes are at this level? As bits."""
+        """Which nodes are in this bucket?"""
         return self._at.get(bucket, 0)
 
     def at_least(self, bucket: float) -> int:
-        """Which nodes are at this level or a higher one? As bits."""
+        """Which nodes are in this bucket or a higher one?"""
         found = 0
         for higher in self._ascending[bisect_left(self._ascending, bucket) :]:
             found |= self._at[higher]
         return found
 
     def from_bucket(self, bucket: float, among: int) -> Iterator[tuple[float, int]]:
-        """These nodes that are at this level or a higher one, each with its level, lowest first.
+        """The nodes in this bucket or higher ones, with their buckets, lowest first.
 
         Args:
-            bucket: Where to begin.
-            among: The nodes, as bits.
+            bucket: The first bucket.
+            among: The node set to search.
         """
         for here in self._ascending[bisect_left(self._ascending, bucket) :]:
             for node in numbers_in(self._at[here] & among):

@@ -1,4 +1,4 @@
-"""What all nodes have left, and where there is room for what."""
+"""Free resources of all nodes, and where a shape fits."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,41 +25,41 @@ from gpu_core.decisions.placement.order import NodeOrder, PlacementOrder
 from gpu_core.decisions.policy.placement import Strategy
 
 Allows = Callable[[str], bool]
-"""May the node of this name be used?"""
+"""Returns whether the node of this name may be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tier:
-    """The groups that are wanted equally."""
+    """Groups of equal preference."""
 
     groups: tuple[tuple[Flavor, int], ...]
-    """Each with its nodes, as bits."""
+    """Each with its node set."""
     node_set: int
-    """All of them."""
+    """The union of the groups' node sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """What is so for a shape whatever is taken."""
+    """The nodes that suit a shape, regardless of allocations."""
 
     groups: tuple[Group, ...]
     tiers: tuple[_Tier, ...]
-    """In the order in which they are tried: what is there before what has yet to come, of each the
-    most wanted first, and of these the preferred nodes."""
+    """In the order in which they are tried: existing nodes before planned ones, then by preference
+    of GPU type, then preferred nodes."""
     eligible: int
-    """The nodes of all groups, as bits."""
+    """The node set of all groups."""
     names: tuple[str, ...]
     """The same nodes, by name."""
 
 
 class ClusterInfo:
-    """What all nodes have left.
+    """Free resources of all nodes.
 
-    Read one node's room by its name, or copy it for a what-if; take, hold and give through this
+    Read or copy the `NodeInfo` of one node by its name; allocate, observe and release through this
     class only, which keeps the nodes in the order of the strategy.
 
     Args:
-        nodes: The cluster with nobody on it; the order does not matter.
+        nodes: The nodes of the empty cluster, in any order.
         strategy: Which node comes first among those that fit.
     """
 
@@ -94,15 +94,14 @@ class ClusterInfo:
         flavors: Collection[Flavor] | None = None,
         allows: Allows | None = None,
     ) -> Placement | None:
-        """Where does the shape go now? None: it does not fit.
+        """Where does the shape fit now? None: nowhere.
 
-        On nodes that are there before those that have yet to come, on the GPU type that is wanted
-        most, on preferred nodes, then on the nodes that the strategy puts first, then by name. A
-        gang gets that many different nodes of one group, or nothing.
+        Existing nodes come before planned ones, then the preferred GPU type, preferred nodes, the
+        order of the strategy, and the name. A gang gets all its nodes in one group, or nothing.
 
         Args:
-            shape: What is to be placed.
-            flavors: The only kinds of GPUs that it may use; None: all.
+            shape: The shape to place.
+            flavors: The flavors that it may use; None: all.
             allows: Which nodes it may use; None: all.
         """
         if needs_no_node(shape):
@@ -120,16 +119,16 @@ class ClusterInfo:
         return None
 
     def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
-        """From now on requests are thought to come in these proportions, in any unit.
+        """Sets the expected mix of requests, in any unit, for strategies that use it.
 
-        The strategy may choose by it; before anything is expected, nothing is.
+        The initial mix is empty.
         """
         self._order.set_workload_mix(mix)
 
     def observe(self, shape: Shape, placement: Placement) -> None:
-        """Somebody has these GPUs, though not all of them may be free, or there.
+        """Counts an allocation that exists, even where it exceeds the node.
 
-        A fact, where `take` is a decision. What is on nodes that are not there counts for nothing.
+        `allocate` is for decisions. Shares on unknown nodes are ignored.
         """
         for share in placement.shares:
             position = self._position_of.get(share.node)
@@ -138,10 +137,10 @@ class ClusterInfo:
                 self._order.changed(position, self._node_infos[position])
 
     def allocate(self, shape: Shape, placement: Placement) -> None:
-        """Somebody gets these GPUs. What is on nodes that are not there counts for nothing.
+        """Allocates the placement. Shares on unknown nodes are ignored.
 
         Raises:
-            InvalidInput: Not all of it is free; nothing was changed.
+            InvalidInput: Not all of it is free; nothing has changed.
         """
         done = 0
         try:
@@ -156,27 +155,27 @@ class ClusterInfo:
             raise
 
     def release(self, shape: Shape, placement: Placement) -> None:
-        """Whoever had these GPUs has them no more.
+        """Releases the placement.
 
         Raises:
-            InvalidInput: Nobody had some of it.
+            InvalidInput: Some of it is not in use.
         """
         self._release(shape, placement, len(placement.shares))
 
     def groups(self, shape: Shape) -> tuple[Group, ...]:
-        """Among which nodes may it choose its own, if they were empty?"""
+        """Which groups of nodes could hold the shape if they were empty?"""
         return self._fit(shape).groups
 
     def eligible(self, shape: Shape) -> tuple[str, ...]:
-        """Which nodes could take part in holding it, if they were empty? By name."""
+        """Which nodes could hold a part of the shape if they were empty? By name."""
         return self._fit(shape).names
 
     def overlaps(self, one: Shape, other: Shape) -> bool:
-        """Could both want the same node, or are they the same?"""
+        """Could both shapes use the same node?"""
         return one == other or bool(self._fit(one).eligible & self._fit(other).eligible)
 
     def never_fits(self, shape: Shape) -> NeverFits | None:
-        """What keeps it from ever fitting here? None: it could."""
+        """Why does the shape never fit this cluster? None: it could."""
         if self._fit(shape).groups:
             return None
         if shape not in self._never:
@@ -184,13 +183,13 @@ class ClusterInfo:
         return self._never[shape]
 
     def diagnose(self, shape: Shape) -> NotPlaced:
-        """How much is there, and free, of what a shape without a place wants?"""
+        """How many suitable GPUs exist, and are free, for a shape that does not fit now?"""
         return diagnose(self._heeded(shape), self._node_infos)
 
     def _choose(
         self, shape: Shape, among: int, allows: Allows | None
     ) -> tuple[float, list[int]] | None:
-        """The best nodes among these, and the sum of what the strategy compares."""
+        """The best nodes among these, and the sum of their ranks."""
         total = 0.0
         chosen: list[int] = []
         for badness, position in self._order.candidates(shape, among):
@@ -228,13 +227,13 @@ class ClusterInfo:
         if fit is None:
             fit = self._new_fit(shape)
             if shape.avoided_nodes and not fit.groups:
-                # Everything has failed it: better there than nowhere.
+                # All nodes are avoided: a failed node is better than none.
                 fit = self._fit(shape._replace(avoided_nodes=frozenset()))
             self._fits[shape] = fit
         return fit
 
     def _heeded(self, shape: Shape) -> Shape:
-        """The shape with what it avoids only as far as that leaves it a place."""
+        """The shape without avoided nodes where avoiding them leaves no node."""
         plain = shape._replace(avoided_nodes=frozenset())
         return plain if self._fit(shape) is self._fit(plain) else shape
 
@@ -258,7 +257,7 @@ class ClusterInfo:
         tiers = [_tier(sets[wanted]) for wanted in sorted(sets)]
         eligible = _union(tier.node_set for tier in tiers)
         if len(by_replica) > 1 and not shape.is_whole:
-            # The smallest replica that is enough: the run pays for all of it.
+            # The smallest replica that is enough: the run is charged for all of it.
             sizes = sorted(by_replica)
             tiers = [_among(tier, by_replica[milli]) for tier in tiers for milli in sizes]
         if eligible & self._planned:
@@ -269,18 +268,18 @@ class ClusterInfo:
         return _Fit(tuple(groups), tuple(tiers), eligible, self._names(eligible))
 
     def _not_avoided(self, shape: Shape, node_set: int) -> int:
-        """Of these nodes, as bits, those that have not failed it lately."""
+        """The nodes of the set that the shape does not avoid."""
         if not shape.avoided_nodes:
             return node_set
         kept = (n for n in numbers_in(node_set) if not is_avoided(shape, self._nodes[n]))
         return bits_of(kept)
 
     def _node_set(self, names: Collection[str]) -> int:
-        """The nodes of these names that are here, as bits."""
+        """The set of known nodes of these names."""
         return bits_of([self._position_of[name] for name in names if name in self._position_of])
 
     def _names(self, node_set: int) -> tuple[str, ...]:
-        """Of these nodes, as bits, ascending. Many shapes have the same."""
+        """The names of the node set, ascending; cached, as many shapes share a set."""
         names = self._named.get(node_set)
         if names is None:
             names = tuple(self._nodes[position].name for position in numbers_in(node_set))
@@ -289,7 +288,7 @@ class ClusterInfo:
 
 
 def _choices(shape: Shape, tier: _Tier, flavors: Collection[Flavor] | None) -> list[int]:
-    """The sets of nodes, as bits, one of which the whole shape must go to."""
+    """The node sets, one of which must hold the whole shape."""
     if flavors is None and shape.nodes == 1:
         return [tier.node_set]
     sets = [node_set for flavor, node_set in tier.groups if flavors is None or flavor in flavors]

@@ -1,4 +1,4 @@
-"""Which few workloads would have to move so that one fits that does not fit now."""
+"""Which few workloads have to move so that another one fits."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import Allows, ClusterInfo
 
 MayHost = Callable[[Shape, str], bool]
-"""May somebody of this shape move to this node?"""
+"""Returns whether a workload of this shape may move to the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """A workload that may be stopped and started again somewhere else."""
+    """A workload that may be stopped and started on other nodes."""
 
     workload_id: str
     shape: Shape
     placement: Placement
     lost_gpu_s: float
-    """What it would have to compute again."""
+    """GPU-seconds of work that it would repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One workload to another place."""
+    """A workload and its new placement."""
 
     workload_id: str
     to: Placement
@@ -40,19 +40,19 @@ def propose_moves(
     may_use: Allows = lambda _: True,
     may_host: MayHost = lambda _, __: True,
 ) -> tuple[Move, ...] | None:
-    """Who would have to move so that the shape fits? None: that takes more moves, or is not seen.
+    """Which workloads have to move so that the shape fits? None: more moves, or none found.
 
-    Nodes are cleared that need the fewest moves, then lose the least work; everybody who moves has
-    a new place on the other nodes, on GPUs of the same kind. This is greedy: it may miss moves that
-    a search of all would find, and proposes none that fail. Only workloads on one node move.
+    It clears the nodes that need the fewest moves, then lose the least work; each moved workload
+    gets a placement of the same flavor on other nodes. The search is greedy: it may miss moves that
+    a full search finds, and proposes none that fail. Only workloads on one node move.
 
     Args:
-        cluster: What is left now; it is the same again afterwards.
-        shape: What is to fit.
-        movable: Who may move, all of them in the room.
-        max_moves: How many may move at most.
-        may_use: May the shape go to this node?
-        may_host: May somebody of this shape move there?
+        cluster: The free resources; unchanged afterwards.
+        shape: The shape to place.
+        movable: The workloads that may move, all allocated in `cluster`.
+        max_moves: The largest number of moves.
+        may_use: Returns whether the shape may use a node.
+        may_host: Returns whether a workload of a shape may move to a node.
     """
     if cluster.find(shape, allows=may_use) is not None:
         return ()
@@ -74,7 +74,7 @@ def propose_moves(
 
 @dataclass(frozen=True, slots=True)
 class _Clearing:
-    """Who leaves a node so that the shape fits there."""
+    """The workloads that leave a node so that the shape fits."""
 
     node: str
     movers: Sequence[Movable]
@@ -90,7 +90,7 @@ def _clearings(
     nodes: Iterable[str],
     on_node: Mapping[str, Sequence[Movable]],
 ) -> list[_Clearing]:
-    """The nodes that are cleared at the least cost, as many as the shape needs if there are."""
+    """The nodes that are cleared at the least cost, at most as many as the shape needs."""
     found = []
     for node in nodes:
         movers = _movers(cluster, shape, node, on_node.get(node, ()))
@@ -102,7 +102,7 @@ def _clearings(
 def _movers(
     cluster: ClusterInfo, shape: Shape, node: str, offered: Sequence[Movable]
 ) -> Sequence[Movable] | None:
-    """Who leaves the node? Those with the least to lose, without any who need not."""
+    """Which workloads leave the node? Those that lose the least, without needless ones."""
     if not _fits_without(cluster, shape, node, offered):
         return None
     kept = list(offered)
@@ -125,11 +125,11 @@ def _fits_without(
 def _moves(
     cluster: ClusterInfo, leaving: Sequence[Movable], cleared: Collection[str], may_host: MayHost
 ) -> tuple[Move, ...] | None:
-    """A new place for each of them, off the cleared nodes. None: somebody has none."""
+    """A new placement for each, off the cleared nodes. None: one has none."""
     taken: list[tuple[Shape, Placement]] = []
     moves = []
     try:
-        # The largest first: the small ones fit into what is left.
+        # The largest first: small ones fit into what is left.
         for mover in sorted(leaving, key=lambda m: (-m.shape.total_gpu_milli, m.workload_id)):
             to = _new_place(cluster, mover, cleared, may_host)
             if to is None:
@@ -146,7 +146,7 @@ def _moves(
 def _new_place(
     cluster: ClusterInfo, mover: Movable, cleared: Collection[str], may_host: MayHost
 ) -> Placement | None:
-    # On the same kind of GPU: another may have another price, and another quota.
+    # The same flavor: another has another price and quota.
     flavor = mover.placement.flavor
     return cluster.find(
         mover.shape,

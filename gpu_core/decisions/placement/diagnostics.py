@@ -16,7 +16,7 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeverFits:
-    """No state of this cluster could hold it: what is missing, and what would help."""
+    """The shape never fits this cluster: what is missing, and what would help."""
 
     summary: str
     resolution: str
@@ -24,10 +24,10 @@ class NeverFits:
 
 
 def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
-    """What keeps the shape from ever fitting here? None: it could.
+    """Why does the shape never fit this cluster? None: it could.
 
-    The first requirement that no node meets, of those that met all before it. Unhealthy GPUs count
-    as GPUs: they may be mended.
+    The first requirement that none of the nodes that meet the previous ones meets. Unhealthy GPUs
+    count: they may be repaired.
     """
     if filters.needs_no_node(shape):
         return None
@@ -45,19 +45,19 @@ def never_fits(shape: Shape, nodes: Sequence[Node]) -> NeverFits | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotPlaced:
-    """It does not fit now; the numbers count healthy GPUs of the kind that it wants."""
+    """Numbers of healthy GPUs that suit a shape which does not fit now."""
 
     usable_gpus: int
     free_gpus: int
     most_free_on_one_node: int
     unhealthy_gpus: int
-    """Those come on top: they are not usable."""
+    """Not included in the usable GPUs."""
     avoided_free_gpus: int = 0
-    """On nodes that failed it lately. Those come on top as well."""
+    """On nodes that the workload avoids; not included in the other numbers."""
 
 
 def diagnose(shape: Shape, node_infos: Iterable[NodeInfo]) -> NotPlaced:
-    """How many GPUs are there, and untouched, of the kind that the shape wants?"""
+    """How many suitable GPUs exist, and are free?"""
     suited = [node_info for node_info in node_infos if filters.suits(shape, node_info.node)]
     wanted = [node_info for node_info in suited if not filters.is_avoided(shape, node_info.node)]
     return NotPlaced(

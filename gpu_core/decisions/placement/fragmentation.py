@@ -1,4 +1,4 @@
-"""Where should a request go so that what is left is worth most to the requests to come?"""
+"""The strategy `fragmentation-aware`: keep what future requests need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,23 +17,22 @@ from gpu_core.decisions.placement.order import NodeOrder
 from gpu_core.decisions.policy.placement import Strategy
 
 _UNCOUNTED = 2**50
-"""More CPU or memory than all workloads together take."""
+"""More CPU or memory than all workloads together use."""
 
 
 class LeastLossOrder:
-    """The nodes in the order of what their room loses by a request, whatever has been taken.
+    """Nodes in the order of the score that they lose to a request.
 
     A request goes where the score of the node (see `FragmentationScore`) falls least, and there
-    to the GPU that keeps most of it; of equals, to the node that is first by name and the
-    fullest GPU. The
-    answer depends on what is left and on the mix that is expected, and on nothing else.
+    to the GPU that keeps most of it; ties go to the first node by name and the fullest GPU. The
+    result depends only on free resources and on the expected mix.
 
-    All nodes are looked at each time, as arrays: what a node would be worth is in a table, by
-    its state and its level of CPU, and few states are ever seen. MIG instances go by best fit.
+    Each search reads all nodes as arrays: a table has the score for each state and bucket of CPU,
+    and few states occur. MIG instances use best fit.
 
     Args:
         node_infos: The nodes; a node is known by its position among them.
-        node_classes: Of the same nodes.
+        node_classes: The classes of the same nodes.
     """
 
     def __init__(self, node_infos: Sequence[NodeInfo], node_classes: NodeClasses) -> None:
@@ -54,7 +53,7 @@ class LeastLossOrder:
         self.set_workload_mix({})
 
     def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
-        """Value everything by this mix of requests from now on."""
+        """Sets the mix of requests, and computes all scores again."""
         if mix == self._mix:
             return
         self._mix = dict(mix)
@@ -67,7 +66,7 @@ class LeastLossOrder:
             self._enter(position)
 
     def changed(self, node: int, node_info: NodeInfo) -> None:
-        """The node has something else left than before."""
+        """Reads the free resources of a node again."""
         if node_info.node.is_mig:
             self._best_fit.changed(node, node_info)
         self._free[node] = node_info.left_milli(self._most_gpus)
@@ -76,21 +75,21 @@ class LeastLossOrder:
         self._enter(node)
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
-        """The nodes that may have room, those that lose the least first, equals by position.
+        """The nodes that may fit, the least loss first, ties by position.
 
         Args:
-            shape: What is to be placed.
-            among: The nodes that are the right kind for it, as bits.
+            shape: The shape to place.
+            among: The set of nodes that suit it.
 
         Yields:
-            What is lost, and the node.
+            The loss, and the node.
         """
         if shape.mig_profile is not None:
             return self._best_fit.candidates(shape, among)
         return _ascending(self._losses(shape, among))
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
-        """Which GPUs of the node would it get, if it fits?"""
+        """Which GPUs of the node would the shape get, if it fits?"""
         if shape.is_whole or shape.gpu_count != 1 or shape.mig_profile is not None:
             return node_info.share(shape)
         column = self._buckets.column_of(int(self._cpu[node]) - shape.cpu_milli)
@@ -99,7 +98,7 @@ class LeastLossOrder:
         return node_info.share(shape, left_milli)
 
     def _classify(self, mix: Mapping[Shape, float]) -> list[Mapping[Shape, float]]:
-        """Which part of the mix does each class of nodes suit? Notes the class of each node."""
+        """Which shapes of the mix does each class of nodes suit? Stores the class of each node."""
         self._class_of = [0] * len(self._nodes)
         classes: dict[tuple[Shape, ...], int] = {}
         for node_class in self._node_classes.of(*mix):
@@ -110,7 +109,7 @@ class LeastLossOrder:
         return [{shape: mix[shape] for shape in suited} for suited in classes]
 
     def _losses(self, shape: Shape, among: int) -> NDArray[np.float64]:
-        """What each node would lose; infinity where there is no room."""
+        """The loss of each node; infinity where the shape does not fit."""
         cells = self._buckets.columns_of(self._cpu - shape.cpu_milli)
         cells += self._rows
         losses: NDArray[np.float64] = self._worth - self._states.after(
@@ -121,7 +120,7 @@ class LeastLossOrder:
         return losses
 
     def _mask(self, among: int) -> NDArray[np.float64]:
-        """Infinity for the nodes that are not among these, 0 for the others."""
+        """0 for the nodes of the set, infinity for the others."""
         mask = self._masks.get(among)
         if mask is None:
             is_among = [among >> node & 1 for node in range(len(self._nodes))]
@@ -129,7 +128,7 @@ class LeastLossOrder:
         return mask
 
     def _enter(self, node: int) -> None:
-        """Note the state that a node is in now."""
+        """Stores the current state of a node."""
         state = self._states.enter(self._class_of[node], self._free[node])
         column = self._buckets.column_of(int(self._cpu[node]))
         self._rows[node] = state * self._buckets.columns
@@ -137,10 +136,10 @@ class LeastLossOrder:
 
 
 def _ascending(losses: NDArray[np.float64]) -> Iterator[tuple[float, int]]:
-    """The least first, equals by position, as far as they are finite."""
+    """Finite losses, the least first, ties by position."""
     if not len(losses):
         return
-    # Mostly nobody asks for a second one.
+    # Mostly the first candidate is enough.
     least = int(losses.argmin())
     if losses[least] == np.inf:
         return

@@ -1,4 +1,4 @@
-"""What free GPUs are worth to the mix of requests that is expected."""
+"""The value of free GPUs for the expected mix of requests."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,25 +8,25 @@ from numpy.typing import NDArray
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 Milli = tuple[int, ...]
-"""What is free of each GPU of a node, in thousandths, ascending; as many for all nodes, so that a
-smaller node has more GPUs with nothing free."""
+"""The free part of each GPU of a node, in thousandths, ascending; padded with zeros to the same
+length for all nodes."""
 
 _COPIES = 16
-"""More copies of one shape on a node add nothing that tells nodes apart."""
+"""More copies of one shape on a node do not change a comparison."""
 _SCALE = 2**32
-"""Worths are whole numbers of this, so that their sums are exact in whatever order."""
+"""Scores are whole multiples of its inverse, so that sums are exact in any order."""
 
 
 class CpuBuckets:
     """CPU left in equal steps, rounded down.
 
-    Workloads ask for whole cores, halves or quarters: steps are such, too, so that what is just
-    enough is not taken for less.
+    Workloads request whole cores, halves or quarters, and steps match them, so that exactly enough
+    CPU is not rounded to too little.
 
     Column 0 of every table stands for less than nothing, column 1 for less than one step.
 
     Args:
-        most_milli: The most CPU that any node has, in thousandths of cores.
+        most_milli: The CPU of the largest node, in thousandths of cores.
     """
 
     _STEPS = 128
@@ -39,14 +39,14 @@ class CpuBuckets:
         self.columns = self._STEPS + 2
 
     def columns_of(self, cpu_milli: NDArray[np.int64]) -> NDArray[np.int64]:
-        """In which column does each of these amounts fall?"""
+        """Which column does each of these amounts belong to?"""
         columns: NDArray[np.int64] = cpu_milli // self._step_milli
         columns += 1
         np.maximum(columns, 0, out=columns)
         return np.minimum(columns, self.columns - 1, out=columns)
 
     def column_of(self, cpu_milli: int) -> int:
-        """In which column does this amount fall?"""
+        """Which column does this amount belong to?"""
         return min(max(cpu_milli // self._step_milli + 1, 0), self.columns - 1)
 
     def least_milli(self) -> NDArray[np.int64]:
@@ -55,25 +55,24 @@ class CpuBuckets:
 
 
 class FragmentationScore:
-    """What is the room left on a node worth to a mix of requests?
+    """What is the free capacity of a node worth to a mix of requests?
 
-    The sum over the shapes of the mix of p s H(n): p is the shape's part of the requests, s its
-    size, n how many of it fit on the node, by GPUs and by CPU, if no other shape came, and
-    H(n) = 1 + 1/2 + ... + 1/n. The n-th place for the same shape is worth 1/n of the first, so
-    that it is better to stay open to many shapes than to one.
+    The sum over the shapes of the mix of p s H(n): p is the shape's fraction of the requests, s its
+    size, n how many of it fit on the node, by GPUs and by CPU, without other shapes, and
+    H(n) = 1 + 1/2 + ... + 1/n. The n-th fit of a shape scores 1/n of the first, so a node that
+    fits many shapes scores more than one that fits one shape often.
 
-    The size is g^1.5 times the share of each of the g GPUs: a place for many GPUs at once is
-    harder to come by than as many places for one. The exponent, of 1, 1.5, 2 and 3, allocated
+    The size is g^1.5 times the share of each of the g GPUs: capacity for many GPUs at once is
+    scarcer than the same capacity for single GPUs. The exponent, of 1, 1.5, 2 and 3, allocated
     most on the OpenB orders default 43 and 44 and cpu250 42 together, and on shuffled multigpu50.
 
-    FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23) counts all of a GPU's rest as
-    usable for a shape that fits on it once; here a rest of 1000 is worth 810 to a shape of 810,
+    FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23) counts all that is left
+    of a GPU as usable for a shape that fits once; here 1000 left score 810 for a shape of 810,
     and nothing without CPU. Main memory is left out: it seldom decides.
 
     Args:
-        mixes: For each class of nodes, how often each shape that it suits is asked for, in any
-            unit.
-        total: How often any shape is asked for, in the same unit.
+        mixes: For each class of nodes, how often each suitable shape is requested, in any unit.
+        total: How often any shape is requested, in the same unit.
         buckets: The steps of CPU.
     """
 
@@ -85,7 +84,7 @@ class FragmentationScore:
         self._counts = np.array([count for count, _ in asks], dtype=np.int64)
         milli = np.array([milli for _, milli in asks], dtype=np.int64)
         self._parts_in = np.arange(WHOLE_GPU_MILLI + 1)[:, None] // milli
-        """How many parts of each ask fit on a GPU with so much left."""
+        """How many parts of each request fit on a GPU, by what is left of it."""
         worths = np.zeros((len(mixes), len(asks), _COPIES + 1, buckets.columns))
         copies = np.arange(1, _COPIES + 1)[:, None]
         for table, mix in zip(worths, mixes, strict=True):
@@ -99,17 +98,17 @@ class FragmentationScore:
         """A row for each class, ask and number of copies."""
         numbers = np.arange(len(mixes) * len(asks)).reshape(len(mixes), len(asks))
         self._first = (_COPIES + 1) * numbers
-        """Where the rows of a class and an ask begin."""
+        """The first row of each class and request."""
 
     def rows(self, classes: Sequence[int], free: Sequence[Milli]) -> NDArray[np.float64]:
-        """What are these GPUs worth, with each level of CPU beside them?
+        """What do these GPUs score, for each bucket of CPU?
 
         Args:
-            classes: Of the nodes that they are on.
-            free: Of each node.
+            classes: The class of each node.
+            free: The free GPUs of each node.
 
         Returns:
-            A row for each node, a column for each level.
+            A row for each node, a column for each bucket.
         """
         copies = self._parts_in[np.array(free, dtype=np.int64)].sum(axis=1) // self._counts
         rows = self._first[np.array(classes, dtype=np.int64)] + np.minimum(copies, _COPIES)

@@ -1,8 +1,8 @@
-"""How a GPU is divided among several holders, and what a part of it is.
+"""How several workloads share a GPU: by time-slicing, MPS or MIG.
 
-A part is a whole number, and so is all that is in use of a GPU: the sum of its parts, 0 when it is
-untouched. The sum may be more than there is: then somebody has what others have too, and nothing
-fits beside them. Of MIG the number counts, slice by slice, who has it.
+A part is an integer, and so is the used amount of a GPU: the sum of its parts, 0 when it is unused.
+The sum may exceed the GPU where uses overlap: then nothing else fits. For MIG the integer holds a
+counter for each slice.
 """
 
 from functools import cache
@@ -21,23 +21,23 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 
 
 class GpuSharing(Protocol):
-    """The rules of one way to divide a GPU."""
+    """The rules of one way to share a GPU."""
 
     @property
     def whole(self) -> int:
-        """All of a GPU, as a part."""
+        """The whole GPU, as a part."""
 
     def fits_shape(self, shape: Shape, in_use: int) -> bool:
-        """Would the shape's part of one GPU fit beside this?"""
+        """Does the shape's part of one GPU fit with this in use?"""
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
-        """Where does its MIG instance begin on each of these GPUs, on which it fits?"""
+        """Where does its MIG instance start on each of these GPUs, on which it fits?"""
 
     def share_milli(self, shape: Shape) -> int:
-        """How many thousandths of each GPU would it get?"""
+        """How many thousandths of each GPU would the shape get?"""
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
-        """What does the share take of each of its GPUs? None: they have no such parts."""
+        """Which part of each of its GPUs does the share use? None: there are no such parts."""
 
     def fits(self, part: int, in_use: int) -> bool:
         """Is this part free?"""
@@ -46,42 +46,41 @@ class GpuSharing(Protocol):
         """Is this part in use?"""
 
     def left_milli(self, in_use: int) -> int:
-        """How much is left, roughly if it is no matter of thousandths?"""
+        """How many thousandths are left? Approximate for MIG."""
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """Of which MIG profiles would an instance fit beside this?"""
+        """Instances of which MIG profiles fit with this in use?"""
 
 
 class TimeSharing:
     """Thousandths of a GPU, by time-slicing or MPS.
 
     Args:
-        shares_per_gpu: The replicas of a GPU, of which each holder gets one; None: any parts that
-            add up.
+        shares_per_gpu: The replicas of a GPU, one for each workload; None: parts of any size.
     """
 
     whole = WHOLE_GPU_MILLI
 
     def __init__(self, shares_per_gpu: int | None = None) -> None:
         self._replica_milli = replica_milli(shares_per_gpu)
-        # Thousandths are rounded down: 48 replicas of 20 are all there are, though 50 would add up.
+        # Thousandths are rounded down: 48 replicas of 20 fill a GPU, though 50 would add up.
         self._most = (shares_per_gpu or 1) * self._replica_milli
 
     def fits_shape(self, shape: Shape, in_use: int) -> bool:
-        """Would the shape's part of one GPU fit beside this?"""
+        """Does the shape's part of one GPU fit with this in use?"""
         return self.fits(self.share_milli(shape), in_use)
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:  # noqa: ARG002
-        """Thousandths begin nowhere."""
+        """Time-slicing has no start."""
         return ()
 
     def share_milli(self, shape: Shape) -> int:
-        """As many as it wants, or a replica."""
+        """As many as requested, or one replica."""
         is_any = self._replica_milli == WHOLE_GPU_MILLI
         return shape.gpu_share_milli if is_any or shape.is_whole else self._replica_milli
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
-        """What does the share take of each of its GPUs? None: it has MIG instances."""
+        """Which part of each of its GPUs does the share use? None: it has MIG instances."""
         return None if share.mig_starts else [share.share_milli] * len(share.gpu_ids)
 
     def fits(self, part: int, in_use: int) -> bool:
@@ -93,24 +92,24 @@ class TimeSharing:
         return part <= in_use
 
     def left_milli(self, in_use: int) -> int:
-        """How much is left?"""
+        """How many thousandths are left?"""
         return max(0, self._most - in_use)
 
     def profiles_left(self, in_use: int) -> frozenset[str]:  # noqa: ARG002
-        """Of none: it is not partitioned."""
+        """None: the GPU is not partitioned."""
         return frozenset()
 
 
 def replica_milli(shares_per_gpu: int | None) -> int:
-    """How many thousandths of a GPU is one of so many replicas? None: all of it."""
+    """How many thousandths of a GPU is one replica? None replicas: the whole GPU."""
     return WHOLE_GPU_MILLI // (shares_per_gpu or 1)
 
 
 class MigInstances:
-    """Memory slices of a GPU, where MIG allows an instance to begin.
+    """Memory slices of a GPU, at the starts that MIG allows.
 
     Args:
-        gpu_type: Of the node's GPUs.
+        gpu_type: The type of the node's GPUs.
     """
 
     def __init__(self, gpu_type: str) -> None:
@@ -119,22 +118,22 @@ class MigInstances:
         self.whole = _counted((1 << self._slices) - 1)
 
     def fits_shape(self, shape: Shape, in_use: int) -> bool:
-        """Would the shape's part of one GPU fit beside this?"""
+        """Does the shape's part of one GPU fit with this in use?"""
         return self._start(shape, in_use) is not None
 
     def starts(self, shape: Shape, in_use: list[int]) -> tuple[int, ...]:
-        """Where does its instance begin on each of these GPUs, on which it fits?"""
+        """Where does its instance start on each of these GPUs, on which it fits?"""
         starts = (self._start(shape, counts) for counts in in_use)
         return tuple(start for start in starts if start is not None)
 
     def share_milli(self, shape: Shape) -> int:
-        """What its instance is of this type of GPU."""
+        """The thousandths of this GPU type in its instance."""
         if shape.mig_profile is None:
             return shape.gpu_share_milli
         return mig_share_milli(self._gpu_type, shape.mig_profile)
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
-        """What does the share take of each of its GPUs? None: no instances can be there."""
+        """Which part of each of its GPUs does the share use? None: no instance fits there."""
         profile = mig_profile(self._gpu_type, shape.mig_profile)
         if profile is None or len(share.mig_starts) != len(share.gpu_ids):
             return None
@@ -151,12 +150,12 @@ class MigInstances:
         return not _slices_in(part) & ~_slices_in(in_use)
 
     def left_milli(self, in_use: int) -> int:
-        """How much is left, as if any slices could be used together?"""
+        """How many thousandths are left, if any slices could be combined?"""
         left = self._slices - _slices_in(in_use).bit_count()
         return left * WHOLE_GPU_MILLI // self._slices
 
     def profiles_left(self, in_use: int) -> frozenset[str]:
-        """Of which profiles would an instance fit beside this?"""
+        """Instances of which profiles fit with this in use?"""
         return profiles_left(self._gpu_type, _slices_in(in_use))
 
     def _start(self, shape: Shape, in_use: int) -> int | None:
@@ -166,18 +165,18 @@ class MigInstances:
 
 
 _COUNT_BITS = 16
-"""Of the number that counts, for each slice, who has it."""
+"""The width of each slice's counter."""
 
 
 @cache
 def _counted(slices: int) -> int:
-    """These slices, as bits, each counted once."""
+    """The counters of a set of slices, each 1."""
     return sum(1 << _COUNT_BITS * number for number in numbers_in(slices))
 
 
 @cache
 def _slices_in(counts: int) -> int:
-    """The slices that anybody has, as bits."""
+    """The set of slices in use."""
     slices, number = 0, 0
     while counts >> _COUNT_BITS * number:
         slices |= bool(counts >> _COUNT_BITS * number & (1 << _COUNT_BITS) - 1) << number
@@ -186,5 +185,5 @@ def _slices_in(counts: int) -> int:
 
 
 def gpu_sharing_of(node: Node) -> GpuSharing:
-    """How are this node's GPUs divided, if they are?"""
+    """How does this node share its GPUs?"""
     return MigInstances(node.gpu_type) if node.is_mig else TimeSharing(node.shares_per_gpu)

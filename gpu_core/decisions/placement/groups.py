@@ -1,4 +1,4 @@
-"""Among which nodes a workload may choose its own."""
+"""Groups of nodes that one workload may be placed in."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from gpu_core.decisions.model.workload import Shape
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that a gang may be spread over: one flavor, one value of its `same_label`, and
-    for a gang one resource."""
+    """Nodes that a gang may span: one flavor, one value of its `same_label`, and for a gang one
+    resource name."""
 
     preference: int
-    """0 for the GPU type that is wanted most."""
+    """0 for the most preferred GPU type."""
     flavor: Flavor
     nodes: tuple[str, ...]
     """By name."""
@@ -23,8 +23,8 @@ def grouped(shape: Shape, nodes: Iterable[Node]) -> list[list[Node]]:
     """The nodes of each group, the groups by flavor and label.
 
     Args:
-        shape: What wants to choose.
-        nodes: Of the right kind for it; the groups keep their order.
+        shape: The shape to place.
+        nodes: Nodes that suit it; the groups keep their order.
     """
     groups: dict[tuple[Flavor, str, str], list[Node]] = {}
     for node in nodes:
@@ -35,7 +35,7 @@ def grouped(shape: Shape, nodes: Iterable[Node]) -> list[list[Node]]:
 def group_key(shape: Shape, node: Node) -> tuple[Flavor, str, str]:
     """What have the nodes of one group in common?
 
-    The pods of a gang are alike, so they ask for one resource.
+    The pods of a gang are alike, so they request one resource name.
     """
     resource = node.gpu_resource if shape.nodes > 1 and shape.gpu_count else None
     label = "" if shape.same_label is None else node.labels[shape.same_label]
@@ -43,5 +43,5 @@ def group_key(shape: Shape, node: Node) -> tuple[Flavor, str, str]:
 
 
 def preference(shape: Shape, gpu_type: str) -> int:
-    """How much is this type wanted, of those that the shape accepts? 0: most."""
+    """The rank of this type in the preferences of the shape; 0: the most preferred."""
     return shape.gpu_types.index(gpu_type) if shape.gpu_types else 0

@@ -1,4 +1,4 @@
-"""Nodes that no shape can tell apart, but by what is left of them."""
+"""Classes of nodes that differ only in their free resources."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,19 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Some nodes that are alike."""
+    """Nodes with the same properties."""
 
     example: Node
     usable_gpus: int
     """The same number on each."""
     node_set: int
-    """Which ones, as bits."""
+    """The nodes of the class."""
 
 
 class NodeClasses:
-    """The kinds of some nodes. There are few: machines are bought by the dozen.
+    """The classes of some nodes. There are few: machines are bought by the dozen.
 
-    Names of labels are looked at only as far as shapes ask for them: every Kubernetes node has
-    labels of its own.
+    Only labels that shapes request count: every Kubernetes node has labels of its own.
 
     Args:
         node_infos: The nodes; a node is known by its position among them.
@@ -35,7 +34,7 @@ class NodeClasses:
         self._node_classes: dict[tuple[str, ...], list[NodeClass]] = {}
 
     def of(self, *shapes: Shape) -> list[NodeClass]:
-        """The kinds that these shapes can tell apart."""
+        """The classes that these shapes can tell apart."""
         labels = {name for shape in shapes for name, _ in shape.node_labels}
         labels |= {shape.same_label for shape in shapes if shape.same_label is not None}
         names = tuple(sorted(labels))

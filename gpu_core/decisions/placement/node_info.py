@@ -1,4 +1,4 @@
-"""What one node has left."""
+"""Free resources of one node."""
 
 from collections.abc import Iterator, Set
 from itertools import islice, repeat
@@ -13,14 +13,14 @@ from gpu_core.decisions.placement.gpu_sharing import gpu_sharing_of
 
 
 class NodeInfo:
-    """What one node has left: whole GPUs, parts of GPUs, CPU and memory.
+    """Free resources of one node: whole GPUs, parts of GPUs, CPU and memory.
 
-    GPUs that the node does not list, or that are unhealthy, are not counted: whoever holds one
-    takes nothing here and gives nothing back. A node may be over-full: others may have more than it
-    lets us count, or it shrank. What is left is then 0 or less, and nothing fits there.
+    GPUs that the node does not list, or that are unhealthy, are not counted, nor is their use. A
+    node may be overcommitted by other users, or because it shrank. What is left is then 0 or less,
+    and nothing fits there.
 
     Args:
-        node: The node, with nobody on it.
+        node: The empty node.
     """
 
     __slots__ = (
@@ -46,20 +46,20 @@ class NodeInfo:
             if gpu_id not in node.unhealthy_gpu_ids
         }
         self._free = bits_of(self._position_of.values())
-        """Untouched GPUs, by their position in `node.gpu_ids`."""
+        """The set of unused GPUs, by position in `node.gpu_ids`."""
         self._in_use: dict[int, int] = {}
         """What is in use of each GPU that is divided, as its division counts. Those that are
         neither here nor untouched are in use whole."""
         self._instances_held: dict[str, int] = {}
-        """Of the MIG instances that are there once and for all, by profile."""
+        """Allocated instances of a static MIG partition, by profile."""
         self.free_gpus = self.usable_gpus = len(self._position_of)
         self.cpu_milli_left = inf if node.cpu_milli is None else node.cpu_milli
         self.memory_mib_left = inf if node.memory_mib is None else node.memory_mib
         self.holders = 0
-        """How many have something of it."""
+        """The number of allocations on the node."""
 
     def copy(self) -> "NodeInfo":
-        """Another one with the same left, for a what-if."""
+        """Returns a copy, for a what-if."""
         other = object.__new__(NodeInfo)
         other.node = self.node
         other._sharing = self._sharing
@@ -81,38 +81,38 @@ class NodeInfo:
 
     @property
     def free_ids(self) -> tuple[str, ...]:
-        """The untouched GPUs, in the node's order."""
+        """The unused GPUs, in the node's order."""
         return tuple(self.node.gpu_ids[position] for position in numbers_in(self._free))
 
     @property
     def parts_left_milli(self) -> frozenset[int]:
-        """How much is left of each GPU that is divided and not used up?"""
+        """How much is left of each shared GPU that is not full?"""
         return frozenset(self._parts_left_milli())
 
     @property
     def profiles_left(self) -> frozenset[str]:
-        """Of which MIG profiles would an instance fit on a GPU that is divided?"""
+        """Instances of which MIG profiles fit on a GPU in use?"""
         if not self.node.is_mig:
             return frozenset()
         left = map(self._sharing.profiles_left, self._in_use.values())
         return frozenset().union(*left)
 
     def left_milli(self, places: int) -> tuple[int, ...]:
-        """How much is left of each GPU, ascending? With zeros for those that it does not have.
+        """How much is left of each GPU, ascending? Padded with zeros.
 
         Args:
-            places: The length of the answer, at least as many as it has GPUs.
+            places: The length of the result, at least the number of GPUs.
         """
         parts = sorted(self._parts_left_milli())
         untouched = (WHOLE_GPU_MILLI,) * self.free_gpus
         return (0,) * (places - len(parts) - self.free_gpus) + tuple(parts) + untouched
 
     def fits(self, shape: Shape) -> bool:
-        """Would one node's part of the shape fit here now?"""
+        """Does one node's part of the shape fit now?"""
         return suits(shape, self.node) and self.has_left(shape)
 
     def has_left(self, shape: Shape) -> bool:
-        """Is so much left, if it is the right kind of node?"""
+        """Are enough resources left, on a node that suits?"""
         if self.cpu_milli_left < shape.cpu_milli or self.memory_mib_left < shape.memory_mib:
             return False
         if shape.mig_profile is not None and not self._has_instances(shape.mig_profile, shape):
@@ -122,19 +122,17 @@ class NodeInfo:
         return not shape.is_whole and len(self._divided(shape)) + self.free_gpus >= shape.gpu_count
 
     def choose(self, shape: Shape) -> NodeShare | None:
-        """Which GPUs would it get? None: it does not fit."""
+        """Which GPUs would the shape get? None: it does not fit."""
         return self.share(shape) if self.fits(shape) else None
 
     def share(self, shape: Shape, left_milli: int | None = None) -> NodeShare:
-        """Which GPUs would it get, if it fits?
+        """Which GPUs would the shape get, if it fits?
 
-        Of GPUs that are divided already those with the least left that is enough, then untouched
-        ones in the node's order.
+        First shared GPUs with the least left that is enough, then unused ones in the node's order.
 
         Args:
-            shape: What is to be placed.
-            left_milli: Of GPUs that are divided already only those with just so much left; None:
-                any.
+            shape: The shape to place.
+            left_milli: Only shared GPUs with exactly this much left; None: any.
         """
         positions = [] if shape.is_whole else self._divided(shape, left_milli)[: shape.gpu_count]
         positions += islice(numbers_in(self._free), shape.gpu_count - len(positions))
@@ -149,10 +147,10 @@ class NodeInfo:
         )
 
     def allocate(self, shape: Shape, share: NodeShare) -> None:
-        """Somebody gets this share of the node.
+        """Allocates a share of the node.
 
         Raises:
-            InvalidInput: Not all of it is free; nothing was changed.
+            InvalidInput: Not all of it is free; nothing has changed.
         """
         if shape.cpu_milli > max(self.cpu_milli_left, 0):
             raise self._error("has not enough CPU left", shape.cpu_milli)
@@ -166,14 +164,14 @@ class NodeInfo:
         self._observe(shape, share, whole)
 
     def observe(self, shape: Shape, share: NodeShare) -> None:
-        """Somebody has this share of the node, though not all of it may be free."""
+        """Counts a share that is in use, even where it exceeds the node."""
         self._observe(shape, share, self._whole(share))
 
     def release(self, shape: Shape, share: NodeShare) -> None:
-        """Whoever had this share has it no more.
+        """Releases a share of the node.
 
         Raises:
-            InvalidInput: Nobody had some part of it; nothing was changed.
+            InvalidInput: Some of it is not in use; nothing has changed.
         """
         whole = self._whole(share)
         if whole is None or whole & (self._free | bits_of(self._in_use)):
@@ -191,7 +189,7 @@ class NodeInfo:
         return (milli for milli in left if milli > 0)
 
     def _divided(self, shape: Shape, left_milli: int | None = None) -> list[int]:
-        """The divided GPUs that it fits on, those with the least left first."""
+        """The shared GPUs that the shape fits on, the least left first."""
         left_of, fits_shape = self._sharing.left_milli, self._sharing.fits_shape
         enough = [
             (left_of(in_use), position)
@@ -227,14 +225,14 @@ class NodeInfo:
         self.holders += 1
 
     def _has_instances(self, profile: str, shape: Shape) -> bool:
-        """Are so many MIG instances left, where they are not made on demand?"""
+        """Are enough instances of a static MIG partition left?"""
         there = self.node.mig_instances
         if there is None:
             return True
         return there.get(profile, 0) - self._instances_held.get(profile, 0) >= shape.gpu_count
 
     def _count_instances(self, shape: Shape, share: NodeShare, sign: int) -> None:
-        """Of what was partitioned in another way since, nothing is known."""
+        """Counts MIG instances; a share of an earlier partition is ignored."""
         if shape.mig_profile is None or not share.mig_starts:
             return
         held = self._instances_held.get(shape.mig_profile, 0)
@@ -251,7 +249,7 @@ class NodeInfo:
             self._set_in_use(position, in_use)
 
     def _whole(self, share: NodeShare) -> int | None:
-        """The usable GPUs of a share, as bits. None: they are parts, or one is named twice."""
+        """The set of usable GPUs of a share. None: they are parts, or one is named twice."""
         if not _is_whole(share):
             return None
         positions = [self._position_of[g] for g in share.gpu_ids if g in self._position_of]
@@ -259,10 +257,10 @@ class NodeInfo:
         return bits if bits.bit_count() == len(positions) else None
 
     def _parts(self, shape: Shape, share: NodeShare) -> list[tuple[int, int]]:
-        """What the share takes of each GPU that is usable here, by its position.
+        """The part of each usable GPU that the share uses, by position.
 
-        Parts that cannot be, as of a node whose GPUs were divided in another way when they were
-        taken, count as whole GPUs: nothing fits beside what nobody knows.
+        Invalid parts, such as those of an earlier partition of the node, count as whole GPUs:
+        nothing fits next to unknown use.
         """
         known = None if _is_whole(share) else self._sharing.parts(shape, share)
         parts = repeat(self._sharing.whole) if known is None else known

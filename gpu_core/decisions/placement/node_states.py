@@ -1,4 +1,4 @@
-"""The few states that many nodes are in, and what each is worth, worked out once."""
+"""The distinct states of nodes, each with its score, computed once."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,17 @@ from gpu_core.decisions.placement.fragmentation_score import FragmentationScore,
 _NO_ROOM = -np.inf
 
 _State = tuple[int, Milli]
-"""The class of a node, and what is free of its GPUs."""
+"""The class of a node, and the free part of its GPUs."""
 
 
 class NodeStates:
-    """Numbers for the states that nodes are or were in, and what they are worth.
+    """Numbers the states of nodes and caches their scores.
 
-    Tables have a row for each state, in which each column is a level of CPU. What is in a table
-    never changes.
+    Tables have a row for each state and a column for each bucket of CPU. Rows never change.
 
     Args:
-        worth: What GPUs are worth.
-        columns: The number of levels of CPU.
+        worth: Scores GPUs.
+        columns: The number of buckets of CPU.
     """
 
     def __init__(self, worth: FragmentationScore, columns: int) -> None:
@@ -31,12 +30,12 @@ class NodeStates:
         self._numbers: dict[_State, int] = {}
         self._states: list[_State] = []
         self._rows: dict[_State, int] = {}
-        """Where each state is in `_now`: those that have a number and those that may follow."""
+        """The row of each state in `_now`: of numbered states and of their successors."""
         self._now = np.empty((0, columns))
         self._after: dict[tuple[int, int], _After] = {}
 
     def enter(self, node_class: int, free: Milli) -> int:
-        """Which number has this state, in which a node is now?"""
+        """Which number does the current state of a node have?"""
         state = (node_class, free)
         number = self._numbers.setdefault(state, len(self._states))
         if number == len(self._states):
@@ -45,15 +44,15 @@ class NodeStates:
         return number
 
     def now(self, number: int, column: int) -> float:
-        """What is a state worth?"""
+        """What does a state score?"""
         return float(self._now[self._rows[self._states[number]], column])
 
     def after(self, gpu_count: int, milli: int) -> NDArray[np.float64]:
-        """What is each state worth once a request has the GPUs that are best for it?
+        """What does each state score once a request has the best GPUs of it?
 
         Returns:
-            One row after the other, flat, by the numbers of the states. Minus infinity where the
-            request does not fit.
+            The rows of the states by number, flattened. Minus infinity where the request does not
+            fit.
         """
         after = self._after.setdefault((gpu_count, milli), _After(self._columns))
         if after.done < len(self._states):
@@ -61,13 +60,13 @@ class NodeStates:
         return after.table.reshape(-1)
 
     def best(self, node_class: int, free: Milli, ask: tuple[int, int], column: int) -> Milli:
-        """From GPUs with how much free should a request be served?
+        """How much is free on the GPUs that a request should use?
 
         Args:
-            node_class: The node's.
-            free: What is free of its GPUs; enough for the request.
-            ask: How many GPUs, and how many thousandths of each.
-            column: The level of CPU that is left afterwards.
+            node_class: The class of the node.
+            free: The free part of its GPUs; enough for the request.
+            ask: The number of GPUs, and thousandths of each.
+            column: The bucket of CPU that is left afterwards.
         """
         choices = _choices(free, *ask)
         if len(choices) == 1:
@@ -76,7 +75,7 @@ class NodeStates:
         return choices[int(rests[:, column].argmax())]
 
     def _fill(self, after: "_After", gpu_count: int, milli: int) -> None:
-        """Add the states that came since the last time."""
+        """Adds the states that are new since the last call."""
         first, after.done = after.done, len(self._states)
         numbers: list[int] = []
         starts: list[int] = []
@@ -93,7 +92,7 @@ class NodeStates:
             after.table[numbers, 0] = _NO_ROOM
 
     def _rows_of(self, states: Sequence[_State]) -> NDArray[np.float64]:
-        """What are these states worth? A row for each."""
+        """What do these states score? A row for each."""
         new = list(dict.fromkeys(state for state in states if state not in self._rows))
         if new:
             first = len(self._rows)
@@ -105,16 +104,16 @@ class NodeStates:
 
 
 class _After:
-    """What states are worth after one kind of request."""
+    """The scores of states after one request."""
 
     def __init__(self, columns: int) -> None:
         self.table = np.empty((0, columns))
         self.done = 0
-        """How many states have their row."""
+        """The number of states with a row."""
 
 
 def _grown(table: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
-    """The table with at least as many rows; the new ones say that there is no room."""
+    """The table with at least this many rows; in new rows nothing fits."""
     if rows <= len(table):
         return table
     more = np.full((max(64, 2 * rows - len(table)), table.shape[1]), _NO_ROOM)
@@ -122,10 +121,10 @@ def _grown(table: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
 
 
 def _choices(free: Milli, gpu_count: int, milli: int) -> list[Milli]:
-    """What may the GPUs that a request gets have free? The fullest first; none if it fits not.
+    """Which GPUs may a request use, by their free part? The fullest first; none if it does not fit.
 
-    One GPU may be any that is free enough. Several are the fullest that are free enough: all
-    their combinations would be many, and what is left of them differs little.
+    A single GPU may be any with enough free. Several are the fullest with enough free: all
+    combinations are many and differ little.
     """
     fitting = [left for left in free if left >= milli]
     if len(fitting) < gpu_count:
@@ -136,7 +135,7 @@ def _choices(free: Milli, gpu_count: int, milli: int) -> list[Milli]:
 
 
 def _rest(free: Milli, used: Milli, milli: int) -> Milli:
-    """What is free afterwards?"""
+    """Which parts are free afterwards?"""
     rest = list(free)
     for left in used:
         rest.remove(left)

@@ -1,4 +1,4 @@
-"""In which order nodes are tried, kept up to date so that nobody sorts or searches them."""
+"""The order in which nodes are tried, updated incrementally."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.placement import Strategy
 
 _CPU_STEP_MILLI = 4_000
-"""Nodes are told apart by their CPU in steps, so that few of them are tried in vain."""
+"""CPU is indexed in steps, so that few nodes are tried in vain."""
 _PROFILE_NUMBERS = {
     name: number
     for number, name in enumerate(sorted({name for p in MIG_PROFILES.values() for name in p}))
@@ -21,25 +21,25 @@ _PROFILE_NUMBERS = {
 
 
 class PlacementOrder(Protocol):
-    """What a strategy compares, whatever has been taken."""
+    """The order of nodes under one strategy."""
 
     def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
-        """From now on requests are thought to come in these proportions."""
+        """Sets the expected mix of requests."""
 
     def changed(self, node: int, node_info: NodeInfo) -> None:
-        """The node has something else left than before."""
+        """Reads the free resources of a node again."""
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
-        """The nodes that may have room, with what is compared, less first, equals by position."""
+        """The nodes that may fit, with their rank, least first, ties by position."""
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:
-        """Which GPUs of the node would it get, if it fits?"""
+        """Which GPUs of the node would the shape get, if it fits?"""
 
 
 class NodeOrder:
-    """The nodes in the order of a strategy that looks at what is left alone.
+    """Nodes in the order of a strategy that depends on free resources only.
 
-    Whoever changes what a node has left says so; nothing else is ever looked at again.
+    `changed` must follow each change of a node; other nodes are not read again.
 
     Args:
         strategy: Which node comes first.
@@ -54,7 +54,7 @@ class NodeOrder:
         self._cpu = _Index(node_infos, _cpu_steps)
         self._ranked = None if rank is None else _Index(node_infos, rank)
         kept = [self._free]
-        # What no node counts never changes.
+        # Resources that no node counts never change.
         if any(node_info.node.is_shareable or node_info.node.is_mig for node_info in node_infos):
             kept += [self._parts, self._profiles]
         if any(node_info.node.cpu_milli is not None for node_info in node_infos):
@@ -62,28 +62,28 @@ class NodeOrder:
         self._kept = kept if self._ranked is None else [*kept, self._ranked]
 
     def set_workload_mix(self, mix: Mapping[Shape, float]) -> None:
-        """What will be asked for makes no difference here."""
+        """The mix makes no difference here."""
 
     def share(self, shape: Shape, node: int, node_info: NodeInfo) -> NodeShare:  # noqa: ARG002
-        """Which GPUs of the node would it get, if it fits?"""
+        """Which GPUs of the node would the shape get, if it fits?"""
         return node_info.share(shape)
 
     def changed(self, node: int, node_info: NodeInfo) -> None:
-        """The node has something else left than before."""
+        """Reads the free resources of a node again."""
         for index in self._kept:
             index.update(node, node_info)
 
     def candidates(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
-        """The nodes that may have room, best first, equals by position.
+        """The nodes that may fit, best first, ties by position.
 
-        No node that has room is missing; some of them may have none.
+        No node that fits is missing; some may not fit.
 
         Args:
-            shape: What is to be placed.
-            among: The nodes that are the right kind for it, as bits.
+            shape: The shape to place.
+            among: The set of nodes that suit it.
 
         Yields:
-            What the strategy compares, less is better, and the node.
+            The rank, less is better, and the node.
         """
         if shape.cpu_milli:
             among &= self._cpu.buckets.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
@@ -99,17 +99,17 @@ class NodeOrder:
         return self._free.buckets.at_least(1) | self._shared(shape)
 
     def _shared(self, shape: Shape) -> int:
-        """The nodes with a divided GPU that has room for the shape's part of one."""
+        """The nodes with a shared GPU that fits the shape's part of one."""
         if shape.mig_profile is None:
             return self._parts.buckets.at_least(shape.gpu_share_milli)
         return self._profiles.buckets.at(_PROFILE_NUMBERS.get(plain_profile(shape.mig_profile), -1))
 
     def _tightest(self, shape: Shape, among: int) -> Iterator[tuple[float, int]]:
-        """By what is left of the GPU that it would share, then by untouched GPUs."""
+        """By what is left of the GPU to share, then by unused GPUs."""
         free = self._free.buckets
         if shape.gpu_count > 1:
             return free.from_bucket(0, among & self._with_room(shape))
-        # Whether an instance fits is a question of which slices are left, not of how many.
+        # Whether an instance fits depends on which slices are left, not on how many.
         least_milli = 1 if shape.mig_profile is not None else shape.gpu_share_milli
         shared = self._parts.buckets.from_bucket(least_milli, among & self._shared(shape))
         return chain(
@@ -118,7 +118,7 @@ class NodeOrder:
 
 
 class _Index:
-    """The nodes by some of their numbers, with the numbers they were last seen with."""
+    """Nodes by some of their numbers, with the numbers last read."""
 
     def __init__(
         self, node_infos: Sequence[NodeInfo], buckets_of: Callable[[NodeInfo], Collection[float]]

@@ -1,4 +1,4 @@
-"""Which requests are to be expected, told so that it seldom changes."""
+"""The expected mix of requests, rounded so that it seldom changes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from gpu_core.decisions.model.workload import Shape
 
 _SHAPES = 512
-"""Rarer ones are left out. Few, as those that are rare one by one may be many together."""
+"""Rarer shapes are left out; the bound is high, as rare shapes may be many together."""
 
 
 def rounded_mix(counts: Mapping[Shape, int]) -> dict[Shape, int]:
-    """How often is each shape asked for, roughly?
+    """How often is each shape requested, roughly?
 
-    The numbers are rounded down to two binary digits (4, 6, 8, 12, ...), and only the most frequent
-    shapes are told: what is worked out from a mix costs as much as some hundred placements.
+    Counts are rounded down to two binary digits (4, 6, 8, 12, ...), and only the most frequent
+    shapes count: a new mix costs as much as some hundred placements.
 
     Args:
-        counts: How often each was asked for, or is asked for now.
+        counts: How often each shape is requested.
     """
-    # What failed lately, or has lately been better, says nothing about the requests to come.
+    # Avoided and preferred nodes of a workload say nothing about future requests.
     merged: Counter[Shape] = Counter()
     for shape, count in counts.items():
         plain = shape._replace(avoided_nodes=frozenset(), preferred_nodes=frozenset())
