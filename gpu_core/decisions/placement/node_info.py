@@ -121,10 +121,6 @@ class NodeInfo:
             return True
         return not shape.is_whole and len(self._divided(shape)) + self.free_gpus >= shape.gpu_count
 
-    def choose(self, shape: Shape) -> NodeShare | None:
-        """Which GPUs would the shape get? None: it does not fit."""
-        return self.share(shape) if self.fits(shape) else None
-
     def share(self, shape: Shape, left_milli: int | None = None) -> NodeShare:
         """Which GPUs would the shape get, if it fits?
 

@@ -31,10 +31,6 @@ class Closure:
     for_team: str | None = None
     """The team whose runs may use it; None: no team's."""
 
-    def is_closed_to(self, team: str | None) -> bool:
-        """May runs of this team not use it?"""
-        return self.for_team is None or team != self.for_team
-
 
 def windows_between(policy: CalendarPolicy, start: datetime, end: datetime) -> tuple[Closure, ...]:
     """What is closed at some time from `start` up to, but without, `end`?

@@ -21,8 +21,8 @@ def shared_room(gpus=2, **changes):
 
 
 def take(node_info, shape):
-    share = node_info.choose(shape)
-    assert share is not None
+    assert node_info.fits(shape)
+    share = node_info.share(shape)
     node_info.allocate(shape, share)
     return share
 

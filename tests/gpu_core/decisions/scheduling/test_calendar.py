@@ -60,17 +60,14 @@ def test_a_reservation_is_open_to_its_team_alone() -> None:
     rules = policy({"gpu_type": "t4", "gpus": 4, "for_team": "vision", **ONCE})
     (closure,) = windows_between(rules, utc("2026-09-01"), utc("2026-09-02"))
     assert (closure.flavor, closure.gpus) == (Flavor("t4", "on-demand"), 4)
-    assert not closure.is_closed_to("vision")
-    assert closure.is_closed_to("speech")
-    assert closure.is_closed_to(None)
+    assert closure.for_team == "vision"
 
 
 def test_maintenance_is_closed_to_all() -> None:
     (closure,) = windows_between(
         policy({"nodes": ["n1"], **ONCE}), utc("2026-09-01"), utc("2026-09-02")
     )
-    assert closure.is_closed_to("vision")
-    assert closure.is_closed_to(None)
+    assert closure.for_team is None
 
 
 @pytest.mark.parametrize(
