@@ -88,12 +88,12 @@ class NodeOrder:
         if shape.cpu_milli:
             among &= self._cpu.buckets.at_least(shape.cpu_milli // _CPU_STEP_MILLI)
         if self._ranked is not None:
-            return self._ranked.buckets.from_bucket(-inf, among & self._with_room(shape))
+            return self._ranked.buckets.from_bucket(-inf, among & self._may_fit(shape))
         if shape.is_whole or not shape.gpu_count:
             return self._free.buckets.from_bucket(shape.gpu_count, among)
         return self._tightest(shape, among)
 
-    def _with_room(self, shape: Shape) -> int:
+    def _may_fit(self, shape: Shape) -> int:
         if shape.is_whole or not shape.gpu_count:
             return self._free.buckets.at_least(shape.gpu_count)
         return self._free.buckets.at_least(1) | self._shared(shape)
@@ -108,7 +108,7 @@ class NodeOrder:
         """By what is left of the GPU to share, then by unused GPUs."""
         free = self._free.buckets
         if shape.gpu_count > 1:
-            return free.from_bucket(0, among & self._with_room(shape))
+            return free.from_bucket(0, among & self._may_fit(shape))
         # Whether an instance fits depends on which slices are left, not on how many.
         least_milli = 1 if shape.mig_profile is not None else shape.gpu_share_milli
         shared = self._parts.buckets.from_bucket(least_milli, among & self._shared(shape))

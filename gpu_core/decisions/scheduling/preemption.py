@@ -62,7 +62,7 @@ class Preemption:
     ) -> list[PreemptionCandidate]:
         """Which workloads should be preempted for it? Empty if that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
-            return self._later_in_order(group, entry, allows)
+            return self._victims_by_order(group, entry, allows)
         entitlements = self._state.after_draining.entitlements
         allowance = entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
@@ -73,7 +73,7 @@ class Preemption:
         if found is None:
             return []
         chosen = self._with_quota(group, scope, found)
-        return self._spared(group, allows, chosen) if entitlements.has_quotas else chosen
+        return self._without_needless(group, allows, chosen) if entitlements.has_quotas else chosen
 
     def possible_from_s(self, group: WorkloadGroup, allows: Allows | None) -> float | None:
         """When do starts and minimum run times allow enough preemption? None: never, or now."""
@@ -179,7 +179,7 @@ class Preemption:
                 needed = fewer
         return self._still_eligible(scope, needed)
 
-    def _spared(
+    def _without_needless(
         self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
         """The victims without those that neither quota nor placement needs.
@@ -204,7 +204,7 @@ class Preemption:
         )
         with entitlements.without(v.holding for v in victims):
             open_flavors = entitlements.allowance(group.team, group.shape).open
-        freed = _Freed(
+        freed = _NodesWithout(
             self._state,
             group.shape,
             lambda node: (
@@ -235,13 +235,13 @@ class Preemption:
 
     # By queue order: time-slicing policies such as least attained service.
 
-    def _later_in_order(
+    def _victims_by_order(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
     ) -> list[PreemptionCandidate]:
         shape, order = group.shape, self._state.order
         own = order.policy_part(entry.key)
         chosen: list[PreemptionCandidate] = []
-        freed = _Freed(self._state, shape, allows)
+        freed = _NodesWithout(self._state, shape, allows)
         for key, holding in self._last_first():
             if key <= own:
                 return []
@@ -290,7 +290,7 @@ class Preemption:
         return self._from_the_back
 
 
-class _Freed:
+class _NodesWithout:
     """The nodes without some holdings, and whether a shape fits there."""
 
     def __init__(self, state: SchedulerState, shape: Shape, allows: Allows | None) -> None:
@@ -305,7 +305,7 @@ class _Freed:
         self._node_infos: dict[str, NodeInfo] = {}
         self._fitting: dict[int, set[str]] = {}
         for node in self._group_of:
-            self._judge(node, self._after_draining[node])
+            self._update(node, self._after_draining[node])
 
     def fits(self) -> bool:
         """Does the shape fit?"""
@@ -318,7 +318,7 @@ class _Freed:
             if node not in self._node_infos:
                 self._node_infos[node] = self._after_draining[node].copy()
             release_holding(self._node_infos[node], holding)
-            self._judge(node, self._node_infos[node])
+            self._update(node, self._node_infos[node])
         return bool(nodes)
 
     def remove(self, holding: Holding) -> None:
@@ -326,8 +326,8 @@ class _Freed:
         for share in holding.allocation.placement.shares:
             if share.node in self._node_infos:
                 self._node_infos[share.node].observe(holding.shape, share)
-                self._judge(share.node, self._node_infos[share.node])
+                self._update(share.node, self._node_infos[share.node])
 
-    def _judge(self, node: str, cluster: NodeInfo) -> None:
+    def _update(self, node: str, node_info: NodeInfo) -> None:
         fitting = self._fitting.setdefault(self._group_of[node], set())
-        (fitting.add if cluster.fits(self._shape) else fitting.discard)(node)
+        (fitting.add if node_info.fits(self._shape) else fitting.discard)(node)

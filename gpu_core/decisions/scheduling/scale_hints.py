@@ -65,17 +65,17 @@ def _ups(
         if wanted is None:
             continue
         left_gpus = math.inf if policy.max_gpus is None else policy.max_gpus - gpus
-        nodes = int(min(wanted.nodes, max(left_gpus, 0) // offer.gpus_per_node))
-        if nodes == 0:
+        node_count = int(min(wanted.node_count, max(left_gpus, 0) // offer.gpus_per_node))
+        if node_count == 0:
             continue
-        gpus += nodes * offer.gpus_per_node
-        ups.append(_up(state, offer, wanted, nodes))
+        gpus += node_count * offer.gpus_per_node
+        ups.append(_up(state, offer, wanted, node_count))
     return ups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    nodes: int
+    node_count: int
     workload_ids: tuple[str, ...]
     triggers: Mapping[Trigger, str]
 
@@ -91,18 +91,18 @@ def _wanted(
     total_milli = sum(_usable_milli(node) for node in own)
     busy_milli = _busy_milli(state.allocations, own)
     triggers = _demand_triggers(demand, busy_milli, total_milli, policy, now)
-    nodes = 0
+    node_count = 0
     if triggers:
         missing_milli = sum(w.shape.total_gpu_milli for w in demand) - (total_milli - busy_milli)
-        nodes = math.ceil(max(missing_milli, 1) / (offer.gpus_per_node * WHOLE_GPU_MILLI))
+        node_count = math.ceil(max(missing_milli, 1) / (offer.gpus_per_node * WHOLE_GPU_MILLI))
     scheduled = state.scheduled_nodes.get(offer.flavor, 0)
     if scheduled > len(own):
         triggers[Trigger.CALENDAR] = f"the calendar wants {count(scheduled, 'node')}"
-        nodes = max(nodes, scheduled - len(own))
+        node_count = max(node_count, scheduled - len(own))
     if not triggers:
         return None
     return _Wanted(
-        nodes=nodes, workload_ids=tuple(w.workload_id for w in demand), triggers=triggers
+        node_count=node_count, workload_ids=tuple(w.workload_id for w in demand), triggers=triggers
     )
 
 
@@ -126,13 +126,14 @@ def _demand_triggers(
     return triggers
 
 
-def _up(state: ScaleState, offer: Offer, wanted: _Wanted, nodes: int) -> ScaleUp:
-    capped = f"; {wanted.nodes - nodes} more are over the cap" if nodes < wanted.nodes else ""
+def _up(state: ScaleState, offer: Offer, wanted: _Wanted, node_count: int) -> ScaleUp:
+    over = wanted.node_count - node_count
+    capped = f"; {over} more are over the cap" if over else ""
     existing = sum(node.flavor == offer.flavor for node in state.nodes)
     return ScaleUp(
         flavor=offer.flavor,
-        nodes=nodes,
-        target_nodes=existing + nodes,
+        nodes=node_count,
+        target_nodes=existing + node_count,
         workload_ids=wanted.workload_ids,
         triggers=tuple(wanted.triggers),
         reason=f"{', '.join(wanted.triggers.values())}{capped}",
