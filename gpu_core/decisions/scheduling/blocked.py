@@ -112,7 +112,7 @@ class BlockedWorkloads:
         considers_next = self._policy.backfill.mode is Backfill.CONSERVATIVE
         if not is_first or not self._with_explanations:
             return Decision(None, considers_next)
-        return Decision(protected or self._first_in_line(shape, starts_s), considers_next)
+        return Decision(protected or self._first_in_queue(shape, starts_s), considers_next)
 
     def _too_long(
         self, group: WorkloadGroup, entry: QueueEntry, allowance: Allowance
@@ -192,7 +192,7 @@ class BlockedWorkloads:
             now_s=builder.now_s,
         )
 
-    def _first_in_line(self, shape: Shape, starts_s: float | None) -> Explain:
+    def _first_in_queue(self, shape: Shape, starts_s: float | None) -> Explain:
         cluster = self._state.current.cluster
         running = [holding.allocation for holding in self._state.holdings]
         return partial(

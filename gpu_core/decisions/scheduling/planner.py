@@ -113,8 +113,8 @@ class Planner:
             usage: What was used before now; as `Snapshot.usage`.
             preemptors: As `Snapshot.preemptors`.
             idle_since: As `Snapshot.idle_since`.
-            explain: Without, the plan has commands only, says nothing about scale, and costs less
-                than the line is long.
+            explain: False: the plan has commands only, without hints about scale, and its cost does
+                not grow with the length of the queue.
         """
         now_s = epoch_s(require_aware(now, "now"))
         self._set_workload_mix()

@@ -51,7 +51,7 @@ class Preemption:
             now_s,
         )
         self._search = Victims(self._index)
-        self._from_the_back: list[tuple[Key, Holding]] | None = None
+        self._last_in_order: list[tuple[Key, Holding]] | None = None
 
     def invalidate(self, nodes: Iterable[str]) -> None:
         """Marks nodes whose free resources have changed."""
@@ -242,7 +242,7 @@ class Preemption:
         own = order.policy_part(entry.key)
         chosen: list[PreemptionCandidate] = []
         freed = _NodesWithout(self._state, shape, allows)
-        for key, holding in self._last_first():
+        for key, holding in self._running_last_first():
             if key <= own:
                 return []
             if not self._may_follow(group, holding):
@@ -272,8 +272,8 @@ class Preemption:
             return True
         return holding.workload.team == group.team
 
-    def _last_first(self) -> list[tuple[Key, Holding]]:
-        if self._from_the_back is None:
+    def _running_last_first(self) -> list[tuple[Key, Holding]]:
+        if self._last_in_order is None:
             order, now_s = self._state.order, self._now_s
             keyed = []
             for holding in self._candidates.holdings:
@@ -286,8 +286,8 @@ class Preemption:
                 )
                 keyed.append((key, holding))
             keyed.sort(key=lambda k: k[0], reverse=True)
-            self._from_the_back = [(order.policy_part(key), h) for key, h in keyed]
-        return self._from_the_back
+            self._last_in_order = [(order.policy_part(key), h) for key, h in keyed]
+        return self._last_in_order
 
 
 class _NodesWithout:

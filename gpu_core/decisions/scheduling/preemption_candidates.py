@@ -107,7 +107,7 @@ class PreemptionIndex:
     def borrowing(self, scope: PreemptionScope) -> Set[Account]:
         """Which accounts borrow what may be reclaimed in this scope?"""
         if not scope.reclaims:
-            return _NOBODY
+            return _NO_ACCOUNTS
         return self._entitlements.borrowing(scope.reclaims, scope.cohorts)
 
     def holdings_of(self, teams: Iterable[str | None]) -> Iterable[Holding]:
@@ -138,7 +138,7 @@ class NodeCandidates:
         self._index = index
         self._scope = scope
         self._borrowing = index.borrowing(scope)
-        self._at_first = self._borrowing
+        self._initially_borrowing = self._borrowing
         if scope.any_team:
             holdings = index.candidates.holdings
         elif scope.priority is not None:
@@ -175,9 +175,9 @@ class NodeCandidates:
 
     def _borrowing_now(self) -> Set[Account]:
         borrowing = self._index.borrowing(self._scope)
-        if self._scope.priority is None and borrowing is not self._at_first:
+        if self._scope.priority is None and borrowing is not self._initially_borrowing:
             # A team that starts to borrow in this cycle does so for a workload further ahead.
-            return self._at_first & borrowing
+            return self._initially_borrowing & borrowing
         return borrowing
 
 
@@ -253,4 +253,4 @@ def _gpus_on(node: str, holding: Holding, usable_ids: Container[str]) -> int:
     return sum([g in usable_ids for share in shares if share.node == node for g in share.gpu_ids])
 
 
-_NOBODY: frozenset[Account] = frozenset()
+_NO_ACCOUNTS: frozenset[Account] = frozenset()

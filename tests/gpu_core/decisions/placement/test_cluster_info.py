@@ -117,7 +117,7 @@ def test_no_gpu_needs_no_node():
 
 
 def test_a_gang_gets_all_or_nothing():
-    """Three nodes have room, four are needed: the numbers say how far it is."""
+    """Three nodes fit, four are needed: the numbers say how many are missing."""
     nodes = (*(make_node(f"n{i}", 2) for i in range(4)), make_node("sick", 2))
     cluster = room_with(nodes, {n.name: n.gpu_ids for n in nodes} | {"n3": ("0",), "sick": ()})
     shape = Shape(gpu_count=2, nodes=4)
@@ -214,7 +214,7 @@ def test_what_can_never_fit(workload, nodes, want_summary, want_resolution):
 
 
 def test_an_unhealthy_gpu_may_be_mended():
-    """It can run again some day, so it is not told that it never can."""
+    """It may fit again some day, so it is not reported as never fitting."""
     node = make_node(gpus=2, unhealthy_gpu_ids=frozenset("1"))
     assert never_fits(Shape(gpu_count=2), (node,)) is None
 

@@ -115,7 +115,7 @@ def test_what_is_not_free_cannot_be_taken_and_nothing_changes(nodes, shapes, pro
 
 @given(clusters(), st.lists(SHAPES), SHAPES)
 def test_what_is_given_back_is_there_again(nodes, shapes, probe):
-    """After everything is given back the room is as it was."""
+    """After all releases the free resources are as before."""
     cluster, held = ClusterInfo(nodes), []
     fresh = [cluster.find(probe), cluster.diagnose(probe)]
     for shape in shapes:

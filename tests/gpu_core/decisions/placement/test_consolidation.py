@@ -1,4 +1,4 @@
-"""Few moves that make room."""
+"""The fewest moves that free a node."""
 
 import pytest
 from hypothesis import given
@@ -86,7 +86,7 @@ def test_who_moves_where(holders, shape, max_moves, want):
 
 
 def test_whoever_loses_most_is_spared_first():
-    """Either of two would make room."""
+    """Moving either of two is enough."""
     movable = [holder("a", "0", 1.0), holder("a", "1", 9.0)]
     fixed = [holder("a", "2"), holder("b", "0 1 2"), holder("c", "0 1 2 3")]
     moves = propose_moves(room_with(movable + fixed), Shape(gpu_count=2), movable, 2)

@@ -165,7 +165,7 @@ def test_what_is_not_free_is_refused(shape, share):
     ],
 )
 def test_what_nobody_has_cannot_be_given_back(shape, share):
-    """It would make room that is not there."""
+    """It would free resources that do not exist."""
     node_info = shared_room()
     take(node_info, part(300))
     with pytest.raises(InvalidInput):
@@ -174,7 +174,7 @@ def test_what_nobody_has_cannot_be_given_back(shape, share):
 
 
 def test_unknown_and_unhealthy_gpus_count_for_nothing():
-    """Their holder takes and gives back only the rest."""
+    """Their allocation counts only the other GPUs, also when it is released."""
     node_info = NodeInfo(make_node("n", 2, unhealthy_gpu_ids=frozenset("0")))
     share = NodeShare(node="n", gpu_ids=("0", "1", "gone"))
     node_info.allocate(Shape(gpu_count=3), share)

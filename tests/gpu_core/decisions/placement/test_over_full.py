@@ -100,17 +100,17 @@ SHARED, MIG = {"is_shareable": True}, {"is_mig": True}
     ],
 )
 def test_what_fits_beside_it(node, held, want_fits):
-    """Nothing where too much is held; all is as before when it has been given back."""
-    room = NodeInfo(make_node("n", 2, **node))
-    fresh = {shape: room.fits(shape) for shape in want_fits}
+    """Nothing fits on an overcommitted node; after the releases all is as before."""
+    node_info = NodeInfo(make_node("n", 2, **node))
+    fresh = {shape: node_info.fits(shape) for shape in want_fits}
     for shape, part in held:
-        room.observe(shape, part)
-    assert {shape: room.fits(shape) for shape in want_fits} == want_fits
-    assert room.free_gpus >= 0
+        node_info.observe(shape, part)
+    assert {shape: node_info.fits(shape) for shape in want_fits} == want_fits
+    assert node_info.free_gpus >= 0
     for shape, part in held:
-        room.release(shape, part)
-    assert {shape: room.fits(shape) for shape in want_fits} == fresh
-    assert room.free_gpus == room.usable_gpus
+        node_info.release(shape, part)
+    assert {shape: node_info.fits(shape) for shape in want_fits} == fresh
+    assert node_info.free_gpus == node_info.usable_gpus
 
 
 NODES = st.builds(
@@ -145,8 +145,8 @@ def placed(part):
     return Placement(gpu_type="a100-80gb", capacity_type="on-demand", shares=(part,))
 
 
-def places(room):
-    return [room.find(shape) for shape in PROBES]
+def places(cluster):
+    return [cluster.find(shape) for shape in PROBES]
 
 
 @given(NODES, st.lists(HELD, max_size=6), st.data())
@@ -170,13 +170,13 @@ def test_what_is_left_depends_on_who_holds_what_alone(node, held, data):
 @given(NODES, st.lists(HELD, max_size=6), st.sampled_from(PROBES))
 def test_nobody_gets_what_another_holds(node, held, shape):
     """What is found beside the holders, whatever they hold, can be taken from what is free."""
-    room = ClusterInfo([node])
+    cluster = ClusterInfo([node])
     for wanted, part in held:
-        room.observe(wanted, placed(part))
-    found = room.find(shape)
+        cluster.observe(wanted, placed(part))
+    found = cluster.find(shape)
     if found is None:
         return
-    room.allocate(shape, found)
+    cluster.allocate(shape, found)
     in_whole = {g for _, part in held if not part.mig_starts for g in part.gpu_ids}
     if shape.is_whole or shape.mig_profile is not None:
         assert not in_whole.intersection(found.gpu_ids)
@@ -215,7 +215,7 @@ def shrunk(draw):
 @settings(max_examples=examples(60))
 @given(shrunk(), st.sampled_from(["easy", "conservative"]), st.sampled_from(TakesFrom))
 def test_a_cycle_over_a_shrunk_pool(snapshot, backfill, takes_from):
-    """It plans, starts nobody on a node that has too little CPU, and says why to everybody."""
+    """It plans, starts none on a node with too little CPU, and explains each wait."""
     policy = make_policy(
         backfill={"mode": backfill},
         preemption={"takes_from": takes_from.value},

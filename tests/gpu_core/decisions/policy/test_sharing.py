@@ -84,10 +84,10 @@ def test_a_run_gets_the_smallest_part_that_is_enough_by_its_nodes_name(
 
 
 def test_a_larger_part_will_do_where_the_smaller_ones_are_gone():
-    room = ClusterInfo([NODES["by-4"], NODES["by-10"]])
+    cluster = ClusterInfo([NODES["by-4"], NODES["by-10"]])
     shape, got = wanted(100), []
-    while (placement := room.find(shape)) and hasattr(placement, "shares"):
-        room.allocate(shape, placement)
+    while (placement := cluster.find(shape)) and hasattr(placement, "shares"):
+        cluster.allocate(shape, placement)
         got.append(placement.shares[0].share_milli)
     assert got == [100] * 20 + [250] * 8
 
@@ -104,13 +104,13 @@ REQUESTS = st.sampled_from(
 
 @given(st.lists(REQUESTS, max_size=120), st.permutations(sorted(NODES)))
 def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
-    room = ClusterInfo([NODES[name] for name in order])
+    cluster = ClusterInfo([NODES[name] for name in order])
     left = {name: {resource: count} for name, (_, resource, count, _) in POOLS.items()}
     for shape in shapes:
-        placement = room.find(shape)
+        placement = cluster.find(shape)
         if not hasattr(placement, "shares"):
             continue
-        room.allocate(shape, placement)
+        cluster.allocate(shape, placement)
         for share in placement.shares:
             asked = gpu_resources(shape, POLICY, NODES[share.node].gpu_resource)
             for resource, count in asked.items():
@@ -123,11 +123,11 @@ def test_no_pod_asks_for_what_its_node_has_not_left(shapes, order):
 def test_of_any_number_of_shares_all_are_given_and_no_more(shares, gpus):
     policy = make_policy(shares_per_gpu=shares)
     item = make_node_object(A100, gpus=shares * gpus, resource="nvidia.com/gpu.shared")
-    room = ClusterInfo([node_facts(item, (), policy, pool="gpus").node])
+    cluster = ClusterInfo([node_facts(item, (), policy, pool="gpus").node])
     shape = Shape(gpu_share_milli=planned_share_milli(Shape(gpu_share_milli=1), policy))
     given_out = 0
-    while (placement := room.find(shape)) and hasattr(placement, "shares"):
-        room.allocate(shape, placement)
+    while (placement := cluster.find(shape)) and hasattr(placement, "shares"):
+        cluster.allocate(shape, placement)
         given_out += 1
     assert given_out == shares * gpus
 

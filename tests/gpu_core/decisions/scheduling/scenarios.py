@@ -32,14 +32,14 @@ def scenario(seed: int, **sections: object) -> Scenario:
     strategies = list(Strategy)
     placement = {"strategy": strategies[seed % len(strategies)].value}
     policy = make_policy(**{"placement": placement, **_sections(rng), **sections})
-    room = ClusterInfo(nodes)
+    cluster = ClusterInfo(nodes)
     allocations = []
     for i in range(rng.randint(0, 8)):
         workload = a_workload(rng, f"r{i}")
-        placement = room.find(workload.shape)
+        placement = cluster.find(workload.shape)
         if placement is None or not workload.gpu_count:
             continue
-        room.allocate(workload.shape, placement)
+        cluster.allocate(workload.shape, placement)
         is_draining = rng.random() < 0.15
         # Began with its admission, or later, or not yet: within its time or after it.
         began_at = rng.choice([None, ago(rng.randint(0, 100))])
@@ -91,7 +91,7 @@ def a_workload(rng: random.Random, workload_id: str) -> Workload:
 
 
 def applied(scenario: Scenario, plan: Plan, now: datetime) -> Scenario:
-    """The pool after the plan: who was admitted holds GPUs, who was told to end is draining."""
+    """The pool after the plan: admitted workloads hold GPUs, preempted ones drain."""
     snapshot = scenario.snapshot
     pending = {w.workload_id: w for w in snapshot.pending}
     running = {a.workload.workload_id: a for a in snapshot.allocations}
@@ -126,7 +126,7 @@ def applied(scenario: Scenario, plan: Plan, now: datetime) -> Scenario:
 
 
 def drained(scenario: Scenario) -> Scenario:
-    """The pool when everybody has ended who was told to, and waits again."""
+    """The pool once all draining workloads have ended and are pending again."""
     snapshot = scenario.snapshot
     gone = [a.workload for a in snapshot.allocations if a.is_draining]
     staying = tuple(a for a in snapshot.allocations if not a.is_draining)

@@ -1,4 +1,4 @@
-"""A few move so that somebody starts for whom there is room, but not in one piece."""
+"""A few workloads move so that one starts that fits only into fragmented GPUs."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -120,7 +120,7 @@ def test_who_moves(changes):
     ],
 )
 def test_who_stays(changes):
-    """Nobody moves in vain, or against the rules."""
+    """No workload moves in vain, or against the rules."""
     assert moved(**changes) == {}
 
 
@@ -138,7 +138,7 @@ def test_the_large_one_starts_and_the_small_one_goes_on_elsewhere():
 
 
 def test_the_new_place_is_kept_in_this_cycle():
-    """Whoever is behind finds only what is left then."""
+    """Workloads behind get only what is left then."""
     nodes = NODES[:2]
     others = (runs("other", {"b": "0 1 2"}, priority=HIGH),)
     snapshot = make_snapshot(nodes, (SMALL, *others), (BIG, make_workload("late")))
@@ -157,7 +157,7 @@ def test_a_policy_that_makes_no_sense_is_refused():
 
 @st.composite
 def scattered(draw):
-    """Small runs on many nodes, and large ones in line."""
+    """Small runs on many nodes, and large ones in the queue."""
     nodes = tuple(make_node(name, 4) for name in "abcd")
     held = [
         runs(f"{node.name}{n}", {node.name: str(n)}, checkpointed_at=draw(SAVED))
@@ -185,10 +185,10 @@ def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfil
     """Starts and new places take no GPU that another has or gets; planning leaves no trace."""
     consolidation = {"enabled": True, "min_gain": 1.0, "max_moves": max_moves}
     policy = make_policy(placement={"consolidation": consolidation}, backfill={"mode": backfill})
-    planner, room, shapes = Planner(policy, snapshot.nodes), ClusterInfo(snapshot.nodes), {}
+    planner, cluster, shapes = Planner(policy, snapshot.nodes), ClusterInfo(snapshot.nodes), {}
     for allocation in snapshot.allocations:
         planner.allocate(allocation)
-        room.allocate(allocation.workload.shape, allocation.placement)
+        cluster.allocate(allocation.workload.shape, allocation.placement)
         shapes[allocation.workload.workload_id] = allocation.workload.shape
     for workload in snapshot.pending:
         planner.submit(workload)
@@ -199,7 +199,7 @@ def test_all_that_a_plan_gives_away_is_free_at_once(snapshot, max_moves, backfil
     assert len(moves) <= max_moves
     for command in plan.commands:
         to = command.moves_to if isinstance(command, Preempt) else command.placement
-        room.allocate(shapes[command.workload_id], to)
+        cluster.allocate(shapes[command.workload_id], to)
     after = apply(snapshot, plan, NOW)
     later = plan_cycle(
         replace(after, preemptors=frozenset(c.for_workload_id for c in moves)), policy, NOW

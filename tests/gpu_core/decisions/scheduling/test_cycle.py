@@ -1,4 +1,4 @@
-"""One planning cycle: who starts, whose GPUs are taken, and what everybody else is told."""
+"""One planning cycle: starts, preemptions, and explanations of the others."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -64,7 +64,7 @@ class TestTheLine:
         assert told(result, "a").reason == Reason.EXCEEDS_CLUSTER
 
     def test_nothing_pending_is_an_empty_plan(self):
-        """Whoever runs is left alone."""
+        """Running workloads are left alone."""
         assert plan([make_node()], [low("l", {"n1": "0 1"})]).commands == ()
 
     def test_priority_goes_before_age_and_age_before_id(self):
@@ -107,7 +107,7 @@ class TestTheLine:
         assert admitted(result) == ["behind"]
 
     def test_who_waits_for_other_hardware_is_not_ahead(self):
-        """Two are blocked on two GPU types: each is next in line for its own."""
+        """Two are blocked on two GPU types: each is first in the queue for its own."""
         nodes = [make_node("a", 1), make_node("t", 1, gpu_type="t4")]
         running = [
             low("l", {"a": "0"}, priority=HIGH),
@@ -141,14 +141,14 @@ class TestTheLine:
         assert {told(result, w).position for w in ("held", "never", "next")} == {0}
 
     def test_a_run_does_not_start_beside_its_own_previous_attempt(self):
-        """The same run never runs twice, even if nobody put a hold on it."""
+        """The same run never runs twice, even without a hold."""
         running = low("again", {"n1": "0"})
         result = plan([make_node()], [running], [running.workload])
         assert admitted(result) == []
         assert told(result, "again").reason == Reason.PREVIOUS_ATTEMPT_ENDING
 
     def test_a_run_without_gpus_never_waits(self):
-        """It needs nothing of what the line is for."""
+        """It needs none of the resources that the queue is for."""
         result = plan(
             [make_node(gpus=1)],
             [low("l", {"n1": "0"}, priority=HIGH)],
@@ -256,7 +256,7 @@ class TestPreemption:
         assert preempted(result) == [("c", "w")]
 
     def test_ties_go_to_fewer_then_less_urgent_then_younger_then_the_first_id(self):
-        """Nobody lost anything, and the choice is still the same each time."""
+        """No victim loses work, and the choice is still the same each time."""
         saved = {"saved_s_ago": 0}
         one = [low("a", {"n1": "0"}, **saved), low("b", {"n1": "1"}, **saved)]
         two = low("c", {"n1": "2 3"}, **saved)
@@ -281,7 +281,7 @@ class TestPreemption:
         ],
     )
     def test_who_is_safe(self, holder):
-        """Equals never take each other's GPUs, and nobody's who opted out."""
+        """Equals never preempt each other, nor a workload that opted out."""
         result = plan([make_node(gpus=1)], [holder], [make_workload()])
         assert result.commands == ()
         assert told(result, "w").reason == Reason.WAITING_FOR_GPUS
@@ -422,7 +422,7 @@ class TestPreemption:
         assert preempted(result) == [("a", "x"), ("b", "y")]
 
     def test_taken_gpus_are_not_up_for_grabs(self):
-        """What is free beside the victim's GPUs is promised too: a small one must not take it."""
+        """Free GPUs next to the victim's are assigned too: a small one must not use them."""
         result = plan(
             [make_node(gpus=2)],
             [low("l", {"n1": "0"})],
@@ -433,7 +433,7 @@ class TestPreemption:
         assert told(result, "small").reason == Reason.BEHIND_OTHERS
 
     def test_more_than_was_needed_serves_the_next(self):
-        """A victim's spare GPUs are on their way to somebody else, without another victim."""
+        """A victim's spare GPUs are assigned to another workload, without another victim."""
         running = [low("l", {"n1": "0 1"}), low("m", {"n1": "2 3"})]
         pending = [make_workload("x"), make_workload("y", submitted_at=ago(1))]
         result = plan([make_node(gpus=4)], running, pending)
@@ -515,7 +515,7 @@ class TestExplanations:
         )
 
     def test_many_ahead_are_cut_short(self):
-        """Three names in the order of the line, then a number."""
+        """Three names in queue order, then a number."""
         pending = [make_workload(f"w{i}") for i in range(6)]
         result = plan([make_node(gpus=1)], [low("l", {"n1": "0"}, priority=HIGH)], pending)
         assert told(result, "w5").summary == (

@@ -1,4 +1,4 @@
-"""The reason that a workload is told is what keeps it: without that, something else happens."""
+"""The reported reason is what blocks a workload: without it, the decision differs."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ def _with_more_gpus(pool: Scenario, _: Plan, __: Workload) -> Scenario:
 
 
 def _with_more_quota(pool: Scenario, _: Plan, workload: Workload) -> Scenario:
-    """For its team; whoever has none that could be raised is no longer limited."""
+    """For its team; without a quota of its own team, without quotas."""
     quotas, name = pool.policy.quotas, workload.team
     if quotas is None or name is None or name not in quotas.teams:
         return _with_policy(pool, quotas=None)
@@ -110,7 +110,7 @@ def _without_closures(pool: Scenario, _: Plan, __: Workload) -> Scenario:
 
 
 def _without_those_ahead(pool: Scenario, plan: Plan, workload: Workload) -> Scenario:
-    """Nor those who come to be ahead, when nobody else adds to their team's share any more."""
+    """Nor those that get ahead once no other workload adds to their team's share."""
     told = [explanation.workload_id for explanation in plan.explanations]
     ahead = set(told[: told.index(workload.workload_id)])
     if not ahead:
@@ -162,7 +162,7 @@ def planned(pool: Scenario) -> Plan:
 
 
 def remedied(pool: Scenario, plan: Plan, workload_id: str) -> Explanation:
-    """What is it told when what it was told is no longer so?"""
+    """Which reason does it get once its reason is removed?"""
     workload = next(w for w in pool.snapshot.pending if w.workload_id == workload_id)
     remedy = REMEDIES[reason_of(plan, workload_id)]
     return told_by(planned(remedy(pool, plan, workload)), workload_id)

@@ -46,7 +46,7 @@ def test_equal_ones_are_equal_also_to_a_tuple_and_when_copied():
 
 
 def test_what_is_read_late_is_what_was_so_at_the_moment_of_the_plan():
-    """Whoever has left the line since is in it, and who has come is not."""
+    """Workloads that have left the queue since are in it, and new ones are not."""
     planner = Planner(make_policy(), NODES)
     planner.allocate(RUNNING)
     for workload in PENDING:

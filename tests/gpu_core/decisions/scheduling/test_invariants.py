@@ -170,7 +170,7 @@ def tell_changes(planner, before, after):
 @many
 @given(SEEDS)
 def test_quota_is_never_exceeded_by_an_admission(seed):
-    """Whoever starts has room left in its team's quota, counted after all before it."""
+    """A workload starts within its team's quota, counted after all before it."""
     pool = scenario(seed)
     if pool.policy.quotas is None:
         return
@@ -216,7 +216,7 @@ def test_victims_are_legal(seed):
 @many
 @given(SEEDS)
 def test_a_preemptor_is_promised_what_it_takes(seed):
-    """Nobody is preempted for somebody who then waits for something else."""
+    """No workload is preempted for one that then waits for something else."""
     plan = planned(scenario(seed))
     reasons = {e.workload_id: e.reason for e in plan.explanations}
     assert all(reasons[c.for_workload_id] is Reason.WAITING_FOR_VICTIMS for c in preempts(plan))
@@ -257,7 +257,7 @@ def all_but_one_leaves(pool, victims, spared):
 @many
 @given(SEEDS)
 def test_planning_comes_to_rest(seed):
-    """Applied again and again, plans soon say nothing more: nobody takes turns with anybody."""
+    """Applied again and again, plans soon have no commands: no workloads take turns."""
     pool = scenario(seed)
     now = NOW + timedelta(hours=3)
     # Each workload is admitted at most once for each time that it was preempted.
@@ -286,7 +286,7 @@ def test_planning_comes_to_rest(seed):
 @many
 @given(SEEDS)
 def test_the_first_in_line_is_never_delayed_by_backfill(seed):
-    """With exact run times it starts when it would if nobody behind it were there.
+    """With exact run times it starts as if no workload were behind it.
 
     Under `fragmentation-aware` those behind it have a say in where those ahead of it go: what comes
     next is what that strategy looks at. Backfill alone is tested here.
@@ -339,7 +339,7 @@ def with_exact_run_times(pool, rng):
 
 
 def start_of(pool, workload_id):
-    """When does it start, if everybody runs as long as was said?"""
+    """When does it start, if all run times are exact?"""
     now = NOW
     while True:
         plan = planned(pool, now)

@@ -38,7 +38,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def submit(self, data):
-        """Somebody wants to run something."""
+        """A workload is submitted."""
         self.submitted += 1
         workload = data.draw(strategies.workloads(f"w{self.submitted}"))
         workload = replace(workload, submitted_at=self.now)
@@ -46,7 +46,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 40, 200]))
     def wait(self, seconds):
-        """Time passes; whoever is over its grace period is killed."""
+        """Time passes; workloads over their grace period are killed."""
         self.now += timedelta(seconds=seconds)
         for allocation in self.snapshot.allocations:
             if allocation.drain_deadline_at and allocation.drain_deadline_at <= self.now:
@@ -55,7 +55,7 @@ class Pool(RuleBasedStateMachine):
     @precondition(lambda self: self.snapshot.allocations)
     @rule(data=st.data())
     def finish(self, data):
-        """One that holds GPUs ends, by itself or because it was told to."""
+        """A running workload ends, by itself or because it drains."""
         self._end(data.draw(st.sampled_from(self.snapshot.allocations)))
 
     @precondition(lambda self: self.snapshot.allocations)

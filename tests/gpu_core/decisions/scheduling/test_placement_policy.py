@@ -23,7 +23,7 @@ from gpu_core.testing.builders import (
     ],
 )
 def test_where_a_workload_goes_by_who_waits_and_runs(strategy, want):
-    """One of those who run must have an A100, nobody must have a T4."""
+    """One running workload needs an A100, none needs a T4."""
     nodes = (make_node("a", 4), make_node("t", 4, gpu_type="t4"))
     runs = make_allocation(make_workload("r", 1, gpu_types=("a100-80gb",)), {"a": "0"})
     other = make_allocation(make_workload("s", 1), {"t": "0"}, "t4")

@@ -201,7 +201,7 @@ class TestOrder:
         assert admitted(result) == ["b"]
 
     def test_whoever_others_were_preempted_for_comes_first(self):
-        """What was freed for it is not taken by somebody who came since."""
+        """A later workload does not get what was freed for it."""
         pending = [make_workload("urgent", priority=HIGH), make_workload("w")]
         result = plan([make_node(gpus=1)], pending=pending, preemptors=frozenset({"w", "gone"}))
         assert admitted(result) == ["w"]
@@ -223,7 +223,7 @@ class TestBackfill:
         ],
     )
     def test_the_first_in_line_is_not_delayed(self, small, want):
-        """It would start in 1,000 s; whoever starts before it is gone by then."""
+        """It would start in 1,000 s; a workload that starts before it has ended by then."""
         pending = [make_workload("big", 4, submitted_at=ago(90)), make_workload("small", **small)]
         result = plan([make_node(gpus=4)], [self.HOLDS_TWO], pending)
         assert admitted(result) == want
@@ -232,7 +232,7 @@ class TestBackfill:
             assert told(result, "small").reason is Reason.RESERVED_AHEAD
 
     def test_gpus_beside_the_reservation_are_open(self):
-        """`big` leaves one GPU of the five: somebody may have that for as long as it likes."""
+        """`big` leaves one GPU of the five: another may use it for any time."""
         pending = [make_workload("big", 4, submitted_at=ago(90)), make_workload("small")]
         result = plan([make_node(gpus=5)], [self.HOLDS_TWO], pending)
         assert admitted(result) == ["small"]
@@ -284,7 +284,7 @@ class TestBackfill:
         assert told(result, "gang").expected_start_at == NOW + timedelta(seconds=1_000)
 
     def test_without_known_ends_everything_is_kept(self):
-        """Nothing can be promised for later, so nothing is risked."""
+        """No start can be computed, so the nodes are kept."""
         pending = [
             make_workload("big", 4, submitted_at=ago(90)),
             make_workload("small", run_time=lasting(1)),
@@ -335,7 +335,7 @@ class TestQuotas:
         assert told(result, "x").reason is Reason.EXCEEDS_QUOTA
 
     def test_what_was_lent_is_taken_back(self):
-        """Team b is within its quota; team a gives back what loses the least."""
+        """Team b is within its quota; team a loses the cheapest victim."""
         held = [
             make_allocation(
                 make_workload(f"a{i}", 2, team="a", priority=HIGH),
@@ -441,7 +441,7 @@ class TestBudgetsAndCalendar:
             assert told(result, "w").reason is Reason.CAPACITY_CLOSED
 
     def test_a_weekly_window_does_not_put_off_a_run_of_unknown_length(self):
-        """It is taken to be a day long: it starts when the GPUs come, and nobody slips in."""
+        """A day is assumed: it starts when the GPUs are released, and none starts before."""
         every_sunday = {"weekdays": ["sun"], "starts": "02:00", "ends": "06:00"}
         policy = make_policy(
             calendar={"closures": [{"name": "drivers", "nodes": ["n1"], "weekly": every_sunday}]}
@@ -500,7 +500,7 @@ class TestTakingTurns:
         assert preempted(result) == want
 
     def test_equals_do_not_take_turns(self):
-        """Nobody is ahead by the policy: age alone takes nobody's GPUs."""
+        """None is ahead by the policy: age alone preempts none."""
         held = [make_allocation(make_workload("new"), {"n1": "0"}, admitted_at=ago(10))]
         waiting = make_workload("w", submitted_at=ago(9_999))
         assert plan([make_node(gpus=1)], held, [waiting], self.POLICY).commands == ()

@@ -118,10 +118,10 @@ def test_the_order_of_the_input_does_not_matter(snapshot, seed):
 
 def room_of(snapshot, allocations):
     """What these leave of the snapshot's nodes."""
-    room = ClusterInfo(snapshot.nodes)
+    cluster = ClusterInfo(snapshot.nodes)
     for allocation in allocations:
-        room.allocate(allocation.workload.shape, allocation.placement)
-    return room
+        cluster.allocate(allocation.workload.shape, allocation.placement)
+    return cluster
 
 
 @given(strategies.contests() | strategies.snapshots())
@@ -130,7 +130,7 @@ def test_no_victim_can_be_spared(snapshot):
     plan = plan_cycle(snapshot, POLICY, NOW)
     workloads = {w.workload_id: w for w in snapshot.pending}
     for workload_id in {c.for_workload_id for c in preempts(plan)}:
-        # The first preemptor is alone in line; the others share with those ahead of them.
+        # The first preemptor is alone in the queue; the others share with those ahead of them.
         alone = replace(snapshot, pending=(workloads[workload_id],))
         victims = [c.workload_id for c in preempts(plan_cycle(alone, POLICY, NOW))]
         for spared in victims:
@@ -149,7 +149,7 @@ def test_no_victim_can_be_spared(snapshot):
 
 @given(strategies.snapshots(), strategies.workloads("x"))
 def test_nobody_of_the_same_shape_is_overtaken(snapshot, shape):
-    """Of several alike, those ahead in the line start first."""
+    """Of equal shapes, those ahead in the queue start first."""
     alike = tuple(replace(shape, workload_id=f"x{i}", submitted_at=ago(100 - i)) for i in range(3))
     plan = plan_cycle(replace(snapshot, pending=(*snapshot.pending, *alike)), POLICY, NOW)
     started = {c.workload_id for c in admits(plan)}
@@ -159,7 +159,7 @@ def test_nobody_of_the_same_shape_is_overtaken(snapshot, shape):
 
 @given(strategies.snapshots())
 def test_who_waits_with_nothing_on_its_way_keeps_its_hardware(snapshot):
-    """In a strict line nobody behind a blocked workload gets GPUs on a node that it could use."""
+    """Without backfill none behind a blocked workload starts on a node that it could use."""
     plan = plan_cycle(snapshot, make_policy(backfill={"mode": "none"}), NOW)
     workloads = {w.workload_id: w for w in snapshot.pending}
     placed = {c.workload_id: c.placement for c in admits(plan)}
@@ -190,11 +190,11 @@ def test_the_head_of_the_line_waits_only_if_it_does_not_fit(snapshot):
 
 @given(strategies.contests() | strategies.snapshots())
 def test_planning_reaches_a_rest(snapshot):
-    """Applied again and again, victims back in the line at once, plans soon say nothing more."""
+    """Applied again and again, with victims pending at once, plans soon have no commands."""
     bound = 2 * (len(snapshot.pending) + len(snapshot.allocations)) + 2
     now = NOW
     for _ in range(bound):
-        # Whoever was told to end is gone by the next cycle, and all minimum run times are over.
+        # Draining workloads have ended by the next cycle, and all minimum run times are over.
         now += timedelta(hours=1)
         left = tuple(a for a in snapshot.allocations if not a.is_draining)
         snapshot = replace(snapshot, allocations=left)
@@ -215,7 +215,7 @@ def test_planning_reaches_a_rest(snapshot):
 
 @given(strategies.snapshots())
 def test_what_exceeds_the_cluster_exceeds_it_when_empty_too(snapshot):
-    """Nobody is told that waiting is in vain whom an idle, healthy cluster would start."""
+    """No workload that an idle, healthy cluster would start is reported as never fitting."""
     plan = plan_cycle(snapshot, POLICY, NOW)
     reasons = {e.workload_id: e.reason for e in plan.explanations}
     healthy = tuple(replace(n, unhealthy_gpu_ids=frozenset()) for n in snapshot.nodes)

@@ -1,4 +1,4 @@
-"""The published line: what the worker writes is what the CLI reads."""
+"""The published queue: the CLI reads what the worker writes."""
 
 import json
 from dataclasses import replace

@@ -133,7 +133,7 @@ def test_quota_without_a_place_admits_nobody():
 
 
 def test_a_small_team_is_not_starved_by_thousands_of_another():
-    """K#2297, K#14477: one head per queue and cycle, or one user who floods the line."""
+    """K#2297, K#14477: one head per queue and cycle, or one user who floods the queue."""
     flood = tuple(
         make_workload(f"f{i:03d}", team="a", submitted_at=ago(9_000 - i)) for i in range(300)
     )

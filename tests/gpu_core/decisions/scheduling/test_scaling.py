@@ -26,7 +26,7 @@ def hints(snapshot, **sections):
 
 
 def test_nodes_come_for_whoever_has_waited_too_long():
-    """Six minutes in line for GPUs that others hold."""
+    """Six minutes pending for GPUs that others hold."""
     held = make_allocation(make_workload("r", 8, priority=HIGH), {"n1": "0 1 2 3 4 5 6 7"})
     waits = make_workload("w", 4, submitted_at=ago(360))
     [hint] = hints(make_snapshot((make_node(),), (held,), (waits,)))
@@ -56,7 +56,7 @@ def test_an_idle_node_goes_unless_the_plan_uses_it():
 
 
 def test_nothing_is_said_about_scale_unless_the_policy_offers_nodes():
-    """Nor where nobody asks for explanations, as in a simulation."""
+    """Nor without explanations, as in a simulation."""
     waits = make_workload("w", 4, submitted_at=ago(360))
     held = make_allocation(make_workload("r", 8, priority=HIGH), {"n1": "0 1 2 3 4 5 6 7"})
     snapshot = make_snapshot((make_node(),), (held,), (waits,))
