@@ -40,14 +40,16 @@ class Preemption:
         now_s: float,
     ) -> None:
         self._state = state
+        self._cluster = state.after_draining.cluster
+        self._entitlements = state.after_draining.entitlements
         self._candidates = candidates
         self._policy = policy
         self._now_s = now_s
         self._index = PreemptionIndex(
             candidates,
             state.holdings,
-            state.after_draining.cluster,
-            state.after_draining.entitlements,
+            self._cluster,
+            self._entitlements,
             now_s,
         )
         self._search = Victims(self._index)
@@ -63,27 +65,27 @@ class Preemption:
         """Which workloads should be preempted for it? Empty if that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return self._victims_by_order(group, entry, allows)
-        entitlements = self._state.after_draining.entitlements
-        allowance = entitlements.allowance(group.team, group.shape)
+        allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
-        groups = self._state.after_draining.cluster.groups(group.shape)
+        groups = self._cluster.groups(group.shape)
         found = self._search.least_loss(
             group.shape, groups, scope, self._is_open(allowance, scope, allows)
         )
         if found is None:
             return []
-        chosen = self._with_quota(group, scope, found)
-        return self._without_needless(group, allows, chosen) if entitlements.has_quotas else chosen
+        if not self._entitlements.has_quotas:
+            return found
+        return self._without_needless(group, allows, self._with_quota(group, scope, found))
 
     def possible_from_s(self, group: WorkloadGroup, allows: Allows | None) -> float | None:
         """When do starts and minimum run times allow enough preemption? None: never, or now."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
             return None
-        allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
+        allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
         moment_s = self._search.possible_from_s(
             group.shape,
-            self._state.after_draining.cluster.groups(group.shape),
+            self._cluster.groups(group.shape),
             scope,
             self._is_open(allowance, scope, allows),
         )
@@ -91,9 +93,9 @@ class Preemption:
 
     def protected(self, group: WorkloadGroup) -> list[Holding]:
         """Which candidates are protected by a start or a minimum run time? By name."""
-        allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
+        allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
-        nodes = set(self._state.after_draining.cluster.eligible(group.shape))
+        nodes = set(self._cluster.eligible(group.shape))
         found = (
             h
             for h in self._candidates.holdings
@@ -110,33 +112,28 @@ class Preemption:
         self.invalidate(s.node for s in victim.holding.allocation.placement.shares)
 
     def _scope(self, group: WorkloadGroup, allowance: Allowance) -> PreemptionScope:
-        entitlements = self._state.after_draining.entitlements
-        if not entitlements.has_quotas:
+        if not self._entitlements.has_quotas:
             return PreemptionScope(priority=group.priority, any_team=True)
-        reclaims = entitlements.buckets(allowance.reclaimable)
+        reclaims = self._entitlements.buckets(allowance.reclaimable)
         return PreemptionScope(
             priority=group.priority,
             team=group.team,
             reclaims=reclaims,
-            cohorts=entitlements.cohorts(group.team) if reclaims else (),
+            cohorts=self._entitlements.cohorts(group.team) if reclaims else (),
         )
 
     def _is_open(
         self, allowance: Allowance, scope: PreemptionScope, allows: Allows | None
     ) -> Callable[[str], bool]:
-        entitlements, cluster = (
-            self._state.after_draining.entitlements,
-            self._state.after_draining.cluster,
-        )
         possible = (
             None
             if scope.any_team
             # Victims of its own team may free quota of any flavor.
-            else allowance.open | allowance.reclaimable | entitlements.held_by(scope.team)
+            else allowance.open | allowance.reclaimable | self._entitlements.held_by(scope.team)
         )
 
         def is_open(node: str) -> bool:
-            flavor = cluster[node].node.flavor
+            flavor = self._cluster[node].node.flavor
             return (possible is None or flavor in possible) and (allows is None or allows(node))
 
         return is_open
@@ -148,9 +145,6 @@ class Preemption:
 
         A victim of another team must use borrowed quota, counted after the victims before it.
         """
-        entitlements, shape = self._state.after_draining.entitlements, group.shape
-        if not entitlements.has_quotas:
-            return victims
         chosen = sorted(victims, key=lambda c: c.loss)
         if self._is_enough(group, chosen):
             return self._still_eligible(scope, chosen)
@@ -161,7 +155,7 @@ class Preemption:
                 for c in self._candidates.values()
                 if c.workload_id not in ids
                 and c.holding.protected_until_s <= self._now_s
-                and c.holding.flavor in entitlements.wanted(shape)
+                and c.holding.flavor in self._entitlements.wanted(group.shape)
                 and self._index.may_preempt(scope, c.holding)
             ),
             key=lambda c: c.loss,
@@ -198,17 +192,13 @@ class Preemption:
         self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
     ) -> bool:
         """Would it have both quota and a placement without these victims?"""
-        entitlements, cluster = (
-            self._state.after_draining.entitlements,
-            self._state.after_draining.cluster,
-        )
-        with entitlements.without(v.holding for v in victims):
-            open_flavors = entitlements.allowance(group.team, group.shape).open
+        with self._entitlements.without(v.holding for v in victims):
+            open_flavors = self._entitlements.allowance(group.team, group.shape).open
         freed = _NodesWithout(
             self._state,
             group.shape,
             lambda node: (
-                cluster[node].node.flavor in open_flavors and (allows is None or allows(node))
+                self._cluster[node].node.flavor in open_flavors and (allows is None or allows(node))
             ),
         )
         for victim in victims:
@@ -216,18 +206,16 @@ class Preemption:
         return freed.fits()
 
     def _is_enough(self, group: WorkloadGroup, victims: list[PreemptionCandidate]) -> bool:
-        entitlements = self._state.after_draining.entitlements
-        with entitlements.without(c.holding for c in victims):
-            return bool(entitlements.allowance(group.team, group.shape).open)
+        with self._entitlements.without(c.holding for c in victims):
+            return bool(self._entitlements.allowance(group.team, group.shape).open)
 
     def _still_eligible(
         self, scope: PreemptionScope, victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
         """The victims, if each is eligible once those before it are gone; else none."""
-        entitlements = self._state.after_draining.entitlements
         gone: list[Holding] = []
         for victim in victims:
-            with entitlements.without(gone):
+            with self._entitlements.without(gone):
                 if not self._index.may_preempt(scope, victim.holding):
                     return []
             gone.append(victim.holding)
@@ -268,7 +256,7 @@ class Preemption:
             return False
         if holding.protected_until_s > self._now_s:
             return False
-        if not self._state.after_draining.entitlements.has_quotas:
+        if not self._entitlements.has_quotas:
             return True
         return holding.workload.team == group.team
 
