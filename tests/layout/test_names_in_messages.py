@@ -1,6 +1,5 @@
 """What a message names must exist: commands that can be copied, options, pages."""
 
-import argparse
 import ast
 import re
 import shlex
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 from prefect.cli._app import _app as prefect_commands
 
-from gpu_core.cli.main import _parser
-from gpu_core.cli.shared.parser import MEANING_OF_1
+from gpu_core.cli.main import app
+from gpu_core.cli.shared.exit_codes import MEANING_OF_1
 
 _SOURCES = sorted(path for path in Path("gpu_core").rglob("*.py"))
 # In back-quotes, or at the place where a remedy names a command without them.
@@ -49,16 +48,12 @@ COMMANDS = sorted({
 PAGES = sorted({page for texts in TEXTS.values() for text in texts for page in _PAGE.findall(text)})
 
 
-def _options_of(words: list[str]) -> str:
-    """The help of the `prefect-gpu` command that these words begin with."""
-    parser: argparse.ArgumentParser = _parser()
-    while True:
-        groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-        if not groups:
-            return parser.format_help()
-        assert words, "a group of commands alone is no command"
-        assert words[0] in groups[0].choices
-        parser = groups[0].choices[words.pop(0)]
+def _options_of(words: list[str]) -> set[str]:
+    """The options of the `prefect-gpu` command that these words begin with."""
+    _, found, _ = app.parse_commands(words)
+    assert found[-1].default_command is not None, "it is a group of commands, or none"
+    arguments = found[-1].assemble_argument_collection()
+    return {name for argument in arguments for name in argument.names}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -68,9 +63,9 @@ def test_a_command_that_a_message_names(command: str) -> None:
         _, found, _ = prefect_commands.parse_commands(words)
         assert found[-1].default_command is not None, "it is a group of commands, or none"
         return
-    said = _options_of(words)
+    known = _options_of(words)
     for option in (word for word in words if word.startswith("--")):
-        assert option in said
+        assert option.partition("=")[0] in known
 
 
 def test_messages_name_commands_and_pages() -> None:

@@ -1,129 +1,89 @@
 """The options of `prefect-gpu catalog`."""
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Group, Parameter
+
+from gpu_core.cli.shared.options import AsJson, flag, repeated
 from gpu_core.decisions.catalog import DEFAULT_CATALOG
 
 if TYPE_CHECKING:
     from gpu_core.decisions.catalog.selection import Selection
 
-
-def add_catalog(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command with its parts."""
-    catalog = commands.add_parser(
-        "catalog",
-        help="what GPUs can be had, where and at which price",
-        description="Show the catalog of offerings, or look at what AWS offers now.",
-    )
-    parts = catalog.add_subparsers(dest="part", required=True, metavar="PART")
-    _add_show(parts)
-    _add_refresh(parts)
+_CATALOG = Group("Catalog", sort_key=4)
 
 
-def add_catalog_options(command: argparse.ArgumentParser) -> None:
+@Parameter(name="*", group=_CATALOG)
+@dataclass(frozen=True, kw_only=True)
+class CatalogOptions:
     """Which catalog a command reads, and which part of it counts."""
-    command.add_argument(
-        "--catalog",
-        type=Path,
-        default=DEFAULT_CATALOG,
-        help="the refreshed catalog; where there is none, the one of the package counts",
-    )
-    command.add_argument(
-        "--prices",
-        type=Path,
-        action="append",
-        default=[],
-        help="a sheet of your own prices, YAML or JSON; may be repeated",
-    )
-    command.add_argument("--gpu-type", action="append", default=[], help="only this; repeatable")
-    command.add_argument("--region", action="append", default=[], help="only here; repeatable")
-    command.add_argument(
-        "--capacity-type",
-        action="append",
-        default=[],
-        help="only on-demand, spot or reserved; repeatable",
-    )
-    command.add_argument("--provider", action="append", default=[], help="only this; repeatable")
-    command.add_argument("--json", action="store_true", help="print JSON")
+
+    catalog: Annotated[
+        Path, Parameter(help="The refreshed catalog; if there is none, the package's own counts.")
+    ] = DEFAULT_CATALOG
+    prices: Annotated[tuple[Path, ...], repeated("A sheet of your own prices, YAML or JSON")] = ()
+    gpu_type: Annotated[tuple[str, ...], repeated("Only this GPU type")] = ()
+    region: Annotated[tuple[str, ...], repeated("Only this region")] = ()
+    capacity_type: Annotated[tuple[str, ...], repeated("Only on-demand, spot or reserved")] = ()
+    provider: Annotated[tuple[str, ...], repeated("Only this provider")] = ()
+
+    @property
+    def selection(self) -> "Selection":
+        """Which part of the catalog counts?"""
+        from gpu_core.decisions.catalog.selection import Selection
+
+        return Selection(
+            gpu_types=self.gpu_type,
+            regions=self.region,
+            capacity_types=self.capacity_type,
+            providers=self.provider,
+        )
 
 
-def selection_of(options: argparse.Namespace) -> "Selection":
-    """Which part of the catalog counts, by the options above."""
-    from gpu_core.decisions.catalog.selection import Selection
-
-    return Selection(
-        gpu_types=tuple(options.gpu_type),
-        regions=tuple(options.region),
-        capacity_types=tuple(options.capacity_type),
-        providers=tuple(options.provider),
-    )
+DEFAULT_OPTIONS = CatalogOptions()
 
 
-def _add_show(parts: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = parts.add_parser("show", help="what can be had, by GPU type and price")
-    add_catalog_options(command)
-    command.set_defaults(run=_show)
+def show(*, options: CatalogOptions = DEFAULT_OPTIONS, as_json: AsJson = False) -> int:
+    """Show offerings by GPU type and price."""
+    from gpu_core.cli.catalog.command import show as run_show
+
+    return run_show(options.catalog, options.prices, options.selection, as_json=as_json)
 
 
-def _add_refresh(parts: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = parts.add_parser(
-        "refresh",
-        help="look at what AWS offers now, and keep it",
-        description=(
-            "Read instance types, on-demand and spot prices from AWS. What cannot be read is "
-            "told, and the rest is kept. Nothing is kept if a price is nonsense."
-        ),
-    )
-    command.add_argument(
-        "--catalog",
-        type=Path,
-        default=DEFAULT_CATALOG,
-        help=f"where it is kept (default: {DEFAULT_CATALOG})",
-    )
-    command.add_argument(
-        "--region", action="append", help="look here; repeatable (default: us-east-1)"
-    )
-    command.add_argument(
-        "--accept-large-changes",
-        action="store_true",
-        help="take over prices that moved tenfold: you have looked them up",
-    )
-    command.add_argument(
-        "--placement-scores",
-        action="store_true",
-        help="ask how likely spot requests succeed; AWS limits this per day",
-    )
-    command.add_argument("--timeout", default="20s", help="of one call to AWS (default: 20s)")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.set_defaults(run=_refresh)
+def refresh(
+    *,
+    catalog: Annotated[Path, Parameter(help="The file that keeps the catalog.")] = DEFAULT_CATALOG,
+    region: Annotated[tuple[str, ...], repeated("Read this region. Default: us-east-1")] = (
+        "us-east-1",
+    ),
+    accept_large_changes: Annotated[
+        bool, flag("Accept prices that moved tenfold: you have looked them up.")
+    ] = False,
+    placement_scores: Annotated[
+        bool, flag("Ask how likely spot requests succeed; AWS limits this per day.")
+    ] = False,
+    timeout: Annotated[str, Parameter(help="The time-out of one call to AWS.")] = "20s",
+    as_json: AsJson = False,
+) -> int:
+    """Read what AWS offers now, and keep it.
 
-
-def _show(options: argparse.Namespace) -> int:
-    from gpu_core.cli.catalog.command import show
-
-    return show(
-        options.catalog,
-        options.prices,
-        selection_of(options),
-        as_json=options.json,
-    )
-
-
-def _refresh(options: argparse.Namespace) -> int:
-    from gpu_core.cli.catalog.command import refresh
+    Reads instance types, on-demand and spot prices. Reports what cannot be read and keeps the
+    rest. Keeps nothing if a price is nonsense.
+    """
+    from gpu_core.cli.catalog.command import refresh as run_refresh
     from gpu_core.decisions.model.errors import InvalidInput
     from gpu_core.decisions.model.units import parse_duration_s
 
-    timeout_s = parse_duration_s(options.timeout, "timeout")
+    timeout_s = parse_duration_s(timeout, "timeout")
     if timeout_s < 1:
-        raise InvalidInput("timeout", "is too small", got=options.timeout, allowed="1s or more")
-    return refresh(
-        options.catalog,
-        options.region or ["us-east-1"],
-        accepts_large_changes=options.accept_large_changes,
-        with_placement_scores=options.placement_scores,
+        raise InvalidInput("timeout", "is too small", got=timeout, allowed="1s or more")
+    return run_refresh(
+        catalog,
+        list(region),
+        accepts_large_changes=accept_large_changes,
+        with_placement_scores=placement_scores,
         timeout_s=timeout_s,
-        as_json=options.json,
+        as_json=as_json,
     )

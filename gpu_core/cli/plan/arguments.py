@@ -1,10 +1,13 @@
 """The options of `prefect-gpu plan`."""
 
-import argparse
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from gpu_core.cli.catalog.arguments import add_catalog_options, selection_of
+from cyclopts import Group, Parameter
+
+from gpu_core.cli.catalog.arguments import DEFAULT_OPTIONS, CatalogOptions
+from gpu_core.cli.shared.options import AsJson, whole_number
 
 if TYPE_CHECKING:
     from gpu_core.cli.plan.command import PastRuns
@@ -12,106 +15,149 @@ if TYPE_CHECKING:
     from gpu_core.decisions.requirements.duration import Observed
     from gpu_core.decisions.requirements.stated import Stated
 
+_JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
+_WISHES = Group("Wishes", sort_key=2)
+_CONDITIONS = Group("Conditions", sort_key=3)
 
-def add_plan(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command."""
-    command = commands.add_parser(
-        "plan",
-        help="which offerings could run a job, what each costs, and which to take",
-        description=(
-            "Rank every offering that could run a job by the expected cost of the whole job under "
-            "its deadline and budget, with memory, time, interruptions, and why the others are "
-            "refused. Nothing is started."
+
+@Parameter(name="*", group=_JOB)
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What is to be done."""
+
+    model: Annotated[str | None, Parameter(help="A known model, such as llama-3-8b.")] = None
+    parameters: Annotated[
+        str | None, Parameter(help="Parameters of a transformer, such as 7B.")
+    ] = None
+    method: Annotated[
+        Literal["full", "lora", "qlora", "inference"] | None, Parameter(help="How it trains.")
+    ] = None
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16", "int8", "int4"] | None, Parameter(help="The number format.")
+    ] = None
+    optimizer: Annotated[
+        Literal["adamw", "adamw-8bit", "sgd-momentum", "sgd"] | None,
+        Parameter(help="The optimizer."),
+    ] = None
+    zero_stage: Annotated[
+        int | None, whole_number("ZeRO stage, 0 to 3. Default: the lowest that fits.")
+    ] = None
+    recompute: Annotated[
+        Literal["none", "selective", "full"] | None,
+        Parameter(help="Activation recomputation. Default: the least that fits."),
+    ] = None
+    lora_rank: Annotated[int | None, whole_number("The rank of LoRA.")] = None
+    batch: Annotated[int | None, whole_number("Sequences or images at once on each GPU.")] = None
+    accumulation: Annotated[
+        int | None, whole_number("Batches between two updates. Default: 8.")
+    ] = None
+    sequence_length: Annotated[
+        int | None, whole_number("Tokens; for inference with the answer.")
+    ] = None
+    output_tokens: Annotated[
+        int | None, whole_number("Tokens that inference writes for each prompt.")
+    ] = None
+    amount: Annotated[
+        str | None, Parameter(help="Tokens or images to train on; prompts or images to answer.")
+    ] = None
+
+
+@Parameter(name="*", group=_WISHES)
+@dataclass(frozen=True, kw_only=True)
+class WishOptions:
+    """What the answer must keep to."""
+
+    deadline: Annotated[
+        str | None, Parameter(help="A moment such as 2026-12-01T08:00Z, or 24h from now.")
+    ] = None
+    budget_usd: Annotated[str | None, Parameter(help="The budget of the whole job.")] = None
+    by: Annotated[Literal["cost", "time"], Parameter(help="What comes first.")] = "cost"
+    max_nodes: Annotated[int, whole_number("At most this many nodes.")] = 1
+    gpus: Annotated[int | None, whole_number("Exactly this many GPUs over all nodes.")] = None
+    data_gib: Annotated[float | None, Parameter(help="The data that the job reads.")] = None
+    data_at: Annotated[str | None, Parameter(help="Where the data is, as PROVIDER/REGION.")] = None
+
+
+@Parameter(name="*", group=_CONDITIONS)
+@dataclass(frozen=True, kw_only=True)
+class ConditionOptions:
+    """What is known of speed, starts and spot."""
+
+    observed: Annotated[
+        str | None,
+        Parameter(
+            help="Tokens, prompts or images per second of earlier runs as "
+            "TYPE:GPUS:SPEED[,SPEED], such as a100-80gb:8:21000."
         ),
-    )
-    command.add_argument(
-        "text", nargs="?", help="what is to be done, such as 'fine-tune a 7B model with LoRA'"
-    )
-    _add_job(command)
-    _add_wishes(command)
-    _add_conditions(command)
-    add_catalog_options(command)
-    command.add_argument("--top", type=int, default=10, help="rows of the table (default: 10)")
-    command.set_defaults(run=_plan)
+    ] = None
+    deployment: Annotated[
+        str | None,
+        Parameter(help="Learn the speed from completed runs of FLOW/DEPLOYMENT; needs --ledger."),
+    ] = None
+    ledger: Annotated[
+        str | None, Parameter(help="The ledger with these runs: its file or address.")
+    ] = None
+    amount_each: Annotated[
+        str | None, Parameter(help="What each of these runs did. Default: as much as this job.")
+    ] = None
+    startup: Annotated[
+        str | None, Parameter(help="Time until work begins on a new node. Default: 5m.")
+    ] = None
+    spot_life: Annotated[
+        str | None, Parameter(help="Mean life of a spot instance. Default: 7600s.")
+    ] = None
+    storage_gb_per_s: Annotated[
+        float | None, Parameter(help="A node's bandwidth to checkpoints. Default: 1.")
+    ] = None
 
 
-def _add_job(command: argparse.ArgumentParser) -> None:
-    job = command.add_argument_group("job", "each comes before what the text says")
-    job.add_argument("--model", help="a known model, such as llama-3-8b")
-    job.add_argument("--parameters", help="of a transformer, such as 7B")
-    job.add_argument("--method", choices=("full", "lora", "qlora", "inference"))
-    job.add_argument("--precision", choices=("fp32", "bf16", "fp16", "int8", "int4"))
-    job.add_argument("--optimizer", choices=("adamw", "adamw-8bit", "sgd-momentum", "sgd"))
-    job.add_argument("--zero-stage", type=int, help="0 to 3; default: as little as fits")
-    job.add_argument("--recompute", choices=("none", "selective", "full"), help="default: as fits")
-    job.add_argument("--lora-rank", type=int)
-    job.add_argument("--batch", type=int, help="sequences or images at once on each GPU")
-    job.add_argument("--accumulation", type=int, help="batches between two updates (default: 8)")
-    job.add_argument("--sequence-length", type=int, help="tokens; inference: with the answer")
-    job.add_argument("--output-tokens", type=int, help="that inference writes for each prompt")
-    job.add_argument("--amount", help="tokens or images to train on; prompts or images to answer")
+_NO_JOB, _NO_WISHES, _NO_CONDITIONS = JobOptions(), WishOptions(), ConditionOptions()
 
 
-def _add_wishes(command: argparse.ArgumentParser) -> None:
-    wishes = command.add_argument_group("wishes")
-    wishes.add_argument("--deadline", help="a moment such as 2026-12-01T08:00Z, or 24h from now")
-    wishes.add_argument("--budget-usd", help="for the whole job")
-    wishes.add_argument("--by", choices=("cost", "time"), default="cost", help="what comes first")
-    wishes.add_argument("--max-nodes", type=int, default=1, help="default: 1")
-    wishes.add_argument("--gpus", type=int, help="exactly so many, over all nodes")
-    wishes.add_argument("--data-gib", type=float, help="data that the job reads")
-    wishes.add_argument("--data-at", metavar="PROVIDER/REGION", help="where the data lies")
+def plan(
+    text: Annotated[
+        str | None, Parameter(help="The job in words, such as 'fine-tune a 7B model with LoRA'.")
+    ] = None,
+    /,
+    *,
+    job: JobOptions = _NO_JOB,
+    wishes: WishOptions = _NO_WISHES,
+    conditions: ConditionOptions = _NO_CONDITIONS,
+    catalog: CatalogOptions = DEFAULT_OPTIONS,
+    top: Annotated[int, whole_number("Rows of the table.")] = 10,
+    as_json: AsJson = False,
+) -> int:
+    """Rank the offerings that can run a job by cost or time.
 
-
-def _add_conditions(command: argparse.ArgumentParser) -> None:
-    conditions = command.add_argument_group("conditions")
-    conditions.add_argument(
-        "--observed",
-        metavar="TYPE:GPUS:SPEED[,SPEED]",
-        help="tokens, prompts or images per second of earlier runs, such as a100-80gb:8:21000",
-    )
-    conditions.add_argument(
-        "--deployment",
-        metavar="FLOW/DEPLOYMENT",
-        help="learn the speed from its completed runs; needs --ledger",
-    )
-    conditions.add_argument("--ledger", help="with these runs: its file or address")
-    conditions.add_argument(
-        "--amount-each", help="what each of these runs did (default: as much as this job)"
-    )
-    conditions.add_argument("--startup", help="until work begins on a new node (default: 5m)")
-    conditions.add_argument("--spot-life", help="of a spot instance, on average (default: 7600s)")
-    conditions.add_argument(
-        "--storage-gb-per-s", type=float, help="of a node, for checkpoints (default: 1)"
-    )
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from gpu_core.cli.plan.command import PlanOptions, plan
+    Ranks every offering by the expected cost of the whole job under its deadline and budget, with
+    memory, time, interruptions, and why the others are refused. Starts nothing.
+    """
+    from gpu_core.cli.plan.command import PlanOptions
+    from gpu_core.cli.plan.command import plan as run_plan
     from gpu_core.decisions.model.errors import InvalidInput
 
-    if options.top < 1:
-        raise InvalidInput("top", "is too small", got=options.top, allowed="1 or more")
+    if top < 1:
+        raise InvalidInput("top", "is too small", got=top, allowed="1 or more")
     now = datetime.now(UTC)
-    return plan(
+    return run_plan(
         PlanOptions(
-            text=options.text,
-            stated=_stated(options),
-            wishes=_wishes(options, now),
-            conditions=_conditions(options),
-            observed=_observed(options.observed),
-            past=_past_runs(options),
-            catalog_path=options.catalog,
-            own_sheets=tuple(options.prices),
-            selection=selection_of(options),
-            top=options.top,
-            as_json=options.json,
+            text=text,
+            stated=_stated(job),
+            wishes=_wishes(wishes, now),
+            conditions=_conditions(conditions),
+            observed=_observed(conditions.observed),
+            past=_past_runs(conditions),
+            catalog_path=catalog.catalog,
+            own_sheets=catalog.prices,
+            selection=catalog.selection,
+            top=top,
+            as_json=as_json,
         ),
         now,
     )
 
 
-def _stated(options: argparse.Namespace) -> "Stated":
+def _stated(options: JobOptions) -> "Stated":
     from gpu_core.decisions.catalog.gpu_types import Precision
     from gpu_core.decisions.requirements.counts import parse_count
     from gpu_core.decisions.requirements.job import Method, Optimizer, Recompute
@@ -121,11 +167,11 @@ def _stated(options: argparse.Namespace) -> "Stated":
     return Stated(
         model_name=options.model,
         parameters=None if parameters is None else round(parse_count(parameters, "parameters")),
-        method=options.method and Method(options.method),
-        precision=options.precision and Precision(options.precision),
-        optimizer=options.optimizer and Optimizer(options.optimizer),
+        method=Method(options.method) if options.method else None,
+        precision=Precision(options.precision) if options.precision else None,
+        optimizer=Optimizer(options.optimizer) if options.optimizer else None,
         zero_stage=options.zero_stage,
-        recompute=options.recompute and Recompute(options.recompute),
+        recompute=Recompute(options.recompute) if options.recompute else None,
         lora_rank=options.lora_rank,
         batch_per_gpu=options.batch,
         accumulation=options.accumulation,
@@ -135,12 +181,12 @@ def _stated(options: argparse.Namespace) -> "Stated":
     )
 
 
-def _wishes(options: argparse.Namespace, now: datetime) -> "Wishes":
+def _wishes(options: WishOptions, now: datetime) -> "Wishes":
     from gpu_core.decisions.model.units import micro_usd
     from gpu_core.decisions.offerings.constraints import Goal, Wishes
     from gpu_core.decisions.requests.job_variables import parse_deadline
 
-    deadline = options.deadline and parse_deadline(options.deadline, "deadline")
+    deadline = parse_deadline(options.deadline, "deadline") if options.deadline else None
     budget = options.budget_usd
     return Wishes(
         goal=Goal(options.by),
@@ -165,7 +211,7 @@ def _place(text: str | None) -> "Place | None":
     return Place(provider=provider, region=region)
 
 
-def _conditions(options: argparse.Namespace) -> "Conditions":
+def _conditions(options: ConditionOptions) -> "Conditions":
     from gpu_core.decisions.model.units import parse_duration_s
     from gpu_core.decisions.offerings.constraints import Conditions
 
@@ -181,7 +227,7 @@ def _conditions(options: argparse.Namespace) -> "Conditions":
     )
 
 
-def _past_runs(options: argparse.Namespace) -> "PastRuns | None":
+def _past_runs(options: ConditionOptions) -> "PastRuns | None":
     from gpu_core.cli.plan.command import PastRuns
     from gpu_core.decisions.model.errors import InvalidInput
     from gpu_core.decisions.requirements.counts import parse_count

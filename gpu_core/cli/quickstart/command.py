@@ -75,7 +75,7 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
     services.use(os.environ)
     # Prefect reads its settings when it is first imported: only now are they ours.
     from gpu_core.cli.quickstart.demo import tell
-    from gpu_core.cli.setup import SetupOptions, setup
+    from gpu_core.cli.setup.command import SetupOptions, setup
 
     console.rule("[bold]1. Servers[/]", align="left")
     _start_servers(console, services, folder, addresses)

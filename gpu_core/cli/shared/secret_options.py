@@ -1,31 +1,31 @@
 """Options that may hold a password: every user of a machine reads what processes were given."""
 
-import argparse
 import os
 import sys
 from pathlib import Path
+
+from cyclopts import Parameter
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.redaction import secrets_in
 
 
-def add_secret_option(command: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    """Add `--NAME`, and `--NAME-file` for values that nobody else may see."""
-    command.add_argument(
-        f"--{name}",
-        help=f"{help_text}; a password in it is seen in the list of processes: give it in a file, "
-        f"or in the variable {variable_of(name)}",
+def secret(name: str, help_text: str) -> Parameter:
+    """`--NAME`, whose help names the ways that keep a password hidden."""
+    return Parameter(
+        help=f"{help_text}. Other users see a password in the list of processes: use --{name}-file "
+        f"or the variable {variable_of(name)} instead."
     )
-    _add_file(command, name, f"a file with what --{name} takes; - reads standard input")
 
 
-def add_secret_file(command: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    """Add `--NAME-file` alone, for what is nothing but a secret."""
-    _add_file(command, name, f"a file with {help_text}; or in the variable {variable_of(name)}")
-
-
-def _add_file(command: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    command.add_argument(f"--{name}-file", metavar="FILE", help=help_text)
+def secret_file(name: str, help_text: str | None = None) -> Parameter:
+    """`--NAME-file`, with the variable of the environment where there is no option beside it."""
+    what = f"The value of --{name}" if help_text is None else help_text
+    other = "" if help_text is None else f" Or set the variable {variable_of(name)}."
+    return Parameter(
+        help=f"{what}, in a file; - reads standard input.{other}",
+        allow_leading_hyphen=True,  # `-` would be taken for an option
+    )
 
 
 def variable_of(name: str) -> str:
@@ -33,14 +33,12 @@ def variable_of(name: str) -> str:
     return f"PREFECT_GPU_{name.replace('-', '_').upper()}"
 
 
-def secret_option(options: argparse.Namespace, name: str) -> str | None:
+def secret_option(name: str, value: str | None, file: str | None) -> str | None:
     """What was given for this option: by itself, in a file, or in its environment variable?
 
     Raises:
         InvalidInput: It is given twice, or its file is empty or cannot be read.
     """
-    key = name.replace("-", "_")
-    value, file = getattr(options, key, None), getattr(options, f"{key}_file")
     if value is not None and file is not None:
         raise InvalidInput(
             f"--{name}-file", f"cannot be used with --{name}", remedy="leave one of them out"

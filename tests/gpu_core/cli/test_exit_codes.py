@@ -1,18 +1,19 @@
 """What every command ends with, as its `--help` says, and the one sentence where it is not 0."""
 
-import argparse
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
-from gpu_core.cli.main import _parser, main
-from gpu_core.cli.shared.parser import MEANING_OF_1
+from gpu_core.cli.main import app, main
+from gpu_core.cli.shared.exit_codes import MEANING_OF_1
 
 _TASK = "fine-tune a 7B model with LoRA on 10M tokens"
 _SIMULATE = ("simulate", "--nodes", "1x8", "--policy", "fifo", "--format")
@@ -67,53 +68,83 @@ def test_exit_code(
         assert (said.out, said.err.count("\n")) == ("", 1)
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    for command in (each for group in groups for each in group.choices.values()):
-        yield from _commands(command)
-        yield command
+def _commands(group: App, path: tuple[str, ...] = ("prefect-gpu",)) -> Iterator[str]:
+    for name in (each for each in group if not each.startswith("-")):
+        if group[name].default_command is None:
+            yield from _commands(group[name], (*path, name))
+        else:
+            yield " ".join((*path, name))
 
 
 def test_every_command_says_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    groups = {"prefect-gpu catalog"}
-    names = {command.prog for command in _commands(_parser())} - groups
+    names = set(_commands(app))
     assert names == set(MEANING_OF_1)
     for name in sorted(names):
-        with pytest.raises(SystemExit) as ended:
-            main([*name.split()[1:], "--help"])
-        assert ended.value.code == 0
+        assert main([*name.split()[1:], "--help"]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert f"Exit codes: 0: done. 1: {MEANING_OF_1[name]}. 2: " in said
+
+
+@pytest.mark.parametrize("name", sorted(_commands(app)))
+def test_the_examples_of_a_command_can_be_typed(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*name.split()[1:], "--help"])
+    help_lines = capsys.readouterr().out.partition("Examples:")[2].partition("Exit codes:")[0]
+    assert all(len(line) <= 80 for line in help_lines.splitlines())
+    examples = " ".join(help_lines.replace("\\\n", "").split()).split("prefect-gpu ")[1:]
+    assert examples
+    for example in examples:
+        app.parse_args(shlex.split(example))
+
+
+def test_a_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, want in (([], "quickstart"), (["catalog"], "refresh")):
+        assert main(words) == 0
+        assert want in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        ((), "prefect-gpu: the following arguments are required: COMMAND"),
         (("quickstrat",), "prefect-gpu: COMMAND is not one of the choices (got 'quickstrat'); did "
          "you mean 'quickstart'?; allowed: catalog, "),
-        (("catalog", "shw"), "prefect-gpu catalog: PART is not one of the choices (got 'shw')"),
-        (("simulate", "--format", "jsnl"), "did you mean 'jsonl'?; allowed: jsonl, kueue, "),
+        (("catalog", "shw"), "prefect-gpu catalog: COMMAND is not one of the choices (got 'shw')"),
+        ((*_SIMULATE, "jsnl", "--workload", "jobs"),
+         "did you mean 'jsonl'?; allowed: jsonl, kueue, "),
         (("catalog", "show", "--gpu-tpye", "x"), "prefect-gpu catalog show: --gpu-tpye is not a "
          "known option; did you mean '--gpu-type'?; allowed: "),
         (("catalog", "show", "x"), "catalog show: an argument is one too many (got 'x')"),
         (("plan", "x", "--top", "ten"), "--top is not a whole number (got 'ten')"),
         (("plan", "x", "--gpus", "9" * 5000), "--gpus is not a whole number (got '999"),
+        (("plan", "x", "--top", "2.7"), "--top is not a whole number (got '2.7')"),
+        (("plan", "x", "--top", "1", "--top", "two"), "--top is not a whole number (got 'two')"),
+        (("plan", "x", "--json=maybe"), "--json takes no value (got 'maybe')"),
+        (("simulate", "--nodes", "1x8"), "prefect-gpu simulate: --workload is required"),
+        (("setup", "--ledger-url-file", "-", "--type", "gpu"), "--type is not one of the choices"),
+        (("hold",), "prefect-gpu hold: FLOW-RUN is required"),
         (("plan", "x", "--data-gib", "much"), "--data-gib is not a number (got 'much')"),
-        (("setup", "--policy"), "argument --policy: expected one argument"),
+        (("setup", "--policy"), "prefect-gpu setup: --policy needs a value"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value)[:30] or "nothing",
 )  # fmt: skip
 def test_misspelt_options_are_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], want: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
+    code = main(arguments)
     said = capsys.readouterr()
-    assert (ended.value.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert (code, said.out, said.err.count("\n")) == (2, "", 1)
     assert want in said.err
     assert re.search(r"; see `prefect-gpu[a-z -]* --help`\n$", said.err)
     assert len(said.err) < 1000
+
+
+def test_a_misspelt_option_of_check_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--polcy=x", "-"]) == 2
+    assert capsys.readouterr().err == (
+        "prefect-gpu check: --polcy is not a known option; did you mean '--policy'?; "
+        "allowed: --help, --json, --policy\n"
+    )
 
 
 def test_an_interrupt_is_130(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.cli.setup import SetupOptions, setup
 from gpu_core.cli.setup.addresses import with_checked_addresses
 from gpu_core.cli.setup.blocks import mlflow_fields
+from gpu_core.cli.setup.command import SetupOptions, setup
 from gpu_core.decisions.model.errors import InvalidInput
 
 IN_CLEAR = {"tracking_uri": "http://ada:secret@mlflow"}

@@ -1,21 +1,18 @@
 """A password comes from a file or the environment, where no other user of the machine sees it."""
 
-import argparse
 import io
 
 import pytest
 
-from gpu_core.cli.shared.secret_options import add_secret_file, add_secret_option, secret_option
+from gpu_core.cli.shared.secret_options import secret_option
 from gpu_core.decisions.model.errors import InvalidInput
 
 URL = "postgresql://gpu:secret@db/ledger"
 
 
 def given(*arguments, name="ledger-url"):
-    parser = argparse.ArgumentParser()
-    add_secret_option(parser, "ledger-url", "the ledger")
-    add_secret_file(parser, "mlflow-token", "the token")
-    return secret_option(parser.parse_args(arguments), name)
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    return secret_option(name, options.get(f"--{name}"), options.get(f"--{name}-file"))
 
 
 def test_a_file_has_it(tmp_path):

@@ -1,0 +1,215 @@
+"""`prefect-gpu doctor`: is everything there that a pool's worker needs, and does it fit together?
+
+Nothing is changed but one small object in the checkpoint store, which is removed again. What does
+not answer fails its own check; the others go on.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+from prefect.client.orchestration import PrefectClient
+
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.ledger.inspection import inspect_claim
+from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
+from gpu_core.cli.doctor.output import as_json, as_text, redacted
+from gpu_core.cli.doctor.packages import requirements
+from gpu_core.cli.doctor.prefect_checks import examine_prefect
+from gpu_core.cli.doctor.prefect_facts import PrefectFacts, default_of, read_prefect_facts
+from gpu_core.cli.doctor.services import (
+    Call,
+    Places,
+    machine_gpu_findings,
+    read_places,
+    service_calls,
+)
+from gpu_core.cli.setup.command import DEFAULT_POLICY
+from gpu_core.cli.setup.pool import check_pool_name
+from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.decisions.checks.doctor.finding import Finding, failed, has_failed, ok, unknown
+from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
+from gpu_core.decisions.checks.doctor.versions import package_findings
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
+from gpu_core.worker import WORKERS, GpuKubernetesWorker
+from gpu_core.worker.operations.bounded_call import begin
+from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.checks import read_settings
+from gpu_core.worker.startup.secrecy import Secrets, prefect_keys, secrets_of
+
+_CLUSTER_S = 45.0
+"""For a log-in program of a cloud, and for the parts, which have limits of their own."""
+
+_DEFAULT_NAMESPACE = "default"
+# Where each pod finds the namespace of its ServiceAccount.
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What to look at."""
+
+    pool: str | None
+    """None: the one that there is."""
+    worker_type: str | None
+    """None: as the pool is."""
+    policy_path: Path | None
+    """None: the worker's setting, `deployments/policy.yaml`, or the default policy."""
+    service_account: str | None
+    """`NAMESPACE/NAME` of the worker; None: the rights of whoever asks."""
+    ledger_url: str | None = field(default=None, repr=False)
+    as_document: bool = False
+    with_details: bool = False
+
+
+def doctor(options: DoctorOptions) -> int:
+    """Print what every check has found. Returns the exit code: 1 where one has failed.
+
+    Raises:
+        InvalidInput: An option cannot be used.
+    """
+    if options.pool is not None:
+        check_pool_name(options.pool)
+    _check_service_account(options.service_account)
+    if options.policy_path is not None and not options.policy_path.is_file():
+        raise InvalidInput("--policy", "is not a file", got=str(options.policy_path))
+    secrets = Secrets()
+    secrets.add((*prefect_keys(), *secrets_of(os.environ)))
+    findings = [redacted(each, secrets.hidden) for each in _findings(options, secrets)]
+    if options.as_document:
+        print(as_json(findings))
+    else:
+        print(as_text(findings, with_details=options.with_details))
+    return int(has_failed(findings))
+
+
+def _check_service_account(given: str | None) -> None:
+    if given is not None and (given.count("/") != 1 or not all(given.split("/"))):
+        raise InvalidInput(
+            "--service-account", "is not a ServiceAccount", got=given, allowed="NAMESPACE/NAME"
+        )
+
+
+def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
+    settings, mistakes = read_settings(os.environ)
+    secrets.add(settings.secrets())
+    found = list(package_findings(version("prefect-gpu"), python_version(), requirements()))
+    policy, of_policy = _policy(options, settings)
+    found += [failed("settings.worker", str(mistake)) for mistake in mistakes]
+    found += of_policy
+    state_dir = settings.resolved_state_dir()
+
+    async def read(client: PrefectClient) -> PrefectFacts:
+        return await read_prefect_facts(client, options.pool, settings, state_dir)
+
+    facts, of_prefect = examine_prefect(lambda: ask(read), options.worker_type, policy)
+    places = read_places(facts, settings, options.ledger_url, state_dir)
+    secrets.add(places.secrets())
+    calls = [_infrastructure(options, settings, policy, facts, places)]
+    calls += service_calls(places, in_pods=_type(options, facts) == GpuKubernetesWorker.type)
+    # None of them needs the answer of another one.
+    began_s = time.monotonic()
+    begun = [(call, begin(call.examine)) for call in calls]
+    answers = (_answer(call, answer, began_s) for call, answer in begun)
+    return [*found, *of_prefect, *(each for answer in answers for each in answer)]
+
+
+def _infrastructure(
+    options: DoctorOptions,
+    settings: GpuWorkerSettings,
+    policy: Policy,
+    facts: PrefectFacts | None,
+    places: Places,
+) -> Call:
+    if _type(options, facts) == GpuKubernetesWorker.type:
+        question = _cluster_question(options, settings, policy, facts, places)
+        return Call("kubernetes.api", lambda: asyncio.run(examine_cluster(question)), _CLUSTER_S)
+    return Call("gpus.nvml", partial(machine_gpu_findings, policy, dict(os.environ)))
+
+
+def _answer(call: Call, answer: Future[list[Finding]], began_s: float) -> Sequence[Finding]:
+    """What a check has found; a check that hangs or breaks is a finding, too."""
+    try:
+        return answer.result(max(0.0, call.longest_s - (time.monotonic() - began_s)))
+    except TimeoutError:
+        text = f"no answer within {call.longest_s:.0f} s"
+        return [failed(call.check, text, "read the log of that service")]
+    except Exception as error:
+        return [failed(call.check, f"this check broke: {type(error).__name__}: {error}")]
+
+
+def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy, list[Finding]]:
+    """The policy to judge by, and what is wrong with it."""
+    path = options.policy_path or settings.policy_path
+    if path is None and DEFAULT_POLICY.is_file():
+        path = DEFAULT_POLICY
+    if path is None:
+        text = "no policy file is named: the default policy has no prices and no virtual GPUs"
+        remedy = "name the worker's with --policy"
+        return Policy(version=1), [unknown("settings.policy", text, remedy)]
+    try:
+        return load_policy(path), [ok("settings.policy", f"{path} can be used")]
+    except InvalidInput as error:
+        return Policy(version=1), [failed("settings.policy", str(error), "prefect-gpu check FILE")]
+
+
+def _type(options: DoctorOptions, facts: PrefectFacts | None) -> str:
+    """Of which type is the pool? Without a server, as far as this machine tells."""
+    if facts is not None and facts.pool is not None and facts.pool.worker_type in WORKERS:
+        return facts.pool.worker_type
+    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ or "KUBECONFIG" in os.environ
+    return options.worker_type or ("gpu-kubernetes" if in_cluster else "gpu-process")
+
+
+def _worker_namespace(options: DoctorOptions, settings: GpuWorkerSettings) -> str | None:
+    """Where the worker and its lease are, by setting, option or this pod; None: not known here."""
+    if settings.kubernetes_namespace is not None:
+        return settings.kubernetes_namespace
+    if options.service_account is not None:
+        return options.service_account.partition("/")[0]
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def _cluster_question(
+    options: DoctorOptions,
+    settings: GpuWorkerSettings,
+    policy: Policy,
+    facts: PrefectFacts | None,
+    places: Places,
+) -> ClusterQuestion:
+    template = {} if facts is None else facts.template
+    default = default_of(template, "namespace")
+    own = default if isinstance(default, str) else _DEFAULT_NAMESPACE
+    others = () if facts is None else facts.namespaces
+    return ClusterQuestion(
+        pool=options.pool or DEFAULT_POOL if facts is None else facts.pool_name,
+        policy=policy.kubernetes,
+        template=template,
+        namespaces=tuple(dict.fromkeys((own, *others))),
+        lease_namespace=_worker_namespace(options, settings),
+        service_account=options.service_account,
+        cluster_config=None if facts is None else facts.cluster_config,
+        read_claim=_claim_reader(facts, places),
+    )
+
+
+def _claim_reader(
+    facts: PrefectFacts | None, places: Places
+) -> Callable[[], PoolClaim | None] | None:
+    pool_id = None if facts is None else facts.pool_id
+    # A default ledger is a file of the worker's pod, which nobody shares.
+    if pool_id is None or places.ledger_url is None or places.has_default_ledger:
+        return None
+    return partial(inspect_claim, places.ledger_url, pool_id)

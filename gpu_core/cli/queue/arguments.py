@@ -1,0 +1,51 @@
+"""The options of `prefect-gpu queue`, `hold`, `release` and `move-up`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gpu_core.cli.shared.options import AsJson, flag
+from gpu_core.cli.shared.prefect_settings import load_prefect
+from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
+
+_FlowRun = Annotated[str, Parameter(help="A flow run's id or name.")]
+
+
+def queue(
+    *,
+    pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu",
+    as_json: AsJson = False,
+) -> int:
+    """Show which runs wait for GPUs in a pool, why, and until when.
+
+    Prints the queue as the pool's worker published it last: position, reason, expected start and
+    what would help.
+    """
+    load_prefect()
+    from gpu_core.cli.queue.command import queue as run_queue
+
+    return run_queue(pool, as_json=as_json)
+
+
+def hold(flow_run: _FlowRun, /) -> int:
+    """Keep a run from starting (sets the tag gpu:hold)."""
+    return _set_tag(flow_run, HOLD_TAG, is_set=True)
+
+
+def release(flow_run: _FlowRun, /) -> int:
+    """Let a held run start (removes the tag gpu:hold)."""
+    return _set_tag(flow_run, HOLD_TAG, is_set=False)
+
+
+def move_up(
+    flow_run: _FlowRun, /, *, undo: Annotated[bool, flag("Remove the tag again.")] = False
+) -> int:
+    """Put a run before all others of the queue (sets the tag gpu:first)."""
+    return _set_tag(flow_run, FIRST_TAG, is_set=not undo)
+
+
+def _set_tag(flow_run: str, tag: str, *, is_set: bool) -> int:
+    load_prefect()
+    from gpu_core.cli.queue.run_tags import set_tag
+
+    return set_tag(flow_run, tag, is_set=is_set)

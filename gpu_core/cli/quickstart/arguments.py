@@ -1,0 +1,26 @@
+"""The options of `prefect-gpu quickstart`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gpu_core.cli.shared.options import flag
+
+
+def quickstart(
+    *,
+    folder: Annotated[Path, Parameter(help="The folder that keeps everything.")] = Path(
+        ".quickstart"
+    ),
+    keep: Annotated[bool, flag("Keep the servers running afterwards (also: KEEP=1).")] = False,
+) -> int:
+    """Run the whole story on this machine: queue, preempt, resume, cost.
+
+    Starts a Prefect server, MLflow and a GPU worker in a folder of their own, runs work through a
+    GPU pool, checks that a preempted training resumes exactly, and stops everything again.
+    """
+    from gpu_core.cli.quickstart.command import quickstart as run_quickstart
+
+    exit_code: int = run_quickstart(folder, keep=keep)
+    return exit_code

@@ -1,0 +1,32 @@
+"""The exit codes of `prefect-gpu`, and what `--help` says of them."""
+
+from collections.abc import Mapping
+
+DONE, NO, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+_NO_SERVER = "the server refused or stopped answering"
+
+MEANING_OF_1: Mapping[str, str] = {
+    "prefect-gpu quickstart": "something was not as it should be",
+    "prefect-gpu setup": "the server refused a step or stopped answering",
+    "prefect-gpu check": "a file has an error",
+    "prefect-gpu doctor": "something has failed",
+    "prefect-gpu queue": _NO_SERVER,
+    "prefect-gpu hold": _NO_SERVER,
+    "prefect-gpu release": _NO_SERVER,
+    "prefect-gpu move-up": _NO_SERVER,
+    "prefect-gpu simulate": "the ledger's database cannot be read",
+    "prefect-gpu plan": "nothing does what is wished, or the ledger's database cannot be read",
+    "prefect-gpu catalog show": "the system refused to read or to print",
+    "prefect-gpu catalog refresh": "nothing could be looked at, or not be kept",
+    "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
+}
+"""What exit code 1 says, by command."""
+
+
+def exit_codes(command: str) -> str:
+    """The sentence of `--help` on a command's exit codes."""
+    return (
+        f"Exit codes: {DONE}: done. {NO}: {MEANING_OF_1[command]}. {WRONG_INPUT}: what was given "
+        f"cannot be used, and nothing was changed. {INTERRUPTED}: interrupted."
+    )

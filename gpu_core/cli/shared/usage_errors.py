@@ -1,0 +1,78 @@
+"""A mistake on the command line as one sentence, in the form of all errors of this project."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin
+
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+
+
+def usage_error(error: CycloptsError) -> InvalidInput:
+    """Which field is wrong, and what is allowed there?"""
+    unused = error.unused_tokens or [""]
+    match error:
+        case UnknownCommandError():
+            names = sorted(name for name in error.app or () if not name.startswith("-"))
+            return _no_choice("COMMAND", unused[0], names)
+        case UnknownOptionError():
+            known = {name for each in error.argument_collection for name in each.names}
+            return unknown_option(error.token.keyword or error.token.value, {*known, "--help"})
+        case CoercionError():
+            return _wrong_value(error)
+        case MissingArgumentError() if error.argument is not None:
+            given = {token.partition("=")[0] for token in error.root_input_tokens or ()}
+            is_given = not given.isdisjoint(error.argument.names)
+            name = error.argument.name.replace("_", "-")
+            return InvalidInput(name, "needs a value" if is_given else "is required")
+        case UnusedCliTokensError():
+            return InvalidInput("an argument", "is one too many", got=unused[0])
+    return InvalidInput("the command line", "cannot be read", got=str(error))
+
+
+def _no_choice(field: str, got: str, names: list[str]) -> InvalidInput:
+    return InvalidInput(
+        field,
+        "is not one of the choices",
+        got=got,
+        allowed=listed(names, limit=20),
+        nearest=nearest_name(got, names),
+    )
+
+
+def unknown_option(given: str, names: Iterable[str]) -> InvalidInput:
+    """The error for an option that a command with these option names does not have."""
+    name = given.partition("=")[0]
+    known = sorted(name for name in names if name.startswith("--"))
+    return InvalidInput(
+        name,
+        "is not a known option",
+        allowed=listed(known, limit=40),
+        nearest=nearest_name(name, known),
+    )
+
+
+def _wrong_value(error: CoercionError) -> InvalidInput:
+    argument = error.argument
+    token = error.token or (argument.tokens[0] if argument and argument.tokens else None)
+    if token is None:
+        return InvalidInput("the command line", "cannot be read", got=str(error))
+    field = token.keyword or (argument.name if argument else "an argument")
+    kind = _plain(error.target_type or (argument.hint if argument else None))
+    if get_origin(kind) is Literal:
+        return _no_choice(field, token.value, [str(choice) for choice in get_args(kind)])
+    problem = {int: "is not a whole number", float: "is not a number", bool: "takes no value"}
+    return InvalidInput(field, problem.get(kind, "cannot be used"), got=token.value)
+
+
+def _plain(hint: Any) -> Any:
+    """The type without `| None`."""
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    return kinds[0] if len(kinds) == 1 and get_origin(hint) is not Literal else hint
