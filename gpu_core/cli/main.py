@@ -29,7 +29,11 @@ _RUNS = Group("Change the queue", sort_key=3)
 _PLAN = Group("Plan and simulate", sort_key=4)
 
 _PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
-    ("show", show, ("catalog show --gpu-type h100-80gb --capacity-type spot",)),
+    (
+        "show",
+        show,
+        ("catalog show", "catalog show --all --gpu-type h100-80gb --capacity-type spot"),
+    ),
     ("refresh", refresh, ("catalog refresh --region us-east-1 --region us-west-2",)),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (

@@ -45,11 +45,18 @@ class CatalogOptions:
 DEFAULT_OPTIONS = CatalogOptions()
 
 
-def show(*, options: CatalogOptions = DEFAULT_OPTIONS, as_json: AsJson = False) -> int:
-    """Show offerings by GPU type and price."""
+def show(
+    *,
+    options: CatalogOptions = DEFAULT_OPTIONS,
+    with_all: Annotated[bool, flag("List every offering.", name="--all")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show the lowest price of each GPU type, or every offering with --all."""
     from gpu_core.cli.catalog.command import show as run_show
 
-    return run_show(options.catalog, options.prices, options.selection, as_json=as_json)
+    return run_show(
+        options.catalog, options.prices, options.selection, with_all=with_all, as_json=as_json
+    )
 
 
 def refresh(

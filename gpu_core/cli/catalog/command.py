@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gpu_core.adapters.aws.catalog import PROVIDER, Look, look_at_aws
 from gpu_core.adapters.files.catalog_file import load_catalog, save_catalog
-from gpu_core.cli.catalog.table import catalog_table, changes_table, scores_table
+from gpu_core.cli.catalog.table import changes_table, offerings_table, scores_table, types_table
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, GpuType
 from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.catalog.refresh import Refreshed, refreshed
@@ -19,8 +19,15 @@ from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
 
-def show(path: Path, own_sheets: Sequence[Path], selection: Selection, *, as_json: bool) -> int:
-    """Print what can be had.
+def show(
+    path: Path,
+    own_sheets: Sequence[Path],
+    selection: Selection,
+    *,
+    with_all: bool,
+    as_json: bool,
+) -> int:
+    """Print a row for each GPU type, or each offering.
 
     Raises:
         InvalidInput: A file cannot be used, or the catalog has nothing of a name.
@@ -30,7 +37,8 @@ def show(path: Path, own_sheets: Sequence[Path], selection: Selection, *, as_jso
     if as_json:
         print(json.dumps(_document(catalog, offerings), indent=2))
         return 0
-    Console().print(catalog_table(catalog, offerings))
+    table = offerings_table if with_all else types_table
+    Console().print(table(catalog, offerings))
     return 0
 
 

@@ -1,12 +1,15 @@
 """The catalog, its changes and placement scores as tables for people."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from gpu_core.adapters.aws.catalog import PlacementScore
-from gpu_core.decisions.catalog.offerings import Catalog, Offering
+from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
+from gpu_core.decisions.catalog.offerings import ON_DEMAND, RESERVED, SPOT, Catalog, Offering
 from gpu_core.decisions.catalog.refresh import Change, change_rows
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
@@ -14,10 +17,58 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 _NOTHING = "–"
 
 
-def catalog_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
+def types_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
+    """A row for each GPU type with its lowest prices; parts of a GPU are left out."""
+    terms = [
+        t for t in (ON_DEMAND, SPOT, RESERVED) if any(o.key.capacity_type == t for o in offerings)
+    ]
+    table = _table("GPU types, lowest price per GPU-hour", _summary_caption(catalog, offerings))
+    table.add_column("GPU type", no_wrap=True)
+    for heading in ("GiB", *terms):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Cheapest", overflow="fold")
+    by_type = defaultdict[str, list[Offering]](list)
+    for offering in offerings:
+        by_type[catalog.instance_type(offering).gpu_type].append(offering)
+    for gpu_type, found in sorted(by_type.items()):
+        table.add_row(*map(Text, _type_cells(catalog, gpu_type, found, terms)))
+    return table
+
+
+def _type_cells(
+    catalog: Catalog, gpu_type: str, offerings: Sequence[Offering], terms: Sequence[str]
+) -> tuple[str, ...]:
+    known = GPU_TYPES.get(gpu_type)
+    priced = sorted(
+        (o for o in offerings if _has_price(catalog, o)), key=catalog.micro_usd_per_gpu_hour
+    )
+    lowest: dict[str, int] = {}
+    for offering in priced:
+        lowest.setdefault(offering.key.capacity_type, catalog.micro_usd_per_gpu_hour(offering))
+    prices = (format_usd(lowest[term]) if term in lowest else _NOTHING for term in terms)
+    cheapest = _NOTHING
+    if priced:
+        key = priced[0].key
+        cheapest = f"{key.instance_type} {key.zone or key.region} {key.capacity_type}"
+    return (gpu_type, str(known.memory_gib) if known else _NOTHING, *prices, cheapest)
+
+
+def _has_price(catalog: Catalog, offering: Offering) -> bool:
+    """Is it a whole GPU that can be had now, at a price with a source?"""
+    is_whole = catalog.instance_type(offering).gpu_share_milli == WHOLE_GPU_MILLI
+    return is_whole and catalog.is_available(offering) and offering.price.source is not None
+
+
+def _summary_caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
+    days = sorted(o.price.seen_until.date() for o in offerings)
+    seen = f"Prices last seen {days[0]} to {days[-1]}. " if days else ""
+    lines = [f"{seen}--all lists every offering with its place and date."]
+    return "\n".join((*lines, *_sources(catalog)))
+
+
+def offerings_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     """A row for each offering; those that cannot be had now say so instead of a price."""
-    table = Table(title="Catalog", title_justify="left", caption=Text(_caption(catalog, offerings)))
-    table.caption_justify = "left"
+    table = _table("Offerings", _caption(catalog, offerings))
     for heading in ("GPU type", "Instance type", "Where", "Capacity"):
         table.add_column(heading, overflow="fold")
     for heading in ("GPUs", "$/GPU-hour", "$/hour", "Seen"):
@@ -25,6 +76,22 @@ def catalog_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     for offering in offerings:
         table.add_row(*map(Text, _cells(catalog, offering)))
     return table
+
+
+def _table(title: str, caption: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        caption=Text(caption),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _sources(catalog: Catalog) -> tuple[str, ...]:
+    return tuple(f"{name}: {source}" for name, source in sorted(catalog.sources.items()))
 
 
 def changes_table(changes: Sequence[Change]) -> Table:
@@ -50,7 +117,7 @@ def scores_table(scores: Sequence[PlacementScore]) -> Table:
 
 
 def _caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
-    lines = [f"{name}: {source}" for name, source in sorted(catalog.sources.items())]
+    lines = list(_sources(catalog))
     if not all(offering.price.is_age_known for offering in offerings):
         lines.append("≥: the day is unknown, and that is the earliest that it can be.")
     shown = {catalog.instance_type(offering).key for offering in offerings}

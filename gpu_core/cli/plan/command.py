@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.cli.plan.document import plan_document
-from gpu_core.cli.plan.table import print_choice, print_reading
+from gpu_core.cli.plan.table import print_plan
 from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.offerings.constraints import Conditions, Wishes, with_limits
 from gpu_core.decisions.offerings.observed_throughput import History, shown_by
@@ -59,7 +57,7 @@ def plan(options: PlanOptions, now: datetime) -> int:
         if options.as_json:
             print(json.dumps(plan_document(reading, None, options.wishes, now), indent=2))
         else:
-            print_reading(Console(), reading)
+            print_plan(reading, None, options.wishes, now)
         return 0
     limits = reading.limits
     if options.selection.gpu_types:
@@ -79,9 +77,7 @@ def plan(options: PlanOptions, now: datetime) -> int:
     if options.as_json:
         print(json.dumps(plan_document(reading, choice, wishes, now, history), indent=2))
     else:
-        console = Console()
-        print_reading(console, reading, history)
-        print_choice(console, choice, wishes, now, options.top)
+        print_plan(reading, choice, wishes, now, history=history, top=options.top)
     return 0 if choice.is_feasible else 1
 
 

@@ -1,69 +1,118 @@
 """A plan for people: what was understood, the ranking, why others are refused, and the verdict."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpu_core.decisions.catalog.offerings import TypeKey
+from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Wishes
 from gpu_core.decisions.offerings.observed_throughput import History
-from gpu_core.decisions.offerings.options import Option, Refusal
-from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
+from gpu_core.decisions.offerings.options import Certainty, Option
+from gpu_core.decisions.offerings.rank import (
+    Choice,
+    RankedOffering,
+    moment,
+    price_age,
+    verdict,
+)
 from gpu_core.decisions.requirements.cpu import cpu_answer
+from gpu_core.decisions.requirements.duration import Basis
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import Memory
 from gpu_core.decisions.requirements.reading.advice import Advice
 from gpu_core.decisions.requirements.reading.text import Reading
 
 _GIB = 1024**3
+_SPEED_SOURCES = {
+    Basis.PRIOR: "built-in estimate",
+    Basis.OBSERVED: "measured by earlier runs on this GPU type",
+    Basis.TRANSFERRED: "scaled from earlier runs on another GPU type",
+}
+"""Where the speed of an estimate comes from, in words."""
 
 
-def print_reading(console: Console, reading: Reading, history: History | None = None) -> None:
-    """What was understood and assumed, and whether a GPU is needed at all."""
-    if reading.understood or reading.job is not None:
-        _line(console, "Understood", "; ".join(reading.understood) or "nothing")
-    if reading.assumed:
-        _line(console, "Assumed", "; ".join(reading.assumed))
-    if reading.job is None:
-        _print_advice(console, reading.advice)
+def print_plan(
+    reading: Reading,
+    choice: Choice | None,
+    wishes: Wishes,
+    now: datetime,
+    *,
+    history: History | None = None,
+    top: int = 10,
+) -> None:
+    """The answer in three lines, then what it rests on, then the tables and the refusals."""
+    for line in () if choice is None else answer(choice, wishes, now):
+        _print_line(line)
+    for line in _basis(reading, choice, history):
+        _print_line(line)
+    if choice is None:
         return
-    _line(console, "GPU", cpu_answer(reading.job).why)
+    console = Console()
+    if choice.candidates:
+        best = choice.candidates[0].option
+        kinds = _one_for_each_kind(choice.candidates)
+        has_limits = wishes.deadline_at is not None or wishes.budget_micro_usd is not None
+        console.print()
+        console.print(_table(kinds[:top], is_wide=console.width >= 110, has_limits=has_limits))
+        if len(kinds) > top:
+            console.print(f"{len(kinds) - top} more: --top {len(kinds)} shows all")
+        console.print()
+        console.print(_memory(best))
+    for line in _unused(choice):
+        _print_line(line)
+
+
+def answer(choice: Choice, wishes: Wishes, now: datetime) -> tuple[str, ...]:
+    """What to take, how long it runs and what it costs; or the nearest, where nothing will do."""
+    if not choice.candidates:
+        return (verdict(choice, wishes, now),)
+    best, option = choice.candidates[0], choice.candidates[0].option
+    key, cost = option.key, option.cost
+    nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "
+    where = f"{key.region} {key.zone}" if key.zone else key.region
+    limits = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
+    return (
+        f"Take   {key.provider} {key.instance_type} ({nodes}{option.gpus} × {option.gpu_type}), "
+        f"{key.capacity_type}, {where}",
+        f"Time   {format_duration(option.wall_s)} ({format_duration(option.wall_low_s)} to "
+        f"{format_duration(option.wall_high_s)}), done by {moment(option.ends_at(now))}{limits}",
+        f"Cost   {format_usd(cost.total)} ({format_usd(cost.total_low)} to "
+        f"{format_usd(cost.total_high)}), {price_age(option, now)}",
+    )
+
+
+def _basis(reading: Reading, choice: Choice | None, history: History | None) -> Iterator[str]:
+    if reading.understood or reading.job is not None:
+        yield f"Understood: {'; '.join(reading.understood) or 'nothing'}"
+    if reading.assumed:
+        yield f"Assumed: {'; '.join(reading.assumed)}"
+    if reading.job is None:
+        yield from _advice(reading.advice)
+        return
+    yield f"GPU: {cpu_answer(reading.job).why}"
     if history is not None:
-        _line(console, "Learned", history.reason(reading.job.unit))
+        yield f"Learned: {history.reason(reading.job.unit)}"
+    if choice is not None and choice.candidates:
+        yield _notes(choice.candidates[0].option)
 
 
-def _print_advice(console: Console, advice: Advice | None) -> None:
+def _advice(advice: Advice | None) -> Iterator[str]:
     if advice is None:
         return
-    _line(console, "GPU", f"{advice.need}: {advice.why}")
+    yield f"GPU: {advice.need}: {advice.why}"
     if advice.ask is not None:
-        _line(console, "For an estimate", advice.ask)
+        yield f"For an estimate: {advice.ask}"
 
 
-def print_choice(console: Console, choice: Choice, wishes: Wishes, now: datetime, top: int) -> None:
-    """The best offerings, the memory of the first, the reasons of the others, the verdict."""
-    if choice.candidates:
-        places = _one_for_each_kind(choice.candidates)
-        console.print(_table(places[:top]))
-        if len(places) > top:
-            console.print(f"and {len(places) - top} more; --top shows them")
-        console.print(_memory(choice.candidates[0].option))
-        console.print(_notes(choice.candidates[0].option), highlight=False)
-    if choice.types_without_spot:
-        console.print(Text(_without_spot(choice.types_without_spot)), soft_wrap=True)
-    for line in _refused(choice.refused):
-        console.print(Text(line), soft_wrap=True)
-    console.print(Text(verdict(choice, wishes, now), style="bold"), soft_wrap=True)
-
-
-def _line(console: Console, name: str, text: str) -> None:
-    console.print(Text(f"{name}: {text}"), soft_wrap=True)
+def _print_line(text: str) -> None:
+    print(wrapped(text, "       "))
 
 
 def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffering]:
@@ -75,42 +124,55 @@ def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffer
     return list(best.values())
 
 
-def _table(candidates: Iterable[RankedOffering]) -> Table:
-    table = Table(title="Offerings, the best place of each", title_justify="left")
-    for heading in ("Offering", "GPUs"):
+def _table(candidates: Iterable[RankedOffering], *, is_wide: bool, has_limits: bool) -> Table:
+    """A row for each; a wide terminal has room for places and ranges, too."""
+    title = "Offerings, the best place of each"
+    table = _simple_table(title)
+    for heading in ("Offering", "GPUs", *(["Where"] if is_wide else [])):
         table.add_column(heading, overflow="fold")
-    for heading in ("GiB per GPU", "Time", "Cost", "Interrupted", "Sure"):
-        table.add_column(heading, justify="right")
+    for heading in ("GiB/GPU", "Time", "Cost", "Interr.", *(["Limits"] if has_limits else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
     for candidate in candidates:
-        table.add_row(*map(Text, _cells(candidate)))
+        table.add_row(*map(Text, _cells(candidate, is_wide=is_wide, has_limits=has_limits)))
     return table
 
 
-def _cells(candidate: RankedOffering) -> tuple[str, ...]:
+def _simple_table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
+def _cells(candidate: RankedOffering, *, is_wide: bool, has_limits: bool) -> Iterator[str]:
     option, cost = candidate.option, candidate.option.cost
     key = option.key
-    memory = f"{option.fit.memory.bytes / _GIB:.1f} of {option.fit.usable_bytes / _GIB:.1f}"
-    nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "
-    chance = f"{option.interruption_chance:.0%}" if option.interruption_chance else "–"
-    return (
-        f"{key.provider} {key.instance_type} {key.zone or key.region} {key.capacity_type}",
-        f"{nodes}{option.gpus} {option.gpu_type}",
-        memory,
-        f"{format_duration(option.wall_s)}\n"
-        f"{format_duration(option.wall_low_s)} – {format_duration(option.wall_high_s)}",
-        f"{format_usd(cost.total)}\n{format_usd(cost.total_low)} – {format_usd(cost.total_high)}",
-        f"{chance}\n+{option.overhead - 1:.0%} time" if option.interruption_chance else chance,
-        str(candidate.certainty),
-    )
+    yield f"{key.instance_type} {key.capacity_type}"
+    yield f"{'' if option.nodes == 1 else f'{option.nodes} nodes, '}{option.gpus} {option.gpu_type}"
+    if is_wide:
+        yield f"{key.provider} {key.zone or key.region}"
+    yield f"{option.fit.memory.bytes / _GIB:.1f}/{option.fit.usable_bytes / _GIB:.1f}"
+    time = format_duration(option.wall_s)
+    low_s, high_s = format_duration(option.wall_low_s), format_duration(option.wall_high_s)
+    yield f"{time} ({low_s}–{high_s})" if is_wide else time
+    total = format_usd(cost.total)
+    low, high = format_usd(cost.total_low), format_usd(cost.total_high)
+    yield f"{total} ({low}–{high})" if is_wide else total
+    yield f"{option.interruption_chance:.0%}" if option.interruption_chance else "–"
+    if has_limits:
+        yield str(candidate.certainty)
 
 
 def _memory(option: Option) -> Table:
     memory: Memory = option.fit.memory
-    table = Table(title=f"Memory of each GPU of the first: {_gib(memory.bytes)}")
-    table.title_justify = "left"
-    table.add_column("Term")
+    title = f"Memory of each GPU on {option.key.instance_type}: {_gib(memory.bytes)}"
+    table = _simple_table(title)
+    table.add_column("Term", no_wrap=True)
     table.add_column("GiB", justify="right")
-    table.add_column("Arithmetic")
+    table.add_column("Calculation")
     for term in memory.terms:
         table.add_row(term.name, f"{term.bytes / _GIB:.2f}", Text(term.arithmetic))
     return table
@@ -122,10 +184,16 @@ def _notes(option: Option) -> str:
         for name, value in (("storage", option.cost.storage), ("transfer", option.cost.transfer))
         if value is None
     ]
-    missing = f" Not in the cost, as nobody knows it: {' and '.join(unknown)}." if unknown else ""
-    return (
-        f"{_divided(option)}Held up by {option.work.limit}; speed by {option.work.basis}.{missing}"
+    missing = f" Cost without {' and '.join(unknown)}: the price is unknown." if unknown else ""
+    chance = option.interruption_chance
+    spot = (
+        f" Spot: {chance:.0%} chance of an interruption, {option.overhead - 1:.0%} more time."
+        if chance
+        else ""
     )
+    bottleneck = "compute" if option.work.limit == "arithmetic" else option.work.limit
+    speed = _SPEED_SOURCES[option.work.basis]
+    return f"{_divided(option)}Bottleneck: {bottleneck}. Speed: {speed}.{spot}{missing}"
 
 
 def _divided(option: Option) -> str:
@@ -139,19 +207,17 @@ def _divided(option: Option) -> str:
     return f"With {' and '.join(parts)}. " if parts else ""
 
 
-def _refused(refused: Sequence[Refusal]) -> list[str]:
-    lines = []
-    for reason, group in groupby(refused, key=lambda refusal: refusal.reason):
-        refusals = list(group)
-        first = refusals[0]
-        more = "" if len(refusals) == 1 else f" (and {count(len(refusals) - 1, 'other')})"
-        lines.append(f"{reason}: {first.key} {first.summary}{more}")
-    return lines
-
-
-def _without_spot(types: Sequence[TypeKey]) -> str:
-    names = listed([key.name for key in types], limit=6)
-    return f"No spot price is known of {names}: refresh the catalog to plan with their spot."
+def _unused(choice: Choice) -> Iterator[str]:
+    """Why other offerings are not in the table."""
+    if choice.types_without_spot:
+        names = listed([key.name for key in choice.types_without_spot], limit=6)
+        yield f"No spot price is known of {names}: refresh the catalog to plan with their spot."
+    if choice.refused:
+        yield f"Refused: {count(len(choice.refused), 'offering')}, one example for each reason"
+    for reason, group in groupby(choice.refused, key=lambda refusal: refusal.reason):
+        first, *others = group
+        more = f" (and {count(len(others), 'other')})" if others else ""
+        yield f"  {reason}: {first.key}: {first.summary}{more}"
 
 
 def _gib(size: int) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gpu_core.decisions.catalog.offerings import Catalog, Offering, TypeKey
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.units import format_duration, format_usd
+from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import (
     Conditions,
     Goal,
@@ -135,11 +135,11 @@ def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
     """Can it be done, and what is nearest to it if not? One or two sentences."""
     if choice.candidates:
         best = choice.candidates[0]
-        sure = "" if best.certainty is Certainty.SAFE else ", if all goes as is likely"
-        return f"Take {_told(best.option, now)}{sure}. {_age(best.option, now)}"
+        sure = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
+        return f"Take {_told(best.option, now)}{sure}; {price_age(best.option, now)}."
     if choice.fastest is None or choice.cheapest is None:
         return "No offering can run it: see the reasons."
-    by = "" if wishes.deadline_at is None else f" by {_moment(wishes.deadline_at)}"
+    by = "" if wishes.deadline_at is None else f" by {moment(wishes.deadline_at)}"
     if choice.cheapest_in_time is None:
         return f"Nothing finishes it{by}. The fastest is {_told(choice.fastest, now)}."
     told = f"The cheapest that does is {_told(choice.cheapest_in_time, now)}."
@@ -209,18 +209,19 @@ def _refuse_what_fits_nowhere(job: Job, wishes: Wishes, refused: Sequence[Refusa
 
 
 def _told(option: Option, now: datetime) -> str:
-    done = _moment(option.ends_at(now))
+    done = moment(option.ends_at(now))
     cost, wall = format_usd(option.cost.total), format_duration(option.wall_s)
     return f"{option.key} ({option.size}): {cost}, {wall}, done by {done}"
 
 
-def _age(option: Option, now: datetime) -> str:
+def price_age(option: Option, now: datetime) -> str:
+    """Of which day is the price? A part of a sentence."""
     days, day = (now - option.priced_at).days, option.priced_at.date().isoformat()
     if not option.is_price_age_known:
-        return f"The day of its price is unknown: {day} or later, at most {days} days ago."
-    old = f", {days} days ago" if days > 0 else ""
-    return f"Its price is that of {day}{old}."
+        return f"price of {day} or later, at most {count(days, 'day')} old"
+    return f"price of {day}" + (f", {count(days, 'day')} old" if days > 0 else "")
 
 
-def _moment(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
+def moment(at: datetime) -> str:
+    """A moment as people read it."""
+    return at.strftime("%Y-%m-%d %H:%M UTC")

@@ -51,11 +51,34 @@ def test_show_lists_what_can_be_had(
     catalog_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert main(["catalog", "show", "--catalog", str(catalog_path)]) == 0
+    assert main(["catalog", "show", "--all", "--catalog", str(catalog_path)]) == 0
     printed = capsys.readouterr().out
     assert "none there" in printed
     assert "$1.25" in printed
     assert "aws: a test" in printed
+
+
+def test_show_has_a_row_for_each_gpu_type_with_its_lowest_prices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    memory = make_row(4.0, None, "h100-80gb")
+    memory["prices"][0]["from_memory"] = True
+    sheet = make_sheet(
+        p9_large=make_row(10.0, {"a": 3.0, "b": 4.0}),
+        p9_huge=make_row(9.0, None),
+        h9_large=memory,
+    )
+    path = tmp_path / "catalog.json"
+    path.write_text(json.dumps(sheet))
+    assert main(["catalog", "show", "--catalog", str(path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line[:1] == ["a100-80gb"]] == [
+        ["a100-80gb", "80", "$1.12", "$0.3750", "p9.large", "a", "spot"]
+    ]
+    assert [line for line in lines if line[:1] == ["h100-80gb"]] == [
+        ["h100-80gb", "80", "–", "–", "–"]
+    ]
 
 
 def test_show_as_json_has_every_figure_with_its_unit_and_date(
@@ -82,7 +105,7 @@ def test_show_says_which_prices_are_unknown_or_of_an_unknown_day(
     other["prices"][0]["as_of_is_earliest"] = True
     path = tmp_path / "catalog.json"
     path.write_text(json.dumps(make_sheet(p9_large=row, q9_large=other)))
-    assert main(["catalog", "show", "--catalog", str(path)]) == 0
+    assert main(["catalog", "show", "--all", "--catalog", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "unknown" in printed
     assert "$10.00 from memory" in printed

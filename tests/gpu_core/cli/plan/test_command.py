@@ -1,6 +1,7 @@
 """`prefect-gpu plan`, as people call it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,27 @@ def test_a_line_of_text_is_enough(plan: Plan, capsys: pytest.CaptureFixture[str]
     assert "Understood: a model with 7B parameters; the method lora" in printed
     assert "Assumed: arithmetic in bf16" in printed
     assert "2 B x 7B parameters" in printed
-    assert "NoFastUnits: aws t4.1x us-east-1 on-demand a t4 does not compute in bf16" in printed
-    assert printed.splitlines()[-1].startswith("Take aws a100.8x us-east-1 a spot (8 GPUs): $")
+    assert "NoFastUnits: aws t4.1x us-east-1 on-demand: a t4 does not compute in bf16" in printed
+    take, time, cost = printed.splitlines()[:3]
+    assert take == "Take   aws a100.8x (8 × a100-80gb), spot, us-east-1 a"
+    assert re.fullmatch(r"Time   .+ \(.+ to .+\), done by 20.+ UTC", time)
+    assert re.fullmatch(r"Cost   \$.+ \(\$.+ to \$.+\), price of 2026-09-01, \d+ days old", cost)
+    assert "Bottleneck: " in printed
+    assert "Speed: built-in estimate." in printed
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_words_stay_whole_in_any_terminal(
+    plan: Plan, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert plan("fine-tune a 7B model with LoRA", "--deadline", "90d") == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    if columns >= 80:
+        row = next(line for line in lines if line.strip().startswith("a100.8x spot"))
+        assert row.rstrip().endswith("safe")
 
 
 def test_what_is_not_known_of_prices_is_said(
@@ -57,7 +77,7 @@ def test_what_is_not_known_of_prices_is_said(
     sheet.write_text(json.dumps(make_sheet(b_8x=make_row(9.0), c_8x=own)))
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet)) == 0
     printed = capsys.readouterr().out
-    assert "UnknownPrice: aws c.8x us-east-1 on-demand has no price with a source" in printed
+    assert "UnknownPrice: aws c.8x us-east-1 on-demand: has no price with a source" in printed
     assert "No spot price is known of b.8x: refresh the catalog to plan with their" in printed
     assert plan("fine-tune a 7B model with LoRA", "--prices", str(sheet), "--json") == 0
     found = document(capsys)

@@ -180,13 +180,13 @@ def test_a_price_from_memory_is_not_used():
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        pytest.param({}, "Its price is that of 2026-09-01, 81 days ago.", id="of a known day"),
+        pytest.param({}, "; price of 2026-09-01, 81 days old.", id="of a known day"),
         pytest.param(
             {"as_of_is_earliest": True},
-            "The day of its price is unknown: 2026-09-01 or later, at most 81 days ago.",
+            "; price of 2026-09-01 or later, at most 81 days old.",
             id="of an unknown day",
         ),
-        pytest.param({"as_of": "2026-11-21"}, "Its price is that of 2026-11-21.", id="of today"),
+        pytest.param({"as_of": "2026-11-21"}, "; price of 2026-11-21.", id="of today"),
     ],
 )
 def test_the_age_of_the_price_that_decides_is_said(fields, want):
@@ -284,7 +284,7 @@ def test_the_verdict(wishes, want_start):
 def test_the_verdict_says_where_it_is_only_likely():
     wishes = Wishes(deadline_at=NOW + 5 * HOUR)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), wishes, NOW)
-    assert ", if all goes as is likely. Its price is that of 2026-09-01, 81 days ago." in verdict(
+    assert "; the slow end breaks a limit; price of 2026-09-01, 81 days old." in verdict(
         choice, wishes, NOW
     )
 
