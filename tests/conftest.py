@@ -43,7 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of examples before the first test module is imported."""
-    elsewhere = "quick" if config.getoption("tier") == Tier.QUICK else "local"
+    is_quick = config.getoption("tier") == Tier.QUICK
+    if is_quick:
+        # A quick test that logs without an API address would start a whole Prefect server in a
+        # thread of this process. That slows down all tests, and Python 3.11 fails when two threads
+        # parse source at once (python/cpython#106905), which pytest does for its reports.
+        os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] = "false"
+    elsewhere = "quick" if is_quick else "local"
     settings.load_profile("ci" if os.environ.get("CI") else elsewhere)
 
 

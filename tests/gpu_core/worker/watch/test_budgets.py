@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
@@ -17,6 +18,13 @@ from gpu_core.worker.watch.budgets import BudgetWatch
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 
 USD = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _logs_stay_here():
+    """A warning of a run's budget goes to the run's log, and there is no server that keeps it."""
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        yield
 
 
 @pytest.fixture
