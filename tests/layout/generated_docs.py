@@ -1,10 +1,13 @@
 """The parts of docs/ that are made of the code: `make docs` writes them, a test compares them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.policy.pod_fields import TABLE
+from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 
 _DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,7 +30,38 @@ def pod_fields_table() -> str:
     return "\n".join([*head, *rows]) + "\n"
 
 
+def variables_table(names: Iterable[str], schema: Mapping[str, Any]) -> str:
+    """These job variables with the descriptions that the run form shows, as a table in Markdown."""
+    rows = [f"| `{name}` | {_described(schema[name])} |" for name in names]
+    return "\n".join(["| Job variable | Description |", "|---|---|", *rows]) + "\n"
+
+
+def _described(field: Mapping[str, Any]) -> str:
+    """The description, with the values that can be chosen."""
+    options = [field, *field.get("anyOf", ())]
+    values = next((option["enum"] for option in options if "enum" in option), ())
+    choices = f" One of {', '.join(f'`{value}`' for value in values)}." if values else ""
+    return f"{field['description']}{choices}"
+
+
+def all_pools_table() -> str:
+    """The job variables of every GPU pool."""
+    schema = GpuRequest.model_json_schema()["properties"]
+    return variables_table(schema, schema)
+
+
+def kubernetes_table() -> str:
+    """Those that a gpu-kubernetes pool adds to these and to prefect-kubernetes."""
+    schema = GpuKubernetesVariables.model_json_schema()["properties"]
+    known = {*GpuRequest.model_json_schema()["properties"], *(f.name for f in PREFECT_FIELDS)}
+    return variables_table((name for name in schema if name not in known), schema)
+
+
 TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
+    _DOCS / "job-variables.md": {
+        "all-pools": all_pools_table,
+        "kubernetes-pools": kubernetes_table,
+    },
     _DOCS / "kubernetes.md": {"prefect-fields": fields_table},
     _DOCS / "security.md": {"pod-fields": pod_fields_table},
 }

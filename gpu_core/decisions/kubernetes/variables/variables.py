@@ -184,7 +184,7 @@ class PodRequest(BaseModel):
     framework: Literal["none", "torchrun", "ray", "kubeflow", "spark"] = Field(
         default="none",
         title="Framework",
-        description="Who spreads the work over nodes, by default nobody.",
+        description="What starts the processes on the nodes, by default the run's own command.",
     )
     finished_job_ttl_s: (
         Annotated[int, Field(ge=LEAST_FINISHED_JOB_TTL_S, le=LONGEST_DURATION_S)] | None
