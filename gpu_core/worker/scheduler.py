@@ -569,7 +569,7 @@ class GpuScheduler:
         try:
             made.extend(explanations)
         except Exception:
-            _log.exception("Not every run in line is told why it waits")
+            _log.exception("Some pending runs have no published reason")
             for place in range(len(made), len(explanations)):
                 with suppress(Exception):
                     made.append(explanations[place])

@@ -106,7 +106,7 @@ def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, e
         end_reason=EndReason.PREEMPTED,
         is_charged_failure=False,
         next_state="AwaitingRetry",
-        message="Preempted: it waits in line again.",
+        message="Preempted: requeued.",
     )
 
     def finish(_flow_run_id):

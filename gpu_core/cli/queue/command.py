@@ -71,7 +71,7 @@ def queue(pool: str, *, as_json: bool) -> int:
         text = f"{more} in pool {pool!r}: due, and not looked at by a GPU worker yet."
         console.print(text, highlight=False, markup=False)
     elif not line.entries:
-        console.print(f"Nobody waits in pool {pool!r}.", highlight=False)
+        console.print(f"No run waits in pool {pool!r}.", highlight=False)
     return 0
 
 

@@ -135,7 +135,7 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
             return _cancelled(facts)
         case EndReason.PREEMPTED:
             why = facts.drain_message or "its GPUs went to a more urgent run"
-            return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}; it waits in line again")
+            return _again(EndReason.PREEMPTED, f"Preempted: {_clause(why)}; requeued")
         case EndReason.TIMED_OUT:
             why = facts.drain_message or "its longest duration was over"
             return _stopped(EndReason.TIMED_OUT, f"Timed out: {_clause(why)}.")

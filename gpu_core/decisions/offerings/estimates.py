@@ -131,7 +131,7 @@ def _with_nodes(
     if work is None:
         return NoRun(
             reason=Reason.UNKNOWN_NETWORK,
-            summary=f"needs {nodes} nodes, and nobody knows how fast their network is",
+            summary=f"needs {nodes} nodes, and the speed of their network is unknown",
         )
     return Run(nodes=nodes, fit=fit, work=work)
 
@@ -165,7 +165,7 @@ def _unknown_gpu(kind: InstanceType) -> NoRun:
     hint = f"; did you mean {meant}?" if meant else ""
     return NoRun(
         reason=Reason.UNKNOWN_GPU_TYPE,
-        summary=f"nobody knows how fast a {kind.gpu_type} is{hint}",
+        summary=f"the speed of a {kind.gpu_type} is unknown{hint}",
     )
 
 

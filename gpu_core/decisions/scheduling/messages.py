@@ -60,7 +60,7 @@ def previous_attempt_ending(workload: Workload, position: int = 0) -> Explanatio
         workload_id=workload.workload_id,
         reason=Reason.PREVIOUS_ATTEMPT_ENDING,
         summary="Waiting for the last process of the previous attempt to end.",
-        resolution="It starts again when that attempt has given its GPUs back.",
+        resolution="It starts when that attempt has released its GPUs.",
         position=position,
     )
 
@@ -152,8 +152,7 @@ def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: 
         summary=f"Waiting for quota: {_team(workload)} holds "
         f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
         f"this run needs {workload.total_gpus}.",
-        resolution="It starts when runs of its team end, or when others give back what they have "
-        "borrowed.",
+        resolution="It starts when runs of its team end, or when other teams return borrowed GPUs.",
         position=position,
         numbers={"wanted_gpus": workload.total_gpus, **numbers},
     )
@@ -190,12 +189,12 @@ def waiting_for_victims(
     names = sorted(name for name, _ in awaited)
     coming = sum(gpus for _, gpus in awaited)
     latest = _instant(latest_s)
-    by = f", at the latest at {_moment(latest, now_s)}" if latest else ""
+    by = f" by {_moment(latest, now_s)}" if latest else ""
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_VICTIMS,
         summary=f"Waiting for {_wanted(workload)}: {_names(names)} "
-        f"{'is' if len(names) == 1 else 'are'} giving back {count(coming, 'GPU')}{by}.",
+        f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
         resolution="It starts when those runs have saved their progress and ended.",
         position=position,
         expected_start_at=latest,
@@ -270,7 +269,7 @@ def waiting_for_gpus(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
         summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
-        resolution="It starts when enough of them are free; it is first in line for them.",
+        resolution="It starts when enough of them are free; it is the first run for them.",
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={

@@ -158,7 +158,7 @@ def _downs(
             continue
         left[node.flavor] -= 1
         idle = format_duration((now - since).total_seconds())
-        reason = f"idle for {idle}, and nobody waits for it"
+        reason = f"idle for {idle}, and no pending run needs it"
         downs.append(ScaleDown(node=name, idle_since=since, reason=reason))
     return downs
 

@@ -136,12 +136,12 @@ class Endings:
     async def change_capacity(
         self, running: AttemptState, decision: CapacityDecision, policy: Policy, now: datetime
     ) -> None:
-        """Let this attempt give way, so that its run goes on on other capacity."""
+        """Let this attempt give way, so that its run moves to other capacity."""
         await self._begin(
             running,
             EndReason.PREEMPTED,
             grace_s=policy.preemption.grace_period_s,
-            message=f"It goes on on other capacity; {decision.reason}.",
+            message=f"Moves to other capacity: {decision.reason}.",
             now=now,
         )
 
@@ -278,9 +278,9 @@ class Endings:
             preempted_by=preempted_by,
         )
         run_log(running, reason).warning(
-            "Told to end, at the latest by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
+            "Must stop by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
         )
-        note = f"It ends by {deadline_at:%H:%M:%S} UTC at the latest: {message}"
+        note = f"Must stop by {deadline_at:%H:%M:%S} UTC: {message}"
         self._infrastructure.record_event(running, reason, self._hidden(note))
         self._tasks.start_soon(self._drain, running)
 

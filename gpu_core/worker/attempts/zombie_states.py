@@ -1,6 +1,6 @@
 """Runs that wait for their next attempt, while a process of the last one may still speak for them.
 
-What lives on a node that does not answer cannot be ended, so its run is put back in line without
+What lives on a node that does not answer cannot be ended, so its run is requeued without
 waiting for it (the fence). If it is Prefect's own process and lives on, it tells Prefect later that
 the run crashed, or runs. Prefect has no fencing tokens and believes it; a crashed run is over, and
 nobody would start it again.
@@ -50,7 +50,7 @@ class ZombieStateGuard:
                     self.watch(UUID(record.flow_run_id), last.end_message or "")
 
     def watch(self, flow_run_id: UUID, message: str) -> None:
-        """This run was put back in line.
+        """This run was requeued.
 
         Args:
             message: That of its state, for when it has to be put back once more.
@@ -71,7 +71,7 @@ class ZombieStateGuard:
         runs = await read_flow_runs_by_id(self._client, missing)
         self.forget(set(missing) - runs.keys())
         for run in runs.values():
-            with self._faults.contained(str(run.id), run.name, "put back in line"):
+            with self._faults.contained(str(run.id), run.name, "requeued"):
                 await self._look_after(run)
 
     async def _look_after(self, run: FlowRun) -> None:
@@ -86,7 +86,7 @@ class ZombieStateGuard:
             self.forget([run.id])
             return
         _log.warning(
-            "A process of an attempt that is over said of %r that it is %s; it is put back in line",
+            "A process of an attempt that is over said of %r that it is %s; it is requeued",
             run.name,
             state.name,
         )

@@ -134,7 +134,7 @@ def _not_held(pool: str, lease: SeenLease, now: datetime) -> Finding:
     age_s = lease.age_s(now)
     start = worker_command(pool, "gpu-kubernetes")
     if lease.holder is None or age_s is None:
-        text = f"nobody has the lease {lease.name} in {lease.namespace}: no worker acts"
+        text = f"no worker holds the lease {lease.name} in {lease.namespace}: no worker acts"
         return failed("lease.holder", text, start)
     return failed(
         "lease.holder",

@@ -65,7 +65,7 @@ class CustomJobs:
         if framework is None:
             return
         if request.framework not in self._reflectors:
-            why = self._why_not.get(request.framework, "nobody has looked yet")
+            why = self._why_not.get(request.framework, "not checked yet")
             raise InvalidInput(
                 "framework",
                 f"cannot be used in this cluster: {why}",

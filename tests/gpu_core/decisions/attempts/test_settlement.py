@@ -70,7 +70,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="a container that ended well when it was told to: it may not be done",
         ),
         pytest.param(
@@ -283,7 +283,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             {"diagnosis": PERMANENT} | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="a flow that can never begin, told to end before",
         ),
         pytest.param(
@@ -382,7 +382,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="preempted, saved and left",
         ),
         pytest.param(
@@ -390,7 +390,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED | {"exit_code": -9},
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="preempted and killed after the grace period",
         ),
         pytest.param(
@@ -398,7 +398,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             PREEMPTED | {"failures_before": 2},
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="died badly while it was preempted",
         ),
         pytest.param(
@@ -438,7 +438,7 @@ EVICTED = {"is_interruption": True, "exit_message": "the pod was evicted"}
             CONTAINER | PREEMPTED,
             "Preempted",
             "AwaitingRetry",
-            "Preempted: for 'urgent'; it waits in line again.",
+            "Preempted: for 'urgent'; requeued.",
             id="a container whose run was set back, that ended when it was told to",
         ),
         pytest.param(

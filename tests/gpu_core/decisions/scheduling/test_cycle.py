@@ -215,8 +215,7 @@ class TestPreemption:
         assert told(result, "w").reason == Reason.WAITING_FOR_VICTIMS
         assert told(result, "w").expected_start_at == NOW + timedelta(seconds=30)
         assert told(result, "w").summary == (
-            "Waiting for 2 GPUs of any type on one node: 'new' is giving back 2 GPUs, "
-            "at the latest at 12:00:30 UTC."
+            "Waiting for 2 GPUs of any type on one node: 'new' releases 2 GPUs by 12:00:30 UTC."
         )
 
     def test_money_counts_and_not_time(self):

@@ -408,7 +408,7 @@ STALE = NOW - timedelta(seconds=75)
             [("failed", "w-1 has not renewed the lease in ml for 75 s (it counts for 10 s)")],
             id="stale",
         ),
-        pytest.param([a_lease(holder=None)], [("failed", "nobody has the lease")], id="released"),
+        pytest.param([a_lease(holder=None)], [("failed", "no worker holds")], id="released"),
         pytest.param(
             [a_lease(), a_lease(namespace="b", holder="w-2")],
             [("failed", "2 workers act for pool 'gpu': w-1 in ml and w-2 in b; each starts")],
