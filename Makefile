@@ -33,6 +33,9 @@ INSTALL_LOCKED = $(BIN)/python -m pip install --disable-pip-version-check --quie
 INSTALL_PACKAGE = $(BIN)/python -m pip install --disable-pip-version-check --quiet \
 	--no-deps --no-build-isolation --editable .
 
+# A dot every two seconds until the command before it has ended; its exit status counts.
+DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wait $$pid
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test test-all test-cluster test-integration lint docs chaos bench \
@@ -167,9 +170,9 @@ $(BIN)/uv: | $(BIN)/python
 
 $(QUICKSTART_READY): requirements/quickstart.txt pyproject.toml | $(BIN)/python
 	@echo "Installing what the quickstart needs; this takes a few minutes the first time."
-	$(INSTALL_LOCKED) -r requirements/quickstart.txt
-	$(INSTALL_PACKAGE)
-	@touch $@
+	@$(INSTALL_LOCKED) -r requirements/quickstart.txt & $(DOTS)
+	@$(INSTALL_PACKAGE) & $(DOTS)
+	@echo; touch $@
 
 # dev.txt holds everything of quickstart.txt, in the same versions: one environment serves both.
 $(DEV_READY): requirements/dev.txt pyproject.toml | $(BIN)/python

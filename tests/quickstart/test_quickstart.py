@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -94,6 +95,25 @@ def link(told: str, name: str) -> str:
     return found[1]
 
 
+def attempts_page(run_page: str) -> str:
+    """The artifact that the page of this run lists as `gpu-attempts`."""
+    server, _, run = run_page.partition("/runs/flow-run/")
+    wanted = {"flow_run_id": {"any_": [run]}, "key": {"any_": ["gpu-attempts"]}}
+    found = httpx.post(
+        f"{server}/api/artifacts/filter", json={"artifacts": wanted, "sort": "CREATED_DESC"}
+    ).json()
+    return f"{server}/artifacts/artifact/{found[0]['id']}"
+
+
+@whole
+def test_it_fits_100_columns_and_ends_with_three_links_and_one_next_step(told: str) -> None:
+    lines = told.splitlines()
+    assert [line for line in lines if len(line) > 100 and "http" not in line] == []
+    links = [line for line in lines if re.match(r"^  \S.*  +http", line)]
+    assert len(links[links.index(next(x for x in links if "The preempted" in x)) :]) == 3
+    assert sum(line.startswith("Next: ") for line in lines) == 1
+
+
 @whole
 def test_the_whole_story(told: str) -> None:
     """Everything runs, the resumed training is exact, the report finds its anomaly."""
@@ -127,7 +147,7 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
     told: str, page: Page, width_px: int
 ) -> None:
     (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", told, re.MULTILINE)
-    page.open(link(told, "Its attempts"), width_px)
+    page.open(attempts_page(link(told, "The preempted run")), width_px)
     page.wait_for(f"Total: {total}", "'urgent' is more urgent", "Preempted", "Completed")
     first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
     parts_usd = float(first[1:]) + float(second[1:])

@@ -16,7 +16,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 _MARKER = "prefect-gpu-quickstart"
 _UP_S = 120.0
-_WIDTH = 110
+_WIDTH = 100
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Of the user's own world nothing may leak in: no server, no profile, no MLflow.
@@ -34,8 +34,8 @@ def quickstart(folder: Path, *, keep: bool) -> int:
         InvalidInput: This is no clone of the project, or the folder is somebody else's.
     """
     console = Console(highlight=False)
-    # Without a terminal there is no width to keep to, and half a word helps nobody.
-    console.width = max(console.width, _WIDTH)
+    # One width for a terminal, a pipe and the documentation.
+    console.width = _WIDTH
     folder = folder.resolve()
     if not Path("prefect.yaml").is_file() or not Path("flows/train_digits.py").is_file():
         raise InvalidInput(
@@ -80,16 +80,16 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
     console.rule("[bold]1. Servers[/]", align="left")
     _start_servers(console, services, folder, addresses)
     console.rule("[bold]2. prefect-gpu setup[/]", align="left")
-    setup(
-        SetupOptions(
-            pool="gpu",
-            policy_path=Path("deployments/policy.yaml"),
-            prefect_file=Path("prefect.yaml"),
-            ledger_url=f"sqlite:///{folder / 'ledger.db'}",
-            mlflow_uri=addresses.mlflow,
-            checkpoint_uri=str(folder / "checkpoints"),
-        )
+    options = SetupOptions(
+        pool="gpu",
+        policy_path=Path("deployments/policy.yaml"),
+        prefect_file=Path("prefect.yaml"),
+        ledger_url=f"sqlite:///{folder / 'ledger.db'}",
+        mlflow_uri=addresses.mlflow,
+        checkpoint_uri=str(folder / "checkpoints"),
     )
+    with console.status("Creating the pool, its queues, blocks and deployments"):
+        setup(options)
     services.start(
         "worker",
         [
@@ -127,9 +127,11 @@ def _start_servers(
             *("--workers", "1"),
         ],
     )
-    services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
+    with console.status("Prefect's server is starting"):
+        services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
     console.print(f"  Prefect   {addresses.prefect}")
-    services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
+    with console.status("MLflow is starting"):
+        services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
     console.print(f"  MLflow    {addresses.mlflow}")
 
 

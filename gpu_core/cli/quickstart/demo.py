@@ -38,7 +38,6 @@ from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.units import count
-from gpu_core.worker.pending.publisher import ATTEMPTS_KEY
 from gpu_core.worker.process.gpus.devices import local_nodes
 
 _LOOK_S = 0.5
@@ -46,6 +45,8 @@ _LONGEST_S = 600.0
 _SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
 _HISTORY_DAYS = 14
 _NAME_WIDTH = 22
+# What every run goes through: the reason why it waits, its start and its end say more.
+_UNTOLD = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
 _REPORT = artifact_keys(with_generated=True).report
 
 
@@ -55,6 +56,7 @@ class _Seen:
 
     name: str
     state: str = ""
+    """The name of its last state: a reason is printed once, not each time a number in it moves."""
 
 
 def tell(console: Console, services: Services, folder: Path, addresses: Addresses) -> bool:
@@ -79,12 +81,14 @@ class _Story:
         async with get_client() as client:
             self._client: PrefectClient = client
             self._console.rule("[bold]3. Work for the pool[/]", align="left")
-            training, twin = await self._submit_all(gpus)
-            await self._until_finished()
+            with self._console.status("Runs are submitted") as self._status:
+                training, twin = await self._submit_all(gpus)
+                await self._until_finished()
             self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
             is_right = self._check(training, twin)
             self._console.rule("[bold]5. The nightly report[/]", align="left")
-            nightly, was_reported = await self._report()
+            with self._console.status("The nightly report runs") as self._status:
+                nightly, was_reported = await self._report()
             is_right = was_reported and is_right
             self._console.rule("[bold]6. What it took[/]", align="left")
             self._console.print(run_table(self._costs()))
@@ -187,10 +191,14 @@ class _Story:
                 continue
             seen = self._seen[run.id]
             state = run.state.name or run.state.type.value
-            line = f"{state}: {run.state.message}" if run.state.message else state
-            if line != seen.state:
-                seen.state = line
-                self._say(run.name, line)
+            if state != seen.state and state not in _UNTOLD:
+                self._say(run.name, f"{state}: {run.state.message}" if run.state.message else state)
+            seen.state = state
+        running = sorted(seen.name for seen in self._seen.values() if seen.state == "Running")
+        ended = sum(run.state is not None and run.state.is_final() for run in runs)
+        self._status.update(
+            f"{ended} of {count(len(runs), 'run')} ended; running: {', '.join(running) or 'none'}"
+        )
         return runs
 
     # -- checking --------------------------------------------------------------------------------
@@ -224,7 +232,7 @@ class _Story:
         return verdicts
 
     def _all_completed(self) -> bool:
-        return all(seen.state.startswith("Completed") for seen in self._seen.values())
+        return all(seen.state == "Completed" for seen in self._seen.values())
 
     def _verdict(self, text: str, is_right: bool) -> bool:
         self._console.print(f"  {'[green]yes[/]' if is_right else '[bold red]NO[/] '} {text}")
@@ -251,7 +259,7 @@ class _Story:
         await self._until_finished()
         for report in reports:
             await self._print_report(report)
-        are_complete = [self._seen[report].state.startswith("Completed") for report in reports]
+        are_complete = [self._seen[report].state == "Completed" for report in reports]
         return reports[0], all(are_complete)
 
     async def _submit_report(self, name: str, day: date) -> UUID:
@@ -298,15 +306,12 @@ class _Story:
 
     async def _print_addresses(self, training: UUID, twin: UUID, nightly: UUID) -> None:
         prefect, mlflow = self._addresses.prefect, self._addresses.mlflow
-        attempts = await self._artifact(training, ATTEMPTS_KEY)
         report = await self._artifact(nightly, _REPORT)
         runs = [_mlflow_run(MlflowClient(mlflow), run) for run in (training, twin)]
         compared = quote(json.dumps([run.info.run_id for run in runs]))
         experiments = quote(json.dumps([runs[0].info.experiment_id]))
         addresses = {
-            "Runs in Prefect": f"{prefect}/runs",
             "The preempted run": f"{prefect}/runs/flow-run/{training}",
-            "Its attempts": f"{prefect}/artifacts/artifact/{attempts.id}",
             "The nightly report": f"{prefect}/artifacts/artifact/{report.id}",
             "The two trainings": (
                 f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}"
@@ -315,12 +320,13 @@ class _Story:
         self._console.print()
         for name, address in addresses.items():
             self._console.print(f"  {name:<20} {address}", soft_wrap=True)
-        self._console.print("  (up while the quickstart runs; KEEP=1 make quickstart keeps them)")
+        self._console.print("  KEEP=1 make quickstart keeps these pages up.")
+        self._console.print("\nNext: docs/getting-started.md, your own flow and its first run.")
 
     def _say(self, name: str, text: str) -> None:
         elapsed_s = time.monotonic() - self._began
         line = Text.assemble(f"  {elapsed_s:6.1f}s  ", (f"{name:<{_NAME_WIDTH}} ", "bold"), text)
-        self._console.print(line, soft_wrap=True)
+        self._console.print(line, no_wrap=True, overflow="ellipsis")
 
 
 def _was_preempted_once(attempts: tuple[Attempt, ...]) -> bool:
