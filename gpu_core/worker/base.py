@@ -47,6 +47,7 @@ from gpu_core.worker.startup.checks import (
     CannotStart,
     check_machine,
     check_pool,
+    check_prefect,
     is_pool_missing,
     read_settings,
     refusal_in,
@@ -203,6 +204,7 @@ class GpuWorker(_Mixin):
             raise SystemExit(EXIT_CODE) from None
 
     def _check_machine(self) -> None:
+        check_prefect()
         check_api_address(get_current_settings().api.url)
         self._policies = check_machine(
             self._gpu_settings, self._mistakes, needs_folder=self.needs_state_folder

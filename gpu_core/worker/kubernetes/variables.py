@@ -4,16 +4,24 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar
 
-from prefect_kubernetes.utilities import _slugify_label_key, _slugify_label_value
+from prefect_kubernetes import utilities
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration, KubernetesWorkerVariables
 
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.worker.attempts.job_configuration import KnownEnvironment
 
+
 # Keys are few; of the values only the run's id and name are new each time.
-_label_key = lru_cache(maxsize=1024)(_slugify_label_key)
-_label_value = lru_cache(maxsize=1024)(_slugify_label_value)
+# The functions are private: a Prefect without them is refused at the worker's start.
+@lru_cache(maxsize=1024)
+def _label_key(key: str) -> str:
+    return str(utilities._slugify_label_key(key))
+
+
+@lru_cache(maxsize=1024)
+def _label_value(value: str) -> str:
+    return str(utilities._slugify_label_value(value))
 
 
 class GpuKubernetesJobConfiguration(KnownEnvironment, KubernetesWorkerJobConfiguration):

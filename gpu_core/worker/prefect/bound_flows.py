@@ -3,7 +3,6 @@
 import shlex
 from typing import Any
 
-from prefect._internal.launchers import resolve_bundle_step_with_launcher
 from prefect.bundles import (
     aupload_bundle_to_storage,
     convert_step_to_command,
@@ -56,6 +55,9 @@ async def enqueue_again(
             f"`prefect work-pool storage configure s3 {shlex.quote(work_pool.name)}`",
         )
     key = _bundle_key(flow_run)
+    # Private, and checked at the worker's start: importing it there would come before the check.
+    from prefect._internal.launchers import resolve_bundle_step_with_launcher
+
     step = resolve_bundle_step_with_launcher(step, getattr(flow, "launcher", None), "upload")
     flow = await _with_result_storage(flow, work_pool)
     bundle = create_bundle_for_flow_run(flow=flow, flow_run=flow_run)

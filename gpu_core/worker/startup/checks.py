@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
+from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
 from gpu_core.decisions.prefect.pool_commands import setup_command, worker_command
@@ -28,6 +29,17 @@ EXIT_CODE = 2
 
 class CannotStart(GpuSchedulingError):
     """The worker ends: a person has to change something first."""
+
+
+def check_prefect() -> None:
+    """Refuse a Prefect that has moved what the worker overrides or uses of it.
+
+    Raises:
+        CannotStart: It lacks some, with their names and the releases that have them.
+    """
+    missing = missing_parts()
+    if missing:
+        raise CannotStart(unsupported_prefect(missing))
 
 
 def refusal_in(error: BaseException) -> GpuSchedulingError | None:
