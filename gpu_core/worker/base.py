@@ -39,6 +39,7 @@ from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health
 from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
 from gpu_core.worker.scheduler import GpuScheduler
@@ -157,9 +158,8 @@ class GpuWorker(_Mixin):
         )
         self._woken = anyio.Event()
         self._noticed = anyio.Event()
-        self._told_why_not: str | None = None
-        self._said_why_not_yet: str | None = None
-        self._said_failure: str | None = None
+        self._why_standby, self._why_waiting = LastSaid(), LastSaid()
+        self._cycle_failure = LastSaid()
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
@@ -417,7 +417,7 @@ class GpuWorker(_Mixin):
                 self._note_standby()
                 return []
             found = await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
-            self._said_failure = None
+            self._cycle_failure.forget()
             self._health.note_cycle(WorkerState.ACTING)
             return found
         except CannotStart:
@@ -437,15 +437,12 @@ class GpuWorker(_Mixin):
             self._say_cycle_failed(error)
             return
         text = self._secrets.hidden(str(error))
-        if text != self._said_why_not_yet:
+        if self._why_waiting.is_news(text):
             self._logger.warning("The worker cannot schedule yet and tries again: %s", text)
-        self._said_why_not_yet = text
 
     def _say_cycle_failed(self, error: Exception) -> None:
         """Once, however many cycles fail for the same reason."""
-        failure = f"{type(error).__name__}: {error}"
-        is_known, self._said_failure = failure == self._said_failure, failure
-        if is_known:
+        if not self._cycle_failure.is_news(f"{type(error).__name__}: {error}"):
             self._logger.debug("This cycle failed like the one before", exc_info=error)
         elif is_pool_missing(error, self._work_pool_name):
             self._logger.error(
@@ -524,11 +521,10 @@ class GpuWorker(_Mixin):
         if not await self._leadership.acquire():
             await self._stop_scheduling()
             why_not = self._leadership.why_not
-            if why_not != self._told_why_not:
+            if self._why_standby.is_news(why_not):
                 self._logger.warning("This worker stands by: %s", why_not)
-                self._told_why_not = why_not
             return None
-        self._told_why_not = None
+        self._why_standby.forget()
         if self._scheduler is None:
             await self._start_scheduling(self._tasks)
         return self._scheduler
@@ -557,7 +553,7 @@ class GpuWorker(_Mixin):
             scheduling.cancel_scope.cancel()
             raise
         self._scheduler, self._scheduling = scheduler, scheduling
-        self._said_why_not_yet = None
+        self._why_waiting.forget()
         self._logger.info("Scheduling %s", scheduler.describe())
 
     async def _read_connections(self) -> Connections:
@@ -668,7 +664,7 @@ class GpuWorker(_Mixin):
                 async with get_events_subscriber(filter=events) as subscriber:
                     async for event in subscriber:
                         if event.event.endswith(".Cancelling") and self._scheduler is not None:
-                            self._scheduler.endings.look_for_cancels()
+                            self._scheduler.endings.poll_cancellations_soon()
                         self._wake()
             except Exception as error:
                 # Polling goes on meanwhile.

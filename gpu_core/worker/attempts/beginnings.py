@@ -10,11 +10,10 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.throttle import Throttle
 
 # Starts are many at times, and Prefect's server has to serve them all.
 _POLL_S = 1.0
-
-# How many runs the server returns at most in one answer. The rest follows with the next poll.
 
 _NOT_BEGUN = [StateType.SCHEDULED, StateType.PENDING]
 
@@ -28,7 +27,7 @@ class Beginnings:
 
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
-        self._polled_at_s = float("-inf")
+        self._polls = Throttle(_POLL_S)
 
     async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
         """Note which of these have begun, at most once a second.
@@ -36,9 +35,8 @@ class Beginnings:
         A worker that was restarted learns it from Prefect, too.
         """
         by_run = {r.flow_run_id: r for r in attempts if _is_starting(r) and r.has_valid_id}
-        if not by_run or anyio.current_time() - self._polled_at_s < _POLL_S:
+        if not by_run or not self._polls.allows(anyio.current_time()):
             return
-        self._polled_at_s = anyio.current_time()
         begun = await read_flow_runs_by_id(self._client, by_run, not_in_states=_NOT_BEGUN)
         for run in begun.values():
             running = by_run[run.id]

@@ -46,6 +46,7 @@ from gpu_core.worker.attempts.termination import deadline, drain
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.watch.outages import OutageWatch
 
@@ -54,13 +55,11 @@ _log = logging.getLogger("prefect.gpu.endings")
 # Prefect's own process ends a cancelled flow and takes up to 30 s for it; then we do.
 _CANCEL_GRACE_S = 40
 
-_CANCEL_LOOK_S = 5.0
+_CANCEL_POLL_S = 5.0
 
 # Hooks of a flow run after its last state, and may upload what it made.
 _LINGERS_S = 600
 _CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
-
-# How many runs the server returns at most in one answer.
 
 # Prefect's server answers one request after the other: where a hundred runs end together, those
 # that start with the freed GPUs do not wait until it has been told of all of them.
@@ -111,7 +110,7 @@ class Endings:
         self._outages = outages
         self._hidden = hidden
         self._land = land
-        self._looked_for_cancels_at = 0.0
+        self._cancel_polls = Throttle(_CANCEL_POLL_S)
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
@@ -163,9 +162,8 @@ class Endings:
         started = {
             r.flow_run_id: r for r in self._attempts if r.attempt.started_at and r.has_valid_id
         }
-        if not started or anyio.current_time() - self._looked_for_cancels_at < _CANCEL_LOOK_S:
+        if not started or not self._cancel_polls.allows(anyio.current_time()):
             return
-        self._looked_for_cancels_at = anyio.current_time()
         runs = await read_flow_runs_by_id(self._client, started)
         for flow_run_id, running in started.items():
             with self._contained(running, now):
@@ -192,9 +190,9 @@ class Endings:
             now=now,
         )
 
-    def look_for_cancels(self) -> None:
-        """Let the next cycle look for cancelled runs, however recently the last one did."""
-        self._looked_for_cancels_at = 0.0
+    def poll_cancellations_soon(self) -> None:
+        """Let the next cycle poll for cancelled runs, however recently the last one did."""
+        self._cancel_polls.reset()
 
     async def end_overdue(self, policy: Policy, now: datetime) -> None:
         """End what runs longer than it may."""

@@ -20,6 +20,7 @@ from gpu_core.worker.attempts.whereabouts import told
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections, read_checkpoint_uri
@@ -53,7 +54,7 @@ class Launching:
         self._infrastructure = infrastructure
         self._history = history
         self._store_uri: str | None = None
-        self._store_read_at_s = 0.0
+        self._store_reads = Throttle(_STORE_AGE_S)
 
     def admitted(self, flow_run_id: UUID) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.
@@ -134,11 +135,11 @@ class Launching:
     async def _checkpoint_uri(self) -> str:
         """The store of runs that name none; looked up once for the many that start together."""
         now_s = anyio.current_time()
-        if self._store_uri is None or now_s - self._store_read_at_s > _STORE_AGE_S:
+        if self._store_uri is None or self._store_reads.is_due(now_s):
             self._store_uri = await read_checkpoint_uri(
                 self._client, self._settings, self._settings.resolved_state_dir(), self._pool
             )
-            self._store_read_at_s = now_s
+            self._store_reads.start(now_s)
         return self._store_uri
 
     def _environment(self, running: AttemptState) -> Mapping[str, str]:

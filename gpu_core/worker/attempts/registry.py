@@ -33,6 +33,7 @@ from gpu_core.worker.attempts.settlement import HEARTBEAT_S
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Binding, Infrastructure, Started
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.demand import Demand, DemandReader
 from gpu_core.worker.startup.state_folder import RUNS
 
@@ -71,8 +72,8 @@ class AttemptRegistry:
         self.faults = faults or RunFaults()
         """What went wrong for single runs: whoever handles attempts one by one notes it here."""
         self._open: dict[str, AttemptState] = {}
-        self._beat_at = 0.0
-        self._adopted_at_s = float("-inf")
+        self._beats = Throttle(HEARTBEAT_S)
+        self._adoptions = Throttle(_ADOPT_S)
         self._unknown: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[AttemptState]:
@@ -181,9 +182,8 @@ class AttemptRegistry:
         Looks once a minute, and takes what was there a minute before: an attempt of our own may
         be closed between the look at the ledger and the look at what we have.
         """
-        if anyio.current_time() - self._adopted_at_s < _ADOPT_S:
+        if not self._adoptions.allows(anyio.current_time()):
             return []
-        self._adopted_at_s = anyio.current_time()
         attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
         unknown = [attempt for attempt in attempts if attempt.attempt_id not in self._open]
         foreign = [attempt for attempt in unknown if attempt.attempt_id in self._unknown]
@@ -276,9 +276,8 @@ class AttemptRegistry:
     async def beat(self) -> None:
         """Tell the ledger who is alive, so that even the end of the machine can be dated."""
         alive = {a: r for a, r in self._open.items() if not r.is_gone}
-        if not alive or anyio.current_time() - self._beat_at < HEARTBEAT_S:
+        if not alive or not self._beats.allows(anyio.current_time()):
             return
-        self._beat_at = anyio.current_time()
         seen_at = datetime.now(UTC)
 
         async def tell(these: Sequence[AttemptState]) -> None:

@@ -21,11 +21,11 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.strays")
 
-_LOOK_S = 5.0
-# How many runs the server returns at most in one answer.
+_POLL_S = 5.0
 # How far back a worker that takes over looks: longer than a node that is back needs to end what it
 # must not run any more.
 _REMEMBERED = timedelta(hours=1)
@@ -38,7 +38,7 @@ class ZombieStateGuard:
         self._client = client
         self._faults = faults or RunFaults()
         self._waiting: dict[UUID, str] = {}
-        self._looked_at_s = float("-inf")
+        self._polls = Throttle(_POLL_S)
 
     async def recover(self, ledger: Ledger, pool: str, now: datetime) -> None:
         """Watch what an earlier worker has put back."""
@@ -65,9 +65,8 @@ class ZombieStateGuard:
     async def put_back(self, in_line: Collection[UUID]) -> None:
         """Look after those that should be in line and are not."""
         missing = [flow_run_id for flow_run_id in self._waiting if flow_run_id not in in_line]
-        if not missing or anyio.current_time() - self._looked_at_s < _LOOK_S:
+        if not missing or not self._polls.allows(anyio.current_time()):
             return
-        self._looked_at_s = anyio.current_time()
         runs = await read_flow_runs_by_id(self._client, missing)
         self.forget(set(missing) - runs.keys())
         for run in runs.values():

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import anyio
 
 from gpu_core.decisions.model.units import count
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.cycle")
 
@@ -66,7 +67,7 @@ class CycleLog:
 
     def __init__(self) -> None:
         self._standing: tuple[int, ...] | None = None
-        self._written_at_s = float("-inf")
+        self._silence = Throttle(LONGEST_SILENCE_S)
         self._n_cycles = 0
         self._longest_s = 0.0
 
@@ -88,7 +89,7 @@ class CycleLog:
         self._n_cycles += 1
         self._longest_s = max(self._longest_s, duration_s)
         is_quiet = counts.standing == self._standing and not counts.is_eventful
-        if is_quiet and now_s - self._written_at_s < LONGEST_SILENCE_S:
+        if is_quiet and not self._silence.is_due(now_s):
             return
         fields = {
             "cycles": self._n_cycles,
@@ -98,7 +99,8 @@ class CycleLog:
             "steps_s": rounded_s,
         }
         _log.info("%s", _text(counts, self._n_cycles, duration_s, self._longest_s), extra=fields)
-        self._standing, self._written_at_s = counts.standing, now_s
+        self._standing = counts.standing
+        self._silence.start(now_s)
         self._n_cycles, self._longest_s = 0, 0.0
 
 

@@ -17,6 +17,7 @@ from gpu_core.adapters.ledger import is_ledger_outage
 from gpu_core.decisions.attempts.outages import Outage, Part, seen_away
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import LastSaid, Throttle
 from gpu_core.worker.prefect.api_return import UNAWAITED, awaiting_return
 
 _log = logging.getLogger("prefect.gpu.outages")
@@ -58,8 +59,8 @@ class OutageWatch:
         self._outages = self._saved = _read(path)
         self._away: set[Part] = set()
         self._returned = anyio.Event()
-        self._saved_at_s = float("-inf")
-        self._is_unwritable = False
+        self._saves = Throttle(_SAVE_S)
+        self._write_error = LastSaid()
 
     @property
     def seen(self) -> tuple[Outage, ...]:
@@ -118,7 +119,7 @@ class OutageWatch:
         if is_away != (part in self._away):
             _log.warning("The %s is %s", _PARTS[part], "away" if is_away else "back")
             self._away ^= {part}
-            self._saved_at_s = float("-inf")
+            self._saves.reset()
             if not is_away:
                 self._returned.set()
                 self._returned = anyio.Event()
@@ -126,10 +127,9 @@ class OutageWatch:
 
     def _save(self) -> None:
         """Keep what was seen for the next worker; without a disk only this one knows it."""
-        now_s = time.monotonic()
-        if self._saved is self._outages or now_s - self._saved_at_s < _SAVE_S:
+        if self._saved is self._outages or not self._saves.allows(time.monotonic()):
             return
-        self._saved, self._saved_at_s = self._outages, now_s
+        self._saved = self._outages
         records = [
             {
                 "part": outage.part,
@@ -142,12 +142,11 @@ class OutageWatch:
             make_folder(self._path.parent)
             replace_file(self._path, json.dumps(records).encode())
         except OSError as error:
-            # Said once: while the disk is full it is so at each try.
-            level = logging.DEBUG if self._is_unwritable else logging.WARNING
+            # While the disk is full each try fails.
+            level = logging.WARNING if self._write_error.is_news(str(error)) else logging.DEBUG
             _log.log(level, "%s cannot be written: %s", self._path, error)
-            self._is_unwritable = True
         else:
-            self._is_unwritable = False
+            self._write_error.forget()
 
 
 def platform_failure(error: BaseException) -> str | None:

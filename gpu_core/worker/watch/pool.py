@@ -14,11 +14,12 @@ from gpu_core.adapters.prefect.work_pool import read_pool_status, read_strangers
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.prefect.pool_status import NO_WORKER, Notice, PoolStatus, kept_back, notices
 from gpu_core.worker.attempts.run_log import log_of_run
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.pool")
 
-# A look is four short requests, or more where something is paused.
-_LOOK_S = 5.0
+# A poll is four short requests, or more where something is paused.
+_POLL_S = 5.0
 
 
 class KeptBack(NamedTuple):
@@ -46,7 +47,7 @@ class PoolWatch:
         self._pool = pool
         self._queues = frozenset(queues)
         self._wake = wake
-        self._looked_at_s = float("-inf")
+        self._polls = Throttle(_POLL_S)
         self._notices: dict[str, Notice] = {}
         self._said: set[str] = set()
         self._told: set[str] = set()
@@ -68,9 +69,8 @@ class PoolWatch:
 
     async def look(self, now: datetime) -> None:
         """Look again, if the last look is old."""
-        if anyio.current_time() - self._looked_at_s < _LOOK_S:
+        if not self._polls.allows(anyio.current_time()):
             return
-        self._looked_at_s = anyio.current_time()
         status = await read_pool_status(self._client, self._pool)
         # That no worker is online is no news from a worker.
         self._say({notice.key: notice for notice in notices(status) if notice.key != NO_WORKER})

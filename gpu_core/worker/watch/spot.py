@@ -1,7 +1,7 @@
 """Runs that should go on on other capacity: looked for every minute, told to save and give way."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.requests.job_variables import AUTO
@@ -12,6 +12,7 @@ from gpu_core.decisions.spot.state import CapacityDecision
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
 
 
 class CapacityChanges:
@@ -25,7 +26,7 @@ class CapacityChanges:
     def __init__(self, ledger: Ledger, attempts: AttemptRegistry) -> None:
         self._ledger = ledger
         self._attempts = attempts
-        self._looked_at: datetime | None = None
+        self._checks = Throttle(LOOK_S)
 
     async def look(
         self, view: Callable[[], CapacityView], now: datetime
@@ -36,9 +37,8 @@ class CapacityChanges:
             view: Makes what there is of spot and on-demand, with all that is held.
             now: Aware.
         """
-        if self._looked_at is not None and now - self._looked_at < timedelta(seconds=LOOK_S):
+        if not self._checks.allows(now.timestamp()):
             return []
-        self._looked_at = now
         asked = [running for running in self._attempts if _may_change(running)]
         if not asked:
             return []

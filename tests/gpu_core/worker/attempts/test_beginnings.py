@@ -11,7 +11,6 @@ from prefect.states import Pending, Running
 
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.testing.builders import make_workload
-from gpu_core.worker.attempts import beginnings
 from gpu_core.worker.attempts.beginnings import Beginnings
 from gpu_core.worker.attempts.state import AttemptState
 from tests.gpu_core.accounting_builders import make_attempt, make_run
@@ -98,7 +97,7 @@ def test_nothing_is_asked_of(running):
     assert polled([running], {}).questions == 0
 
 
-def test_the_server_is_asked_once_a_second_at_most(monkeypatch):
+def test_the_server_is_asked_once_a_second_at_most():
     """However often a cycle is woken."""
     running = starting()
     server = Server({})
@@ -108,7 +107,7 @@ def test_the_server_is_asked_once_a_second_at_most(monkeypatch):
         await found.poll([running], NOW)
         await found.poll([running], NOW)
         assert server.questions == 1
-        monkeypatch.setattr(beginnings, "_POLL_S", 0.0)
+        found._polls.reset()
         await found.poll([running], NOW)
         assert server.questions == 2
 

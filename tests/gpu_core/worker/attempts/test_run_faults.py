@@ -240,7 +240,7 @@ def test_an_id_that_is_none_stops_no_cycle(tmp_path, is_started):
             running = pool.scheduler._attempts.of_run(str(BAD))
             changes = {"flow_run_id": "no uuid"} | ({} if is_started else {"started_at": None})
             running.attempt = replace(running.attempt, **changes)
-            pool.scheduler.endings._looked_for_cancels_at = float("-inf")
+            pool.scheduler.endings.poll_cancellations_soon()
             prefect.submit(3, {})
             return await pool.cycle()
 

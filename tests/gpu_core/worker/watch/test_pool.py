@@ -47,7 +47,7 @@ def prefect(monkeypatch, caplog):
     found = Prefect()
     monkeypatch.setattr(pool_watch, "read_pool_status", found.read_pool_status)
     monkeypatch.setattr(pool_watch, "read_waiting", found.read_waiting)
-    monkeypatch.setattr(pool_watch, "_LOOK_S", 0.0)
+    monkeypatch.setattr(pool_watch, "_POLL_S", 0.0)
     return found
 
 
