@@ -8,6 +8,8 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELD
 from gpu_core.decisions.policy.pod_fields import TABLE
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
+from tests.layout.command_reference import command_sections, exit_code_table
+from tests.layout.policy_reference import policy_tables
 
 _DOCS = Path(__file__).parents[2] / "docs"
 
@@ -64,6 +66,11 @@ TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
     },
     _DOCS / "kubernetes.md": {"prefect-fields": fields_table},
     _DOCS / "security.md": {"pod-fields": pod_fields_table},
+    _DOCS / "policy-reference.md": {"policy-keys": policy_tables},
+    _DOCS / "command-reference.md": {
+        "exit-codes": exit_code_table,
+        "commands": command_sections,
+    },
 }
 """By document, what stands between the marks of each name."""
 

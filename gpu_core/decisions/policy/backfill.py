@@ -22,13 +22,14 @@ class Backfill(StrEnum):
 
 
 class BackfillPolicy(Section):
-    """How GPUs are used that those ahead cannot use yet.
+    """Whether a run starts on GPUs that runs ahead of it cannot use yet.
 
     Backfill needs run times. While the ends of the running workloads are unknown, no start can be
-    reserved for later, and all free GPUs are kept for the head of the queue as with `none`.
+    reserved, and free GPUs are kept for the head of the queue as with `none`.
     """
 
     mode: Backfill = Field(default=Backfill.EASY, strict=False)
+    """`none`: a strict queue. `easy`: the start of the first run is reserved. `conservative`: the
+    starts of `depth` runs are. `greedy`: nothing is; large runs may wait without end."""
     depth: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """How many reservations there are at most with `conservative`; whoever waits behind those has
-    none, and is delayed by backfill as with `easy`."""
+    """The number of backfill reservations with `conservative`; backfill may delay later runs."""

@@ -59,21 +59,26 @@ def _zone(value: object, field: str) -> str:
 
 
 class BudgetPolicy(Section):
-    """How much one of them may use in each period: of money, or of GPU-hours."""
+    """What a pool, team, user or project may use in each period, in USD or GPU-hours."""
 
     name: Name
+    """Its name in messages."""
     scope: Scope
+    """What is limited."""
     of: Name | None = None
-    """Which team, user or project; None: the pool."""
+    """The name of the team, user or project; None with the scope `pool`."""
     period: Period
+    """When usage starts again at 0."""
     time_zone: Annotated[str, parsed_by(_zone)] = "UTC"
-    """Where its days, weeks and months begin at midnight; weeks begin on Monday."""
+    """The time zone in which periods begin at midnight; weeks begin on Monday."""
     limit_micro_usd: Annotated[int, parsed_by(_micro_usd)] | None = Field(default=None, alias="usd")
+    """The limit in USD. A budget has either this or `gpu_hours`."""
     limit_gpu_s: Annotated[int, parsed_by(_gpu_s)] | None = Field(default=None, alias="gpu_hours")
+    """The limit in GPU-hours."""
     mode: Literal["hard", "soft"] = "hard"
-    """Over the limit a hard budget starts no run; a soft one only warns."""
+    """Over its limit a `hard` budget starts no run; a `soft` one warns."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """The part of the limit from which on it warns."""
+    """The fraction of the limit at which it warns."""
 
     @property
     def limit(self) -> int:

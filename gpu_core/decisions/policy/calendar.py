@@ -75,41 +75,56 @@ class Weekly(Section):
     weekdays: Annotated[Sequence[Weekday], Field(min_length=1)]
     """The days on which it starts."""
     starts: ClockTime
+    """The time of day at which it starts, in quotes, such as `"02:00"`."""
     ends: ClockTime
-    """At or before the start: on the day after."""
+    """The time of day at which it ends; at or before the start it is on the next day."""
     zone: Zone = "UTC"
+    """The IANA time zone of both times."""
 
 
 class ClosureRule(Section):
-    """Capacity that is not there, or only for one team: a maintenance window or a reservation.
+    """A maintenance window, or with `for_team` an advance reservation.
 
-    Once (`starts_at` and `ends_at`) or `weekly`; certain `nodes`, or some `gpus` of a type.
+    It has a time, either `starts_at` and `ends_at` or `weekly`, and a subject, either `nodes` or
+    `gpu_type` and `gpus`.
     """
 
     name: Name
+    """Its name in messages."""
     starts_at: Moment | None = None
+    """The start of a closure that happens once."""
     ends_at: Moment | None = None
+    """The end of a closure that happens once."""
     weekly: Weekly | None = None
+    """The hours of a closure that repeats."""
     nodes: Sequence[Name] = ()
+    """The names of the nodes that are closed."""
     gpu_type: Name | None = None
+    """The type of the GPUs that are closed, where no nodes are named."""
     capacity_type: CapacityType = "on-demand"
+    """The capacity type of these GPUs."""
     gpus: Annotated[int, Field(ge=1)] | None = None
+    """The number of these GPUs."""
     for_team: Name | None = None
-    """The team whose runs may use it; None: no team's."""
+    """The team whose runs may use it; None: no run may."""
 
 
 class CapacityRule(Section):
-    """Nodes that should be there at certain hours, needed or not."""
+    """Nodes that scale hints ask for at certain hours, whether or not a run waits."""
 
     name: Name
+    """Its name in messages."""
     weekly: Weekly
     gpu_type: Name
+    """The GPU type of the nodes."""
     capacity_type: CapacityType = "on-demand"
+    """The capacity type of the nodes."""
     nodes: Annotated[int, Field(ge=1)]
+    """The number of nodes."""
 
 
 class CalendarPolicy(Section):
-    """What changes by the clock."""
+    """Maintenance windows, advance reservations and capacity by time of day."""
 
     closures: Sequence[ClosureRule] = ()
     capacity: Sequence[CapacityRule] = ()

@@ -10,16 +10,16 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 
 
 class FairSharePolicy(Section):
-    """How past usage decides who comes first."""
+    """How past usage affects the order, with the ordering key `fair-share`."""
 
     half_life_s: PositiveDuration = Field(default=24 * SECONDS_PER_HOUR, alias="half_life")
-    """After this time, usage counts half."""
+    """The time after which usage counts half."""
     by: Literal["team", "user", "team-and-user"] = "team-and-user"
-    """Between whom: teams, users, or teams and then the users inside each."""
+    """What shares: teams, users, or teams and then the users of each team."""
     measure: Literal["gpu-hours", "dollars"] = "gpu-hours"
-    """What usage is counted in."""
+    """The unit of usage."""
     weights: Mapping[Name, Weight] = Field(default={})
-    """What a team may use in proportion to others; a team that is not listed: 1."""
+    """The share of each team in proportion to the others; a team that is not listed has 1."""
     entry_penalty_s: PositiveDuration = Field(default=SECONDS_PER_HOUR, alias="entry_penalty")
-    """For how long a run is charged at once when it is admitted, if it is not known to be longer;
-    without it, a burst in one cycle would win against everybody."""
+    """The usage that a run is charged with when it is admitted, if it is not known to be longer;
+    it keeps a burst of one user from starting in a single cycle."""

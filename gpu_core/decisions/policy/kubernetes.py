@@ -65,10 +65,12 @@ ObjectName = Annotated[str, parsed_by(_object_name)]
 
 
 class PerGpu(Section):
-    """Main memory and CPU that come with one GPU of a type, unless the run says otherwise."""
+    """CPU and main memory that a run gets with each GPU, unless the run says otherwise."""
 
     cpu: Annotated[float, Field(gt=0, le=256, allow_inf_nan=False)]
+    """CPU cores."""
     memory_gib: Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)]
+    """Main memory in GiB."""
 
 
 DEFAULT = "default"
@@ -103,40 +105,45 @@ _GPU_CONDITIONS: Mapping[str, Literal["True", "False"]] = {
 
 
 class ModelCache(Section):
-    """Where downloaded models are kept between runs: a claim, or a folder of each node."""
+    """A volume for downloaded models that is kept between runs."""
 
     mount_path: AbsolutePath = "/models"
+    """The folder in the container."""
     claim: ObjectName | None = None
     """A PersistentVolumeClaim that many pods may use."""
     host_path: AbsolutePath | None = None
     """A folder of the node; Pod Security `restricted` forbids it."""
     is_read_only: bool = Field(default=False, alias="read_only")
+    """Whether runs cannot write to it."""
 
 
 class SecretReference(Section):
     """One key of a Kubernetes Secret in the namespace of the Jobs."""
 
     name: ObjectName
+    """The name of the Secret."""
     key: Name
+    """The key in the Secret."""
 
 
 class GangNetwork(Section):
     """How the nodes of a gang find each other."""
 
     master_port: Annotated[int, Field(ge=1024, le=65535)] = 29500
-    """Where rank 0 listens; torchrun's own default."""
+    """The port on which rank 0 listens; the default is torchrun's."""
     zone_label: Name | None = "topology.kubernetes.io/zone"
-    """Nodes of a gang that are still to be provisioned share this label's value; None: any."""
+    """The label whose value all nodes of a gang share, if they are still to be added; None: any."""
 
 
 class OperatorPolicy(Section):
-    """What runs of the frameworks ray, kubeflow and spark name beside themselves."""
+    """Names that runs of Kubeflow and Spark use."""
 
     training_runtime: ObjectName = "torch-distributed"
     """The ClusterTrainingRuntime of Kubeflow Trainer."""
     spark_version: Name = "3.5"
+    """The version of Spark in SparkApplications."""
     spark_gpu_script: AbsolutePath = "/opt/spark/examples/src/main/scripts/getGpusResources.sh"
-    """Where the image has Spark's script that lists an executor's GPUs."""
+    """The path in the image of Spark's script that lists the GPUs of an executor."""
 
 
 def _command(value: object, field: str) -> str:
@@ -157,14 +164,15 @@ def _metadata_url(value: object, field: str) -> str:
 
 
 class Preflight(Section):
-    """A test that a GPU node has to pass before it gets work. Nodes with divided GPUs are left
-    alone: a pod cannot have all parts of them."""
+    """A test that each GPU node passes before it gets runs. Nodes with shared GPUs or MIG are not
+    tested, because a pod cannot use all parts of them."""
 
     image: Name
+    """The image of the test."""
     command: Annotated[str, parsed_by(_command)] = "nvidia-smi"
-    """What is run with the node's free GPUs; exit code 0: the node is well."""
+    """The command, which gets all free GPUs of the node; exit code 0 means that it passes."""
     every_s: PositiveDuration = Field(default=24 * 3600, alias="every")
-    """How long a success counts; afterwards the node is tested again once it is idle."""
+    """How long a pass is valid; afterwards the node is tested again when it is idle."""
 
 
 class Provisioner(StrEnum):
@@ -183,69 +191,71 @@ class Provisioner(StrEnum):
 
 
 class KubernetesPolicy(Section):
-    """What the Jobs of a gpu-kubernetes pool look like. The pool's template says the rest."""
+    """The Jobs of a `gpu-kubernetes` pool, in addition to its base job template."""
 
     provisioner: Provisioner = Field(default=Provisioner.FIXED, strict=False)
+    """What adds nodes to the cluster; `fixed`: nothing does."""
     version: Annotated[str, parsed_by(_version)] = "1.34"
-    """Of the cluster: what an older one does not know is left out."""
+    """The Kubernetes version of the cluster; fields that it does not have are left out."""
 
     gpu_resource: Name = "nvidia.com/gpu"
+    """The resource name of whole GPUs."""
     shared_gpu_resource: Name = "nvidia.com/gpu.shared"
-    """`nvidia.com/gpu` where the device plugin does not rename GPUs that are shared."""
+    """The resource name of shared GPUs; `nvidia.com/gpu` where the device plugin keeps the name."""
     shares_per_gpu: SharesPerGpu = 4
-    """Replicas of each GPU that is shared by time-slicing or MPS."""
+    """The replicas of each GPU that is shared by time-slicing or MPS."""
     mig_strategy: MigStrategy = "mixed"
-    """Of the device plugin: `single` offers MIG instances under the name of whole GPUs."""
+    """The device plugin's MIG strategy; `single` offers MIG instances under the name of GPUs."""
     node_pools: tuple[NodePoolSharing, ...] = Field(default=(), strict=False)
-    """Nodes whose GPUs are offered in another way."""
+    """Nodes with other resource names, shares or MIG strategies."""
     per_gpu: Mapping[Name, PerGpu] = Field(default=_PER_GPU)
-    """By GPU type; `default` is for those that are not listed, and for runs without a GPU."""
+    """By GPU type; `default` is for types that are not listed and for runs without a GPU."""
     gpu_type_labels: Mapping[Name, Mapping[Name, str]] = Field(default={})
-    """Labels of nodes by GPU type, where the cloud's own do not tell."""
+    """The labels of nodes with each GPU type, where the known labels do not show the type."""
     gpu_conditions: Mapping[Name, Literal["True", "False"]] = Field(default=_GPU_CONDITIONS)
-    """The status of a node's condition that says that its GPUs are in trouble."""
+    """The status of each node condition that means that the node's GPUs are unhealthy."""
 
     pod_security: Literal["restricted", "template"] = "restricted"
-    """`restricted` fills in what that Pod Security Standard asks for and the template leaves open;
-    `template` leaves it to the template."""
+    """`restricted` adds what this Pod Security Standard requires and the template does not set;
+    `template` adds nothing."""
     run_as_user: Annotated[int, Field(ge=1)] | None = 1000
-    """The user id that `restricted` fills in; None: the image's own, which must not be root."""
+    """The user id that `restricted` sets; None: that of the image, which must not be root."""
     has_priority_classes: bool = Field(default=False, alias="priority_classes")
-    """Our PriorityClasses are installed, and pods name the one of their queue."""
+    """Whether pods get the PriorityClass of their queue, which the Helm chart installs."""
     termination_grace_s: Annotated[PositiveDuration, Field(ge=LEAST_TERMINATION_GRACE_S)] = Field(
         default=120, alias="termination_grace"
     )
-    """From SIGTERM until the kill, on nodes that do not go by themselves."""
+    """The time from SIGTERM to SIGKILL on nodes that are not spot."""
     instance_metadata_url: Annotated[str, parsed_by(_metadata_url)] | None = None
-    """Where runs on spot ask EC2's metadata service for interruptions (`http://169.254.169.254`,
-    which pods reach with a hop limit of 2); None: only the node's taints tell."""
+    """The address at which runs on spot read EC2's interruption notices, `http://169.254.169.254`
+    (pods need a hop limit of 2); None: only the taints of the node count."""
     kept_after_end_s: PositiveDuration = Field(default=_KEPT_AFTER_END_S, alias="kept_after_end")
-    """Jobs that ended stay so long, for whoever was away to learn how they ended."""
+    """How long Jobs are kept after they end, so that a worker that was down can read them."""
 
     pending_timeout_s: PositiveDuration = Field(default=600, alias="pending_timeout")
-    """How long pods may take to start; afterwards the attempt is ended with the reason."""
+    """How long pods may take to start; afterwards the attempt ends with the reason."""
     provisioned: tuple[ProvisionedNodes, ...] = Field(default=(), strict=False)
-    """What the provisioner may still add; runs are planned on it after what is there."""
+    """Nodes that the provisioner may add; existing nodes come first."""
     silent_after_s: PositiveDuration = Field(default=60, alias="silent_after")
-    """A node that has not been ready for so long is given up: its runs are to go on elsewhere."""
+    """How long a node is not Ready before its runs are asked to stop."""
     fenced_after_s: PositiveDuration | None = Field(default=None, alias="fenced_after")
-    """Pods of a node that has been silent for so long count as ended, although they may still work:
-    a run may then execute twice. None: only a node that is deleted or whose machine is known to be
-    off, by the taint `node.kubernetes.io/out-of-service` or the cloud's, is given up."""
+    """How long a node is silent before its pods count as ended. They may still run, so a run may
+    execute twice. None: only when the Node is deleted, or has the taint
+    `node.kubernetes.io/out-of-service` or the cloud's shutdown taint."""
 
     preflight: Preflight | None = None
-    """A test of each GPU node before it gets work; None: none."""
+    """A test of each GPU node before it gets runs; None: no test."""
     prepull: tuple[Name, ...] = Field(default=(), strict=False)
-    """Images that are pulled to each GPU node as soon as it is there."""
+    """Images that are pulled to each GPU node when it is added."""
 
     model_cache: ModelCache | None = None
     secrets: Mapping[Name, SecretReference] = Field(default={})
-    """Environment variables from Secrets; they replace literal values of that name. Those whose
-    names begin with `PREFECT_` are for flows: container jobs get none."""
+    """Environment variables from Secrets, which replace literal values of the same name. Container
+    jobs get none that begin with `PREFECT_`."""
     gangs: GangNetwork = GangNetwork()
     operators: OperatorPolicy = OperatorPolicy()
     kueue_queue: ObjectName | None = None
-    """A LocalQueue: then Kueue admits and places, and our own placement is left out."""
+    """The LocalQueue through which Kueue admits and places the pods; None: no Kueue."""
 
     def per_gpu_of(self, gpu_type: str | None) -> PerGpu:
         """What comes with one GPU of this type?"""

@@ -59,20 +59,21 @@ def _keys(value: object, field: str) -> tuple[object, ...]:
 
 
 class OrderingPolicy(Section):
-    """In which order workloads are considered."""
+    """The order in which waiting runs are considered."""
 
     keys: Annotated[tuple[Annotated[OrderKey, parsed_by(_order_key)], ...], parsed_by(_keys)] = (
         OrderKey.PRIORITY,
         OrderKey.SUBMITTED,
     )
-    """The most important first. Submission and id come last by themselves."""
+    """The first key in which two runs differ decides. Submission time and id always come last."""
     aging_points_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Points of priority that a workload gains for each hour in line. They move it forward and
-    never let it preempt another."""
+    """Points that a run gains for each hour of waiting. They change its position and never let it
+    preempt another run."""
     starvation_after_s: PositiveDuration | None = Field(default=None, alias="starvation_after")
-    """A workload that has waited this long comes first, the oldest before all; None: none does."""
+    """A run that has waited this long comes first, the oldest before all others; None: never."""
     service_quantum_gpu_s: Annotated[int, Field(ge=1)] = SECONDS_PER_HOUR
-    """The first level of attained service ends here; each further one is twice as long."""
+    """The end of the first level of `least-attained-service` in GPU-seconds; each further level is
+    twice as long."""
     service_levels: Annotated[int, Field(ge=1)] | None = None
-    """How many such levels there are; the last one has no end, and all long runs are equal there,
-    for the next keys to decide (a multilevel feedback queue). None: without bound."""
+    """The number of these levels; the last one has no end, and the next key orders the runs in it
+    (a multilevel feedback queue). None: no limit."""

@@ -75,18 +75,19 @@ class Permission(Section):
     # What the job variables of runs and deployments may bring into a Job on Kubernetes, beside what
     # the pool's base job template names itself. Left out: anything, with a warning.
     service_accounts: Names = None
-    """Never the worker's own."""
+    """ServiceAccounts that it may name; never the worker's own."""
     secrets: Names = None
-    """For variables, volumes and image pulls."""
+    """Secrets for variables, volumes and image pulls."""
     config_maps: Names = None
+    """ConfigMaps for variables and volumes."""
     claims: Names = None
     """PersistentVolumeClaims, those of the job variable `volumes` included."""
     namespaces: Names = None
-    """Beside the pool's own."""
+    """Namespaces in addition to the pool's own."""
     host_paths: Sequence[Annotated[str, parsed_by(_host_path)]] | None = None
     """Folders of the nodes, with all that is in them."""
     pod_fields: Sequence[Name] | None = None
-    """Of `pod_fields.POD_FIELDS`, such as `hostNetwork` or a volume's `nfs`."""
+    """Pod fields of `docs/security.md`, such as `hostNetwork` or the volume type `nfs`."""
 
     def names(self, what: Referred) -> Sequence[str] | None:
         """Which names of this kind may a run bring? None: any."""

@@ -25,23 +25,27 @@ class Strategy(StrEnum):
 
 
 class ConsolidationPolicy(Section):
-    """Whether a few workloads move for a large one that would fit if the rest were in one piece.
+    """Whether small runs move so that a large run fits.
 
-    Only those move that are preemptible, have saved a checkpoint, have had their minimum run time
-    and are no more urgent; each has a place on another node of the same kind.
+    A run moves only if it is preemptible, has saved a checkpoint, has run for its minimum run time,
+    has no higher priority, and fits on another node of the same kind.
     """
 
     enabled: bool = False
+    """Whether runs move."""
     waiting_s: PositiveDuration = Field(default=600, alias="waiting")
-    """Only for whoever has waited for longer."""
+    """How long the large run has waited before others move for it."""
     max_moves: Annotated[int, Field(ge=1, le=16)] = 2
-    """So many workloads move at most."""
+    """The largest number of runs that move at once."""
     min_gain: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
-    """So many GPUs must be able to start for each GPU that moves."""
+    """The number of GPUs that start for each GPU that moves, at least."""
 
 
 class PlacementPolicy(Section):
-    """Where workloads go among the nodes that suit them."""
+    """Which of the nodes that fit a run gets."""
 
     strategy: Strategy = Field(default=Strategy.BEST_FIT, strict=False)
+    """`best-fit`: the fewest free GPUs left over. `least-loaded`: the smallest fraction in use.
+    `round-robin`: the fewest runs. `spread`: the most free GPUs. `fragmentation-aware`: what is
+    left stays most useful to the runs that wait and run now."""
     consolidation: ConsolidationPolicy = ConsolidationPolicy()

@@ -36,19 +36,23 @@ PREFECT_DEFAULT_QUEUE = "default"
 
 
 class VirtualGpus(Section):
-    """What a process worker offers on a machine without GPUs, to try everything there."""
+    """GPUs that a process worker simulates on a machine without GPUs."""
 
     gpu_type: Name
+    """The GPU type of all of them."""
     count: Annotated[int, Field(ge=1, le=64)]
+    """How many GPUs the pool has."""
     spot: Annotated[int, Field(ge=0, le=64)] = 0
-    """So many more play spot, to try what the policy does with it."""
+    """The number of further GPUs that count as spot."""
 
 
 class CheckpointPolicy(Section):
-    """How often runs make their progress safe, and how many checkpoints are kept."""
+    """How often runs save, and how many checkpoints are kept."""
 
     interval_s: PositiveDuration = Field(default=600, alias="interval")
+    """The time between two saves, where the run states no interval and none is computed."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    """The number of newest checkpoints that each run keeps."""
     refuse_pickles: bool = False
     """Runs restore and save no pickles: reading one runs code that the store's writers choose."""
     require_signatures: bool = False
@@ -56,36 +60,40 @@ class CheckpointPolicy(Section):
 
 
 class Limits(Section):
-    """What one run may take at most. None: no limit."""
+    """Limits of one run and of one user. None: no limit."""
 
     max_gpus_per_run: Annotated[int, Field(ge=0)] | None = None
+    """GPUs of one run over all its nodes; a run that asks for more is held."""
     max_duration_s: PositiveDuration | None = Field(default=None, alias="max_duration")
+    """The longest time that one attempt runs; the run then ends as `TimedOut`."""
     max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
-    """What one user may hold at once; a team's own limit comes before this one."""
+    """GPUs that one user holds at once; the limit of a team takes precedence."""
     max_failures: Annotated[int, Field(ge=1)] = 3
-    """The failure with this number is the last: the run is not tried again."""
+    """The number of a run's own failures after which it is not retried."""
 
 
 class WaitingPolicy(Section):
     """How much is published about runs that wait."""
 
     publish_per_cycle: Annotated[int, Field(ge=0)] = 20
+    """The number of waiting runs whose state is updated in one scheduling cycle."""
 
 
 class Policy(Section):
-    """The rules of one pool. Made by `parse_policy`; durations are seconds, money micro-USD."""
+    """The rules of one pool."""
 
     version: Version
+    """The version of this file's form."""
     priorities: Mapping[Name, Points] = Field(
         default={"critical": 1_000_000, "high": 10_000, "medium": 1_000, "low": 100}
     )
-    """Points by queue name; more is more urgent."""
+    """The points of each queue; a run of the queue with more points comes first."""
     default_priority: str = "medium"
-    """The queue whose points Prefect's own `default` queue gets."""
+    """The queue whose points runs of Prefect's own `default` queue have."""
     prices: Mapping[Name, Mapping[CapacityType, PriceMicroUsd | None]] = Field(default={})
-    """Micro-USD per GPU-hour by GPU type and capacity type."""
+    """Prices by GPU type and capacity type; a GPU type that is not listed is unpriced."""
     prices_as_of: Moment | None = None
-    """The day of these prices, which is said where they decide; None: unknown."""
+    """The day of these prices, which messages name where prices decide; None: unknown."""
     virtual_gpus: VirtualGpus | None = None
     ordering: OrderingPolicy = OrderingPolicy()
     fair_share: FairSharePolicy = FairSharePolicy()

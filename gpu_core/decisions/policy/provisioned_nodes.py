@@ -11,22 +11,26 @@ from gpu_core.decisions.model.section import CapacityType, Name, Section
 
 
 class ProvisionedNodes(Section):
-    """Nodes of one kind that come when pods ask for them."""
+    """Nodes of one kind that a provisioner adds when pods ask for them."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+    """The name of this kind in messages."""
     gpu_type: Name
+    """The GPU type of each node."""
     capacity_type: CapacityType = "on-demand"
+    """The capacity type of each node."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
+    """The number of GPUs of each node."""
     max_nodes: Annotated[int, Field(ge=1, le=1000)]
-    """With those of this kind that are there already."""
+    """The largest number of nodes of this kind, existing ones included."""
     zone: Name | None = None
-    """None: any."""
+    """The zone of the nodes; None: any."""
     instance_type: Name | None = None
-    """None: any that has such GPUs."""
+    """The instance type of the nodes; None: any with these GPUs."""
     node_labels: Mapping[Name, str] = Field(default={})
-    """Other labels that its nodes have, and that pods ask for."""
+    """Further labels of the nodes, which pods select."""
     taints: Sequence[Name] = ()
-    """As `key=value:effect`: only runs that tolerate all of them are planned there."""
+    """Taints as `key=value:effect`; only runs that tolerate all of them are placed there."""
     cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Cores for workloads on each node; None: not counted."""
     memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

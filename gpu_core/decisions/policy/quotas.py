@@ -38,52 +38,50 @@ class Quota(Section):
     nominal_quota_milli: Mapping[FlavorKey, GpusMilli] | None = Field(
         default=None, alias="nominal_quota"
     )
-    """What it can always have. A flavor that is not listed: 0. None: what the strategy gives."""
+    """GPUs that it can always use; a flavor that is not listed: 0. None: set by the strategy."""
     borrowing_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(
         default={}, alias="borrowing_limit"
     )
-    """How much it may have beyond that; a flavor that is not listed: as much as is idle."""
+    """GPUs that it may borrow beyond that; a flavor that is not listed: all that are idle."""
     lending_limit_milli: Mapping[FlavorKey, GpusMilli] = Field(default={}, alias="lending_limit")
-    """How much of its quota others may use meanwhile; a flavor that is not listed: all."""
+    """GPUs of its quota that others may borrow; a flavor that is not listed: all."""
     weight: Weight = 1.0
-    """Its share, in proportion to those beside it, of what the strategy divides."""
+    """Its share of what the strategy divides, in proportion to its siblings."""
 
 
 class TeamQuota(Quota):
-    """The quota of one team: a leaf of the tree."""
+    """The quota of one team."""
 
     cohort: Name | None = None
-    """With whom it shares first; None: with everybody."""
+    """The cohort that it borrows from first; None: all teams."""
     max_gpus_per_user: Annotated[int, Field(ge=0)] | None = None
-    """What each of its users may hold at once; None: no limit."""
+    """GPUs that each of its users holds at once; None: no limit."""
 
 
 class CohortQuota(Quota):
-    """Teams or cohorts that share among each other first.
+    """Teams or cohorts that borrow from each other first.
 
-    Its nominal quota comes on top of its members': GPUs for whichever member wants them.
+    Its nominal quota is in addition to that of its members, and any of them may use it.
     """
 
     parent: Name | None = None
-    """The cohort that it is a member of; None: it is at the top."""
+    """The cohort that it belongs to; None: none."""
 
 
 class QuotaPolicy(Section):
-    """Who is entitled to how many GPUs. Without this section no team is limited.
+    """The GPUs that each team is entitled to. Without this section no team is limited.
 
-    What teams and cohorts state is theirs. Of what is left, the strategy reserves a part for the
-    teams that state nothing, by weight, and whatever is then left is everybody's:
-
-    - `static` reserves all of it, and nothing is lent or borrowed.
-    - `dynamic` reserves nothing: GPUs go to whoever asks.
-    - `hybrid` reserves `reserved_ratio`; idle quota is lent, and taken back when it is wanted.
+    Teams and cohorts have the quota that they state. The strategy reserves a part of the other GPUs
+    for the teams that state none, by weight; all teams share the rest.
     """
 
     strategy: Literal["static", "dynamic", "hybrid"] = "hybrid"
+    """`static` reserves all other GPUs and lends none; `dynamic` reserves none; `hybrid` reserves
+    `reserved_ratio`, lends idle quota and reclaims it when its owner needs it."""
     reserved_ratio: Annotated[float, Field(ge=0, le=1)] = 0.3
-    """The part that `hybrid` reserves."""
+    """The fraction that `hybrid` reserves."""
     unlisted: Literal["shared", "refused"] = "shared"
-    """Runs of a team that is not listed here, or of no team: they borrow, or never start."""
+    """Runs of a team that is not listed, or of no team: they borrow, or they never start."""
     teams: Mapping[Name, TeamQuota] = Field(default={})
     cohorts: Mapping[Name, CohortQuota] = Field(default={})
 

@@ -14,10 +14,13 @@ class Offer(Section):
     """A kind of node that can be provisioned."""
 
     gpu_type: Name
+    """The GPU type of the node."""
     capacity_type: CapacityType = "on-demand"
+    """The capacity type of the node."""
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
+    """The number of its GPUs."""
     gpu_memory_gib: Annotated[int, Field(ge=1)] | None = None
-    """Nominal memory of each GPU; None: unknown."""
+    """The nominal memory of each GPU in GiB; None: unknown."""
 
     @property
     def flavor(self) -> Flavor:
@@ -26,21 +29,21 @@ class Offer(Section):
 
 
 class ScalePolicy(Section):
-    """When nodes should come and go."""
+    """When scale hints ask for nodes to be added or removed."""
 
     offers: Sequence[Offer] = ()
-    """What can be provisioned; the first that suits a workload is taken for it. Without any,
-    nothing is said about scale at all."""
+    """The kinds of nodes that can be provisioned; a run gets the first that fits. Without offers
+    there are no scale hints."""
     waiting_s: PositiveDuration = Field(default=300, alias="waiting")
-    """Up when a workload has waited for longer."""
+    """Scale up when a run has waited longer than this."""
     utilisation: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Up when more of a flavor's GPUs are in use and a workload waits for it."""
+    """Scale up when a larger fraction of a flavor's GPUs is in use and a run waits for it."""
     queued: Annotated[int, Field(ge=0)] = 10
-    """Up when more workloads wait for a flavor."""
+    """Scale up when more runs than this wait for a flavor."""
     idle_s: PositiveDuration = Field(default=600, alias="idle")
-    """Down when a node has been idle for as long."""
+    """Scale down a node that has been idle for this long."""
     max_gpus: Annotated[int, Field(ge=0)] | None = None
-    """GPUs of all flavors that there may be; None: no cap."""
+    """The largest number of GPUs of all flavors; None: no limit."""
 
 
 def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:

@@ -20,16 +20,18 @@ MIG_PREFIX = "nvidia.com/mig-"
 
 
 class NodePoolSharing(Section):
-    """How the GPUs of some nodes are offered, where it is another way than elsewhere."""
+    """How some nodes offer their GPUs, where they differ from the others."""
 
     match_labels: Annotated[Mapping[Name, str], Field(min_length=1)]
-    """The nodes that have all of these labels. The first entry that matches a node counts."""
+    """The labels of the nodes; the first entry whose labels a node has applies."""
     gpu_resource: Name | None = None
-    """None: as for all nodes; so are the others."""
+    """The resource name of whole GPUs; None: as for all nodes."""
     shared_gpu_resource: Name | None = None
+    """The resource name of shared GPUs; None: as for all nodes."""
     shares_per_gpu: SharesPerGpu | None = None
-    """Its nodes share each GPU by so many, those to come too."""
+    """The replicas of each GPU, on nodes that are still to be added too."""
     mig_strategy: MigStrategy | None = None
+    """The MIG strategy of the device plugin; None: as for all nodes."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Is a node with these labels of this pool?"""

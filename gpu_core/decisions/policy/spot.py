@@ -10,11 +10,12 @@ StrategyName = Literal["patience", "uniform-progress", "plain-uniform-progress",
 
 
 class BackoffPolicy(Section):
-    """For how long a place that failed is left alone."""
+    """How long a place that failed is avoided."""
 
     first_backoff_s: PositiveDuration = Field(default=600, alias="first_backoff")
-    """After the first failure; twice as long after each further one in a row."""
+    """The time after the first failure; it doubles after each further one in a row."""
     longest_backoff_s: PositiveDuration = Field(default=6 * 3600, alias="longest_backoff")
+    """The upper limit of this time."""
 
     def backoff_s(self, failures: int) -> float:
         """For how long, after so many failures in a row? At least 1."""
@@ -23,34 +24,33 @@ class BackoffPolicy(Section):
 
 
 class ZonePolicy(BackoffPolicy):
-    """Which zone is tried next for spot."""
+    """Which zone a run on spot prefers."""
 
     window_s: PositiveDuration = Field(default=24 * 3600, alias="window")
-    """Earlier stays in a zone are forgotten."""
+    """The time for which spot of a zone counts."""
     first_backoff_s: PositiveDuration = Field(default=60, alias="first_backoff")
     longest_backoff_s: PositiveDuration = Field(default=3600, alias="longest_backoff")
 
 
 class CapacityPolicy(Section):
-    """How spot and on-demand are used for a workload that may use both."""
+    """How runs with `capacity_type: auto` use spot and on-demand."""
 
     strategy: StrategyName = "patience"
+    """How a run with a deadline chooses between both where either meets the deadline."""
     critical_on_demand: bool = True
-    """Critical work never runs on spot."""
+    """Whether runs with the points of the queue `critical` never use spot."""
     target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The part of work without a deadline that should run on spot; None: all that can."""
+    """The fraction of GPUs that runs without a deadline use on spot; None: as much as possible."""
     changeover_s: PositiveDuration = Field(default=12 * 60, alias="changeover")
-    """What a start on other capacity loses, until three starts of the deployment are measured.
-    Wu et al. (NSDI'24) have 12 minutes."""
+    """The time that a start on other capacity loses, until three starts of the deployment are
+    measured (12 minutes: Wu et al., NSDI'24)."""
     at_budget: Literal["stop", "continue"] = "stop"
-    """What happens to a run whose budget is used up: it saves and stops, or it goes on."""
+    """Whether a run whose `budget_usd` is used up saves and stops, or continues."""
     budget_warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """The part of its budget from which on a run is warned of."""
+    """The fraction of `budget_usd` at which the run's log warns."""
     zones: ZonePolicy = ZonePolicy()
     elsewhere: BackoffPolicy = BackoffPolicy()
-    """A run that was interrupted leaves alone where that was: the node, or on spot the GPU type in
-    that zone."""
+    """How long an interrupted run avoids the node, or on spot the GPU type in that zone."""
     max_spot_interruptions: Annotated[int, Field(ge=1)] | None = 3
-    """A run that leaves its capacity open and was interrupted on spot so often in a row, each time
-    within two changeovers, goes on on-demand, where there is any, for as long as `elsewhere` says
-    after so many failures; None: it tries spot for ever."""
+    """The number of interruptions on spot in a row, each within two changeovers, after which a run
+    uses on-demand for the back-off of `elsewhere`; None: it always tries spot."""
