@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from sqlalchemy.engine import Dialect
 
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.units import require_aware
 
 
@@ -102,9 +104,67 @@ class NodeShares(sa.types.TypeDecorator[tuple[NodeShare, ...]]):
                 gpu_ids=tuple(share["gpu_ids"]),
                 share_milli=share["share_milli"],
                 mig_starts=tuple(share["mig_starts"]),
+                exact_part=_pair(share.get("exact_part")),
             )
             for share in value
         )
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    numerator, denominator = value
+    return int(numerator), int(denominator)
+
+
+class FractionText(sa.types.TypeDecorator[Fraction]):
+    """An exact fraction, kept as its text: `1/7`, `4`."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: Fraction | None, _dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Fraction | None:
+        return None if value is None else Fraction(value)
+
+
+class PriceChanges(sa.types.TypeDecorator[tuple[PriceChange, ...]]):
+    """Prices that changed during an attempt, kept as a JSON list of objects."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        rows = [change if isinstance(change, dict) else asdict(change) for change in value]
+        return [
+            {"since": _text(row["since"]), **row["rates"], "as_of": _text(row["rates"]["as_of"])}
+            for row in rows
+        ]
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[PriceChange, ...] | None:
+        if value is None:
+            return None
+        return tuple(
+            PriceChange(
+                since=datetime.fromisoformat(row["since"]),
+                rates=Rates(
+                    gpu_micro_usd_per_hour=row["gpu_micro_usd_per_hour"],
+                    cpu_micro_usd_per_hour=row["cpu_micro_usd_per_hour"],
+                    gib_micro_usd_per_hour=row["gib_micro_usd_per_hour"],
+                    source=row["source"],
+                    as_of=None if row["as_of"] is None else datetime.fromisoformat(row["as_of"]),
+                ),
+            )
+            for row in value
+        )
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else require_aware(moment, "later_prices").isoformat()
 
 
 metadata = sa.MetaData(
@@ -176,6 +236,14 @@ attempts = sa.Table(
     sa.Column("first_step_at", UtcTimestamp),
     sa.Column("expected_loss_s", sa.Double),
     sa.Column("job_variables", sa.JSON(none_as_null=True)),
+    sa.Column("gpu_quantity", FractionText),
+    sa.Column("cpu_milli", sa.BigInteger),
+    sa.Column("memory_mib", sa.BigInteger),
+    sa.Column("price_micro_usd_per_cpu_hour", sa.BigInteger),
+    sa.Column("price_micro_usd_per_gib_hour", sa.BigInteger),
+    sa.Column("price_source", CleanText),
+    sa.Column("price_as_of", UtcTimestamp),
+    sa.Column("later_prices", PriceChanges),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

@@ -196,6 +196,11 @@ class Ledger:
             admitted_at=attempt.admitted_at,
             shares=attempt.shares,
             zone=attempt.zone,
+            gpu_quantity=attempt.gpu_quantity,
+            price_micro_usd_per_cpu_hour=attempt.price_micro_usd_per_cpu_hour,
+            price_micro_usd_per_gib_hour=attempt.price_micro_usd_per_gib_hour,
+            price_source=attempt.price_source,
+            price_as_of=attempt.price_as_of,
         )
 
     def mark_draining(

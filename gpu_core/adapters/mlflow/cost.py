@@ -6,13 +6,15 @@ then adds up to the bill.
 
 from collections.abc import Sequence
 from enum import StrEnum
+from fractions import Fraction
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
 from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
-from gpu_core.decisions.costs.usage_cost import RunCost, Usage
+from gpu_core.decisions.costs.usage import Usage
+from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 
@@ -156,9 +158,8 @@ def _metrics(cost: RunCost) -> dict[str, float]:
 
 
 def _usd(usage: Usage) -> float | None:
-    if usage.total_micro_usd is None:
-        return None
-    return usage.total_micro_usd / MICRO_USD_PER_USD
+    # Not rounded to micro-dollars, so that runs that share a GPU add up to the price of the GPU.
+    return None if usage.is_unpriced else float(usage.exact_micro_usd / Fraction(MICRO_USD_PER_USD))
 
 
 def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str) -> dict[str, str]:
@@ -168,7 +169,7 @@ def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str)
         _STATUS_TAG: status.value,
         "cost.provenance": record.provenance.value,
         "cost.gpu_type": _distinct([a.gpu_type for a in cost.attempts]),
-        "cost.gpu_count": _distinct([str(a.gpu_count) for a in cost.attempts]),
+        "cost.gpu_count": _distinct([str(a.gpus) for a in cost.attempts]),
         "cost.capacity_type": _distinct([a.capacity_type for a in cost.attempts]),
         "cost.price_book": price_book,
         FLOW_RUN_TAG: record.flow_run_id,

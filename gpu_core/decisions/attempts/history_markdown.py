@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from gpu_core.decisions.costs.usage_cost import NO_USAGE, Usage, format_cost, sum_usage, usage_until
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
+from gpu_core.decisions.costs.usage_cost import format_cost, usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 

@@ -51,7 +51,7 @@ def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
     What it held counts, whatever came of it.
     """
     return sum(
-        attempt.gpu_count * (attempt.released_at - attempt.admitted_at).total_seconds()
+        float(attempt.gpus) * (attempt.released_at - attempt.admitted_at).total_seconds()
         for attempt in attempts
         if attempt.released_at is not None
     )

@@ -37,6 +37,7 @@ class MigProfile:
 
 _SLICES_OF_A30 = 4
 _SLICES = 8
+_COMPUTE_SLICES = 7
 
 _ONE = MigProfile(1, (0, 1, 2, 3, 4, 5, 6))
 _ONE_WITH_TWICE_THE_MEMORY = MigProfile(2, (0, 2, 4, 6))
@@ -92,6 +93,20 @@ def mig_share_milli(gpu_type: str, name: str) -> int:
     profile = mig_profile(gpu_type, name)
     whole = WHOLE_GPU_MILLI
     return whole if profile is None else whole * profile.memory_slices // slices_of(gpu_type)
+
+
+def mig_part(gpu_type: str, name: str) -> tuple[int, int]:
+    """Which part of a GPU does an instance cost? Its compute slices, and those of the GPU.
+
+    The number before the `g` counts them; a GPU has seven, an A30 four (NVIDIA MIG user guide,
+    "Partitioning", read 2026-11). By memory, seven `1g` instances would be seven eighths of a GPU
+    that has no room for an eighth; by compute no layout is more than one GPU.
+
+    >>> mig_part("a100-80gb", "3g.40gb")
+    (3, 7)
+    """
+    compute_slices = int(plain_profile(name).partition("g")[0])
+    return compute_slices, _SLICES_OF_A30 if gpu_type == "a30" else _COMPUTE_SLICES
 
 
 def slices_of(gpu_type: str) -> int:

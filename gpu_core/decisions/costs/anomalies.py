@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
+from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
@@ -185,7 +186,7 @@ def _is_known_since(costs: DailyCosts, day: date) -> bool:
 
 
 def _priced(costs: Sequence[RunCost]) -> int:
-    return sum(cost.usage.micro_usd for cost in costs)
+    return sum_usage(cost.usage for cost in costs).micro_usd
 
 
 def _only(costs: DailyCosts, is_wanted: Callable[[RunCost], bool]) -> DailyCosts:

@@ -12,15 +12,14 @@ from gpu_core.decisions.costs.anomalies import (
     describe_change,
     judge_day,
 )
+from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import (
     GroupCost,
     RunCost,
     Setback,
-    Usage,
     Window,
     format_cost,
     group_by,
-    sum_usage,
     total,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
@@ -252,7 +251,9 @@ def _group_row(name: str, group: GroupCost) -> tuple[str, ...]:
 
 
 def _dearest_runs(costs: Sequence[RunCost]) -> str:
-    ranked = sorted(costs, key=lambda c: (-c.usage.micro_usd, -c.usage.gpu_us, c.run.flow_run_id))
+    ranked = sorted(
+        costs, key=lambda c: (-c.usage.exact_micro_usd, -c.usage.gpu_us, c.run.flow_run_id)
+    )
     rows = [
         (
             cost.run.name,

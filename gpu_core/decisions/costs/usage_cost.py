@@ -1,4 +1,4 @@
-"""What runs cost: GPU time held, times its price, in sums that always add up.
+"""What runs cost: what they held, times its price, in sums that always add up.
 
 Cost is allocated: a GPU is paid for from admission until it is free again, busy or not.
 """
@@ -7,64 +7,21 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from fractions import Fraction
 from itertools import pairwise
 
+from gpu_core.decisions.costs.usage import NO_USAGE, US_PER_HOUR, US_PER_S, Exact, Usage, sum_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, require_aware
+from gpu_core.decisions.model.prices import Rates
+from gpu_core.decisions.model.units import (
+    SECONDS_PER_HOUR,
+    format_duration,
+    format_usd,
+    require_aware,
+)
 
-_US_PER_S = 1_000_000
-_US_PER_HOUR = SECONDS_PER_HOUR * _US_PER_S
 _MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """GPU time and what it cost. Whole numbers, so that parts always add up to the whole."""
-
-    gpu_us: int = 0
-    """GPU-microseconds: two GPUs for a second are 2,000,000."""
-    micro_usd: int = 0
-    """The cost of the part that has a price."""
-    unpriced_gpu_us: int = 0
-    """The part of `gpu_us` that nobody has a price for; its cost is unknown, not zero."""
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            gpu_us=self.gpu_us + other.gpu_us,
-            micro_usd=self.micro_usd + other.micro_usd,
-            unpriced_gpu_us=self.unpriced_gpu_us + other.unpriced_gpu_us,
-        )
-
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
-            gpu_us=self.gpu_us - other.gpu_us,
-            micro_usd=self.micro_usd - other.micro_usd,
-            unpriced_gpu_us=self.unpriced_gpu_us - other.unpriced_gpu_us,
-        )
-
-    @property
-    def total_micro_usd(self) -> int | None:
-        """The whole cost; None if a part of it has no price."""
-        return None if self.unpriced_gpu_us else self.micro_usd
-
-    @property
-    def gpu_s(self) -> float:
-        """GPU-seconds."""
-        return self.gpu_us / _US_PER_S
-
-    @property
-    def gpu_hours(self) -> float:
-        """GPU-hours."""
-        return self.gpu_us / _US_PER_HOUR
-
-    @property
-    def unpriced_gpu_s(self) -> float:
-        """GPU-seconds without a price."""
-        return self.unpriced_gpu_us / _US_PER_S
-
-
-NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,23 +144,8 @@ class GroupCost:
 
 
 def usage_until(attempt: Attempt, until: datetime) -> Usage:
-    """What had the attempt used and cost when it was `until`?
-
-    Cost is GPU-microseconds × price per GPU-hour, rounded half up to whole micro-USD. It is
-    always rounded over the time since admission, and a window's cost is the difference of two
-    such values: so windows that follow each other add up exactly.
-    """
-    # Python subtracts and compares two moments of one zone by the clock on the wall: an hour too
-    # much or too little across a clock change. In UTC there is none.
-    end = until.astimezone(UTC)
-    if attempt.released_at is not None:
-        end = min(end, attempt.released_at.astimezone(UTC))
-    held_us = max(0, (end - attempt.admitted_at.astimezone(UTC)) // _MICROSECOND)
-    gpu_us = held_us * attempt.gpu_count
-    price = attempt.price_micro_usd_per_gpu_hour
-    if price is None:
-        return Usage(gpu_us=gpu_us, unpriced_gpu_us=gpu_us)
-    return Usage(gpu_us=gpu_us, micro_usd=(2 * gpu_us * price + _US_PER_HOUR) // (2 * _US_PER_HOUR))
+    """What had the attempt used and cost when it was `until`?"""
+    return _usage_between(attempt, attempt.admitted_at, until)
 
 
 def attempt_usage(attempt: Attempt, now: datetime, window: Window | None = None) -> Usage:
@@ -215,8 +157,66 @@ def attempt_usage(attempt: Attempt, now: datetime, window: Window | None = None)
     """
     if window is None:
         return usage_until(attempt, now)
-    end, start = min(window.end, now), min(window.start, now)
-    return usage_until(attempt, end) - usage_until(attempt, start)
+    return _usage_between(attempt, max(window.start, attempt.admitted_at), min(window.end, now))
+
+
+def _usage_between(attempt: Attempt, start: datetime, end: datetime) -> Usage:
+    """What it used in [start, end), with each of its prices for the time that it held."""
+    if attempt.released_at is not None:
+        end = min(end, attempt.released_at)
+    changes = attempt.price_changes
+    ends = [*(change.since for change in changes[1:]), end]
+    parts = [
+        usage_for(attempt, _held_us(max(start, change.since), min(end, until)), change.rates)
+        for change, until in zip(changes, ends, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else sum_usage(parts)
+
+
+def _held_us(start: datetime, end: datetime) -> int:
+    # Python subtracts two moments of one zone by the clock on the wall: an hour too much or too
+    # little across a clock change. In UTC there is none.
+    return max(0, (end.astimezone(UTC) - start.astimezone(UTC)) // _MICROSECOND)
+
+
+def usage_for(attempt: Attempt, held_us: int, rates: Rates) -> Usage:
+    """What does the attempt use and cost in so much time at these rates?
+
+    With GPUs, CPU and memory cost what their rates say, and nothing of their own without rates:
+    the price of a GPU then includes the machine around it. Without GPUs they are all that there
+    is, and unpriced if a rate or an amount is unknown.
+    """
+    gpus = attempt.gpus
+    cores, gib = _amount(attempt.cpu_milli, 1000), _amount(attempt.memory_mib, 1024)
+    price, cpu_rate, gib_rate = (
+        rates.gpu_micro_usd_per_hour,
+        rates.cpu_micro_usd_per_hour,
+        rates.gib_micro_usd_per_hour,
+    )
+    is_unpriced = not gpus and None in (cores, gib, cpu_rate, gib_rate)
+    return Usage(
+        gpu_us=_tidy(held_us * gpus),
+        cpu_us=_tidy(held_us * (cores or 0)),
+        gib_us=_tidy(held_us * (gib or 0)),
+        gpu_micro_usd=_cost(held_us * attempt.priced_gpus, price),
+        cpu_micro_usd=_cost(held_us * (cores or 0), cpu_rate),
+        gib_micro_usd=_cost(held_us * (gib or 0), gib_rate),
+        unpriced_gpu_us=0 if price is not None else _tidy(held_us * gpus),
+        unpriced_us=held_us if is_unpriced else 0,
+    )
+
+
+def _amount(thousandths: int | None, whole: int) -> Exact | None:
+    return None if thousandths is None else Fraction(thousandths, whole)
+
+
+def _cost(amount_us: Exact, micro_usd_per_hour: int | None) -> Exact:
+    return _tidy(Fraction(amount_us * (micro_usd_per_hour or 0), US_PER_HOUR))
+
+
+def _tidy(amount: Exact) -> Exact:
+    # Whole numbers are the rule, and added ten times as fast as fractions.
+    return amount.numerator if amount.denominator == 1 else amount
 
 
 def lost_usage(attempt: Attempt) -> Usage:
@@ -317,28 +317,28 @@ def total(costs: Iterable[RunCost]) -> GroupCost:
     return together
 
 
-def sum_usage(parts: Iterable[Usage]) -> Usage:
-    """All parts together."""
-    whole = NO_USAGE
-    for part in parts:
-        whole = whole + part
-    return whole
-
-
 def format_cost(usage: Usage) -> str:
     """What did this cost, as people read it? The priced part, and in words what has no price."""
-    if usage.unpriced_gpu_us == 0:
+    if not usage.is_unpriced:
         return format_usd(usage.micro_usd)
-    if usage.unpriced_gpu_us == usage.gpu_us:
+    without = []
+    if usage.unpriced_gpu_us:
+        without.append(f"{usage.unpriced_gpu_s / SECONDS_PER_HOUR:.2f} GPU-h")
+    if usage.unpriced_us:
+        without.append(f"{format_duration(float(usage.unpriced_us / US_PER_S))} without GPUs")
+    if not usage.exact_micro_usd and usage.unpriced_gpu_us == usage.gpu_us:
         return "unpriced"
-    unpriced_gpu_hours = usage.unpriced_gpu_s / SECONDS_PER_HOUR
-    return f"{format_usd(usage.micro_usd)} + {unpriced_gpu_hours:.2f} GPU-h unpriced"
+    return f"{format_usd(usage.micro_usd)} + {' and '.join(without)} unpriced"
 
 
 def price_book(attempts: Iterable[Attempt]) -> str:
     """Which prices was this costed with? Equal for equal prices, so that costs can be compared."""
     prices = sorted(
-        {f"{a.gpu_type}|{a.capacity_type}|{a.price_micro_usd_per_gpu_hour}" for a in attempts}
+        {
+            f"{a.gpu_type}|{a.capacity_type}|{change.rates.gpu_micro_usd_per_hour}"
+            for a in attempts
+            for change in a.price_changes
+        }
     )
     return hashlib.sha256("\n".join(prices).encode()).hexdigest()[:12]
 
@@ -384,6 +384,6 @@ def _wait_s(run: RunRecord, in_order: Sequence[Attempt]) -> float | None:
     return sum(max(0.0, wait.total_seconds()) for wait in waits)
 
 
-def _dearest_first(item: tuple[str | None, GroupCost]) -> tuple[int, int, str]:
+def _dearest_first(item: tuple[str | None, GroupCost]) -> tuple[Exact, Exact, str]:
     name, group = item
-    return (-group.usage.micro_usd, -group.usage.gpu_us, name or "")
+    return (-group.usage.exact_micro_usd, -group.usage.gpu_us, name or "")

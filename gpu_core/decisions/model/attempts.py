@@ -1,12 +1,14 @@
 """What the usage ledger records: runs, their attempts, and why each attempt ended."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.prices import PriceChange, Rates
 
 
 class EndReason(StrEnum):
@@ -128,7 +130,7 @@ class Attempt:
     gpu_ids: tuple[str, ...]
     capacity_type: str
     price_micro_usd_per_gpu_hour: int | None
-    """None: no price is known, which is never the same as free."""
+    """Of a whole GPU; None: no price is known, which is never the same as free."""
     admitted_at: datetime
     started_at: datetime | None = None
     """When the process was created; None until then."""
@@ -175,6 +177,24 @@ class Attempt:
     job_variables: Mapping[str, Any] | None = None
     """What it was begun with, where the deployment or the pool's template may say something else by
     now; only while it is open. None in records from before this was kept."""
+    gpu_quantity: Fraction | None = None
+    """GPUs that it holds, parts of GPUs as exact fractions. None in records from before this was
+    kept: the thousandths of `shares` count."""
+    cpu_milli: int | None = None
+    """Thousandths of CPU cores that it requested, over all nodes; None: unknown."""
+    memory_mib: int | None = None
+    """Memory that it requested, over all nodes; None: unknown."""
+    price_micro_usd_per_cpu_hour: int | None = None
+    """Of a CPU core. None beside a price of GPUs: that price includes the machine around them."""
+    price_micro_usd_per_gib_hour: int | None = None
+    """Of a GiB of memory. None: as for CPU cores."""
+    price_source: str | None = None
+    """Where its prices were read. None in records from before this was kept, whose price is that of
+    the held part of a GPU."""
+    price_as_of: datetime | None = None
+    """Since when the source has had these prices; None: it does not say."""
+    later_prices: tuple[PriceChange, ...] | None = None
+    """Prices that changed while it held its GPUs, oldest first; None: none did."""
 
     @property
     def is_excused(self) -> bool:
@@ -199,8 +219,36 @@ class Attempt:
 
     @property
     def gpu_count(self) -> int:
-        """How many GPUs the attempt holds."""
+        """On how many GPUs is it? A part of a GPU counts as one; `gpus` is what it holds."""
         return len(self.gpu_ids)
+
+    @property
+    def gpus(self) -> Fraction:
+        """How many GPUs does it hold? A part of a GPU counts as that part."""
+        if self.gpu_quantity is not None:
+            return self.gpu_quantity
+        if self.shares is None:
+            return Fraction(len(self.gpu_ids))
+        return held_gpus(self.shares)
+
+    @property
+    def priced_gpus(self) -> Fraction:
+        """How many times does it pay the price of a GPU?"""
+        if self.price_source is None and self.price_micro_usd_per_gpu_hour is not None:
+            return Fraction(len(self.gpu_ids))  # written by a version that kept a part's price
+        return self.gpus
+
+    @property
+    def price_changes(self) -> tuple[PriceChange, ...]:
+        """Which prices does it have, and since when? The first since its admission."""
+        first = Rates(
+            gpu_micro_usd_per_hour=self.price_micro_usd_per_gpu_hour,
+            cpu_micro_usd_per_hour=self.price_micro_usd_per_cpu_hour,
+            gib_micro_usd_per_hour=self.price_micro_usd_per_gib_hour,
+            source=self.price_source or "",
+            as_of=self.price_as_of,
+        )
+        return (PriceChange(since=self.admitted_at, rates=first), *(self.later_prices or ()))
 
     @property
     def held(self) -> tuple[NodeShare, ...]:
@@ -208,3 +256,8 @@ class Attempt:
         if self.shares is not None:
             return self.shares
         return (NodeShare(node=self.node, gpu_ids=self.gpu_ids),) if self.gpu_ids else ()
+
+
+def held_gpus(shares: Iterable[NodeShare]) -> Fraction:
+    """How many GPUs are these shares together? Exact: seven MIG `1g` instances are one."""
+    return sum((len(share.gpu_ids) * share.part_of_gpu for share in shares), Fraction(0))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import NamedTuple
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
@@ -65,6 +66,16 @@ class NodeShare:
     """Thousandths of each of these GPUs."""
     mig_starts: tuple[int, ...] = ()
     """Where its MIG instance begins on each of these GPUs, in memory slices; empty: no MIG."""
+    exact_part: tuple[int, int] | None = field(default=None, compare=False)
+    """Numerator and denominator of what it pays for of each GPU, where thousandths only come near:
+    (1, 7) for a MIG `1g` instance, (1, 3) for one of three replicas. None: the thousandths."""
+
+    @property
+    def part_of_gpu(self) -> Fraction:
+        """Which part of each of its GPUs does it pay for? Those of a GPU add up to 1 at most."""
+        if self.exact_part is None:
+            return Fraction(self.share_milli, WHOLE_GPU_MILLI)
+        return Fraction(*self.exact_part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

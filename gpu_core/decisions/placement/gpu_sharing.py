@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gpu_core.decisions.catalog.mig import (
     best_start,
+    mig_part,
     mig_profile,
     mig_share_milli,
     profiles_left,
@@ -35,6 +36,9 @@ class GpuSharing(Protocol):
 
     def share_milli(self, shape: Shape) -> int:
         """How many thousandths of each GPU would the shape get?"""
+
+    def exact_part(self, shape: Shape) -> tuple[int, int] | None:
+        """Which part of each GPU does it pay for, where thousandths only come near? None: those."""
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
         """Which part of each of its GPUs does the share use? None: there are no such parts."""
@@ -62,9 +66,10 @@ class TimeSharing:
     whole = WHOLE_GPU_MILLI
 
     def __init__(self, shares_per_gpu: int | None = None) -> None:
+        self._replicas = shares_per_gpu or 1
         self._replica_milli = replica_milli(shares_per_gpu)
         # Thousandths are rounded down: 48 replicas of 20 fill a GPU, though 50 would add up.
-        self._most = (shares_per_gpu or 1) * self._replica_milli
+        self._most = self._replicas * self._replica_milli
 
     def fits_shape(self, shape: Shape, in_use: int) -> bool:
         """Does the shape's part of one GPU fit with this in use?"""
@@ -78,6 +83,11 @@ class TimeSharing:
         """As many as requested, or one replica."""
         is_any = self._replica_milli == WHOLE_GPU_MILLI
         return shape.gpu_share_milli if is_any or shape.is_whole else self._replica_milli
+
+    def exact_part(self, shape: Shape) -> tuple[int, int] | None:
+        """One of the replicas; None: the thousandths that were requested."""
+        is_replica = self._replica_milli != WHOLE_GPU_MILLI and not shape.is_whole
+        return (1, self._replicas) if is_replica else None
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:  # noqa: ARG002
         """Which part of each of its GPUs does the share use? None: it has MIG instances."""
@@ -131,6 +141,10 @@ class MigInstances:
         if shape.mig_profile is None:
             return shape.gpu_share_milli
         return mig_share_milli(self._gpu_type, shape.mig_profile)
+
+    def exact_part(self, shape: Shape) -> tuple[int, int] | None:
+        """The compute slices of its instance."""
+        return None if shape.mig_profile is None else mig_part(self._gpu_type, shape.mig_profile)
 
     def parts(self, shape: Shape, share: NodeShare) -> list[int] | None:
         """Which part of each of its GPUs does the share use? None: no instance fits there."""

@@ -140,6 +140,7 @@ class NodeInfo:
             gpu_ids=gpu_ids,
             share_milli=self._sharing.share_milli(shape),
             mig_starts=self._sharing.starts(shape, [self._in_use.get(p, 0) for p in positions]),
+            exact_part=self._sharing.exact_part(shape),
         )
 
     def allocate(self, shape: Shape, share: NodeShare) -> None:

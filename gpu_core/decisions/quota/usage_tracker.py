@@ -2,7 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.costs import usage_cost as cost
+from gpu_core.decisions.costs.usage import NO_USAGE
+from gpu_core.decisions.costs.usage import Usage as ExactUsage
+from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
@@ -38,7 +40,7 @@ class UsageBook:
             else None
         )
         self._open: dict[str, tuple[RunRecord, Attempt]] = {}
-        self._spent = {budget.name: cost.NO_USAGE for budget in policy.budgets}
+        self._spent = {budget.name: NO_USAGE for budget in policy.budgets}
         self.since = min([*self._starts.values(), *self._shares_since(policy, now)], default=now)
         """What ended before this moment does not count."""
 
@@ -90,15 +92,15 @@ class UsageBook:
         if self._meter is not None:
             self._meter.stop((run.team, run.user), self._worth(attempt), at.timestamp())
 
-    def _used(self, budget: BudgetPolicy, attempt: Attempt, now: datetime) -> cost.Usage:
+    def _used(self, budget: BudgetPolicy, attempt: Attempt, now: datetime) -> ExactUsage:
         start = self._starts[budget.name]
-        return cost.attempt_usage(attempt, now, cost.Window(start, max(start, now)))
+        return attempt_usage(attempt, now, Window(start, max(start, now)))
 
     def _worth(self, attempt: Attempt) -> float:
         if not self._measures_dollars:
-            return attempt.gpu_count
+            return float(attempt.gpus)
         price = attempt.price_micro_usd_per_gpu_hour or 0
-        return attempt.gpu_count * price / SECONDS_PER_HOUR
+        return float(attempt.priced_gpus * price / SECONDS_PER_HOUR)
 
     def _shares_since(self, policy: Policy, now: datetime) -> list[datetime]:
         if self._meter is None:

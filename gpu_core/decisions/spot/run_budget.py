@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from math import ceil
 from typing import NamedTuple
 
-from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.costs.usage import US_PER_S, sum_usage
+from gpu_core.decisions.costs.usage_cost import usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd
+from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, RunTimeSource, Workload
 from gpu_core.decisions.policy.spot import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
@@ -40,7 +42,7 @@ class Spending(NamedTuple):
 
 def spent_micro_usd(attempts: Iterable[Attempt], now: datetime) -> int:
     """What have these attempts cost until now? What has no price counts for nothing."""
-    return sum(usage_until(attempt, now).micro_usd for attempt in attempts)
+    return sum_usage(usage_until(attempt, now) for attempt in attempts).micro_usd
 
 
 def budget_left_micro_usd(
@@ -77,9 +79,9 @@ def spending(
     attempts = tuple(attempts)
     spent = spent_micro_usd(attempts, now)
     last = attempts[-1]
-    per_hour = last.gpu_count * (last.price_micro_usd_per_gpu_hour or 0)
+    ahead_us = int(LOOK_S + grace_s) * US_PER_S
     # Rounded up: a budget is never overspent by a micro-dollar.
-    ahead = -(-per_hour * int(LOOK_S + grace_s) // SECONDS_PER_HOUR)
+    ahead = ceil(usage_for(last, ahead_us, last.price_changes[-1].rates).exact_micro_usd)
     return Spending(
         stage=budget_stage(spent, ahead, budget_micro_usd, policy),
         spent_micro_usd=spent,

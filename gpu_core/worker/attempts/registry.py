@@ -18,13 +18,14 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
-from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.decisions.model.virtual_nodes import planned_kind
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
+from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run_limits
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
@@ -144,7 +145,7 @@ class AttemptRegistry:
             "gpu_type": placement.gpu_type,
             "gpu_ids": placement.gpu_ids,
             "capacity_type": placement.capacity_type,
-            "price_micro_usd_per_gpu_hour": _price(placement, policy),
+            **_paid(placement, policy),
             "admitted_at": max(landed.since, running.attempt.admitted_at),
             "shares": placement.shares,
             "zone": zone,
@@ -341,7 +342,9 @@ class AttemptRegistry:
             gpu_type=gpu_type,
             gpu_ids=placement.gpu_ids,
             capacity_type=placement.capacity_type,
-            price_micro_usd_per_gpu_hour=_price(placement, policy),
+            **_paid(placement, policy),
+            cpu_milli=demand.workload.cpu_milli * demand.workload.nodes or None,
+            memory_mib=demand.workload.memory_mib * demand.workload.nodes or None,
             admitted_at=now,
             shares=placement.shares,
             zone=zones.get(node),
@@ -510,14 +513,23 @@ def write_start(ledger: Ledger, attempt: Attempt) -> None:
     )
 
 
-def _price(placement: Placement, policy: Policy) -> int | None:
-    """What each of its GPUs costs an hour: a part of a GPU costs that part."""
+def _paid(placement: Placement, policy: Policy) -> dict[str, Any]:
+    """What an attempt with this placement pays for, and at which prices, as its fields."""
+    rates = _rates(placement, policy)
+    return {
+        "gpu_quantity": held_gpus(placement.shares),
+        "price_micro_usd_per_gpu_hour": None if rates is None else rates.gpu_micro_usd_per_hour,
+        "price_source": None if rates is None else rates.source,
+    }
+
+
+def _rates(placement: Placement, policy: Policy) -> Rates | None:
     if placement.gpu_type is None or not placement.shares:
         return None
     if any(planned_kind(share.node) is not None for share in placement.shares):
-        return 0  # nobody pays for a node that has not come
-    whole = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
-    return None if whole is None else whole * placement.shares[0].share_milli // WHOLE_GPU_MILLI
+        return Rates(gpu_micro_usd_per_hour=0, source="a node that has not come costs nothing")
+    price = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
+    return None if price is None else Rates(gpu_micro_usd_per_hour=price, source="policy")
 
 
 def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:

@@ -1,5 +1,6 @@
 """What Kubernetes Events say about attempts."""
 
+from gpu_core.decisions.costs.usage import round_half_up
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.whereabouts import told
@@ -11,7 +12,7 @@ def start_note(running: AttemptState) -> str:
     price = attempt.price_micro_usd_per_gpu_hour
     sentences = [f"Attempt {attempt.number} {told(running, 'starts')}."]
     if price is not None and attempt.gpu_count and not running.awaited_kinds:
-        an_hour = format_usd(price * attempt.gpu_count)
+        an_hour = format_usd(round_half_up(price * attempt.priced_gpus))
         sentences.append(f"It costs {an_hour} an hour ({attempt.capacity_type}).")
     reasons = (
         ("GPU types", workload.gpu_type_reason),

@@ -13,7 +13,8 @@ from enum import StrEnum
 from statistics import fmean
 
 from gpu_core.decisions.catalog.offerings import ON_DEMAND, SPOT
-from gpu_core.decisions.costs.usage_cost import sum_usage, usage_until
+from gpu_core.decisions.costs.usage import sum_usage
+from gpu_core.decisions.costs.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.recorded_availability import Place, Span, sampled
@@ -96,8 +97,8 @@ def hindsight(
         work_s=work_s,
         deadline_s=float(ticks * tick_s),
         changeover_s=start_s,
-        spot_micro_usd_per_hour=spot_price * gpus,
-        on_demand_micro_usd_per_hour=on_demand_micro_usd_per_gpu_hour * gpus,
+        spot_micro_usd_per_hour=round(spot_price * attempts[0].priced_gpus),
+        on_demand_micro_usd_per_hour=round(on_demand_micro_usd_per_gpu_hour * attempts[0].gpus),
     )
     of_type = [of_place for place, of_place in spans.items() if place.gpu_type == gpu_type]
     up = [span for of_place in of_type for span in of_place]

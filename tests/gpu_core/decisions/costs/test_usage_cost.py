@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import (
-    NO_USAGE,
-    Usage,
     Window,
     attempt_usage,
     daily_costs,
     group_by,
     price_book,
     run_cost,
-    sum_usage,
     total,
     usage_until,
 )
@@ -28,6 +26,11 @@ from gpu_core.decisions.model.errors import InvalidInput
 from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
 
 HOUR_US = 3_600_000_000
+CPU_PRICES = {
+    "price_source": "sheet",
+    "price_micro_usd_per_cpu_hour": 30_000,
+    "price_micro_usd_per_gib_hour": 5_000,
+}
 
 
 def ended(number: int = 1, *, hours: float = 1, **fields: Any) -> Attempt:
@@ -104,7 +107,9 @@ def test_what_is_lost_and_saved_is_never_more_than_what_was_used(
 @given(attempt=attempts(), now=moments)
 def test_an_unknown_price_is_never_zero(attempt: Attempt, now: datetime) -> None:
     usage = attempt_usage(attempt, now)
-    if attempt.price_micro_usd_per_gpu_hour is None and usage.gpu_us:
+    if not attempt.gpu_ids:
+        assert (usage.total_micro_usd is None) == (usage.unpriced_us > 0)
+    elif attempt.price_micro_usd_per_gpu_hour is None and usage.gpu_us:
         assert usage.total_micro_usd is None
         assert usage.unpriced_gpu_us == usage.gpu_us
     else:
@@ -140,10 +145,22 @@ def test_days_add_up_to_the_whole(of_runs: list[Attempt], now: datetime) -> None
     [
         pytest.param(ended(), 1_000_000, 1.0, id="one GPU for an hour"),
         pytest.param(ended(gpu_ids=tuple("abcd"), hours=0.5), 2_000_000, 2.0, id="four, half"),
-        pytest.param(ended(gpu_ids=()), 0, 0.0, id="no GPU costs nothing"),
+        pytest.param(ended(gpu_ids=()), None, 0.0, id="no GPU, and no price of CPU and memory"),
         pytest.param(
-            ended(gpu_ids=(), price_micro_usd_per_gpu_hour=None), 0, 0.0,
-            id="no GPU costs nothing, whatever its price would be",
+            ended(gpu_ids=(), cpu_milli=4000, memory_mib=8192, **CPU_PRICES), 160_000, 0.0,
+            id="no GPU: four cores and 8 GiB",
+        ),
+        pytest.param(
+            ended(cpu_milli=4000, memory_mib=8192, **CPU_PRICES), 1_160_000, 1.0,
+            id="a GPU, four cores and 8 GiB, each with its price",
+        ),
+        pytest.param(
+            ended(cpu_milli=4000, memory_mib=8192), 1_000_000, 1.0,
+            id="a price of GPUs alone includes the machine",
+        ),
+        pytest.param(
+            ended(gpu_ids=(), cpu_milli=4000, **CPU_PRICES), None, 0.0,
+            id="no GPU, and of its memory nothing is known",
         ),
         pytest.param(ended(price_micro_usd_per_gpu_hour=None), None, 1.0, id="no price"),
         pytest.param(ended(price_micro_usd_per_gpu_hour=0), 0, 1.0, id="a price of zero is free"),
@@ -157,6 +174,21 @@ def test_an_attempt_costs_its_gpus_times_its_hours_times_its_price(
     usage = attempt_usage(attempt, now=at(2))
     assert usage.total_micro_usd == want_micro_usd
     assert usage.gpu_hours == want_gpu_hours
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(ended(cpu_milli=1000, memory_mib=1024, **CPU_PRICES), id="with a GPU"),
+        pytest.param(
+            ended(gpu_ids=(), cpu_milli=1000, memory_mib=1024, **CPU_PRICES), id="without"
+        ),
+    ],
+)
+def test_money_of_resources_adds_up_to_the_cost(attempt: Attempt) -> None:
+    usage = usage_until(attempt, at(1))
+    assert (usage.cpu_micro_usd, usage.gib_micro_usd) == (30_000, 5_000)
+    assert usage.exact_micro_usd == usage.gpu_micro_usd + 35_000
 
 
 def test_a_fraction_of_a_micro_dollar_is_rounded_half_up() -> None:
@@ -242,7 +274,7 @@ def test_a_run_with_an_unpriced_part_is_unpriced_but_its_known_part_counts() -> 
     assert cost.total_micro_usd is None
     assert cost.unpriced_gpu_s == 3 * 3600
     assert total([cost]).usage == Usage(
-        gpu_us=4 * HOUR_US, micro_usd=1_000_000, unpriced_gpu_us=3 * HOUR_US
+        gpu_us=4 * HOUR_US, gpu_micro_usd=1_000_000, unpriced_gpu_us=3 * HOUR_US
     )
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, merged
 from gpu_core.decisions.costs import usage_cost as cost
+from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.testing.builders import make_policy
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
@@ -158,11 +159,9 @@ def test_looking_again_and_again_tells_what_one_look_tells(spans, looks):
         assert news.withdrawn == ()
         previous = at(minute / 60)
 
-    expected = sum(
-        cost.attempt_usage(attempt, at(11)).micro_usd
-        for _, attempts in as_of(660)
-        for attempt in attempts
-    )
+    expected = sum_usage(
+        cost.attempt_usage(attempt, at(11)) for _, attempts in as_of(660) for attempt in attempts
+    ).micro_usd
     assert book.usage(at(11)).micro_usd_by_budget["b0"] == expected
 
 

@@ -1,6 +1,7 @@
 """Attempts whose record may or may not have reached the ledger."""
 
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from uuid import uuid4
 
 import anyio
@@ -10,6 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.attempts import held_gpus
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
@@ -198,23 +200,24 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
 
 
 @pytest.mark.parametrize(
-    ("shape", "shares_per_gpu", "want_micro_usd"),
+    ("shape", "shares_per_gpu", "want_gpus"),
     [
-        pytest.param(Shape(), None, 800_000, id="a whole GPU"),
-        pytest.param(Shape(gpu_share_milli=250), None, 200_000, id="a quarter of a shared one"),
-        pytest.param(Shape(gpu_share_milli=100), 4, 200_000, id="of replicas a whole one"),
-        pytest.param(Shape(gpu_share_milli=100), 10, 80_000, id="of smaller replicas"),
-        pytest.param(Shape(mig_profile="1g.10gb"), None, 100_000, id="an instance"),
-        # Of another GPU it would be a quarter.
+        pytest.param(Shape(), None, "1", id="a whole GPU"),
+        pytest.param(Shape(gpu_share_milli=250), None, "1/4", id="a quarter of a shared one"),
+        pytest.param(Shape(gpu_share_milli=100), 4, "1/4", id="of replicas a whole one"),
+        pytest.param(Shape(gpu_share_milli=100), 3, "1/3", id="of three, not 333 thousandths"),
+        pytest.param(Shape(mig_profile="1g.10gb"), None, "1/7", id="an instance"),
+        pytest.param(Shape(mig_profile="3g.40gb"), None, "3/7", id="a larger instance"),
+        # Of another GPU it would be a quarter of the memory.
         pytest.param(
             Shape(mig_profile="1g.10gb", gpu_share_milli=250),
             None,
-            100_000,
+            "1/7",
             id="an instance of any GPU",
         ),
     ],
 )
-def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, shares_per_gpu, want_micro_usd):
+def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, shares_per_gpu, want_gpus):
     run = FlowRun(id=uuid4(), flow_id=uuid4())
     division = {"is_mig": True} if shape.mig_profile else {"is_shareable": True}
     division |= {"shares_per_gpu": shares_per_gpu}
@@ -225,7 +228,8 @@ def test_a_part_of_a_gpu_costs_that_part(tmp_path, shape, shares_per_gpu, want_m
         attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
         anyio.run(attempts.open, {key: placement}, {key: demand(run)}, {}, policy, NOW)
         (found,) = ledger.open_attempts("gpus", "host-1")
-    assert found.price_micro_usd_per_gpu_hour == want_micro_usd
+    assert (found.price_micro_usd_per_gpu_hour, found.price_source) == (800_000, "policy")
+    assert found.gpus == found.priced_gpus == held_gpus(found.shares) == Fraction(want_gpus)
     assert found.shares == placement.shares
 
 
