@@ -1,9 +1,9 @@
 """Does a checkpoint store keep what it is given? One small object, removed again."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,24 +14,12 @@ from gpu_core.adapters.checkpoints.store import (
     open_store,
     store_error,
 )
+from gpu_core.decisions.checks.doctor.services import StoreProbe
 
 _CONTENT = b"prefect-gpu doctor: may be deleted\n"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRoom:
-    """What a store that works has room for.
-
-    Attributes:
-        free_bytes: None: no bound is known.
-        is_there: False: its folder is made by the first run.
-    """
-
-    free_bytes: int | None
-    is_there: bool = True
-
-
-def probe_store(uri: str) -> StoreRoom:
+def probe_store(uri: str) -> StoreProbe:
     """Write an object, read it, and delete it. A folder that is not there is only looked at.
 
     Raises:
@@ -41,11 +29,14 @@ def probe_store(uri: str) -> StoreRoom:
     store = open_store(uri)
     try:
         if isinstance(store, LocalStore) and not Path(store.uri("")).exists():
-            return _room_to_come(store)
+            _require_can_be_made(Path(store.uri("")))
+            return StoreProbe(uri=uri, is_there=False, free_bytes=store.free_bytes())
+        began_s = time.perf_counter()
         with _probe_object(store) as key:
             if store.get(key) != _CONTENT:
                 raise StoreUnreachable(uri, "it returned other bytes than were written")
-        return StoreRoom(store.free_bytes())
+        took_s = time.perf_counter() - began_s
+        return StoreProbe(uri=uri, took_s=took_s, free_bytes=store.free_bytes())
     except StoreUnreachable:
         raise
     except Exception as error:  # whatever boto3 and the operating system raise
@@ -66,12 +57,9 @@ def _probe_object(store: CheckpointStore) -> Iterator[str]:
     store.delete(key)
 
 
-def _room_to_come(store: LocalStore) -> StoreRoom:
-    """Could the folder be made? Nothing is made to find out."""
-    folder = Path(store.uri(""))
+def _require_can_be_made(folder: Path) -> None:
     existing = next(each for each in folder.parents if each.exists())
     if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(existing))
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(13, os.strerror(13), str(existing))
-    return StoreRoom(store.free_bytes(), is_there=False)

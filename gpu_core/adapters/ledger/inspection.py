@@ -4,7 +4,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -19,38 +18,15 @@ from gpu_core.adapters.ledger.errors import LedgerError
 from gpu_core.adapters.ledger.migrate import MIGRATIONS
 from gpu_core.adapters.ledger.pool_claims import read_claim
 from gpu_core.adapters.ledger.schema import pool_claims
+from gpu_core.decisions.checks.doctor.clocks import ClockReading
+from gpu_core.decisions.checks.doctor.services import LedgerProbe
 from gpu_core.decisions.prefect.pool_claim import PoolClaim
 
 # Another process may write; doctor does not wait as long as a worker.
 _BUSY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerInspection:
-    """What a look at the ledger's database found.
-
-    Attributes:
-        address: Without its password.
-        is_there: Whether the database exists.
-        version: Of its tables; None: it has none of them.
-        newest: The version that this code makes.
-        is_known: Whether this code has heard of its version.
-        latency_s: Of one query.
-        now: What the database server's clock shows; None: it has no clock of its own.
-        asked_at: What this machine's clock showed in the middle of that question.
-    """
-
-    address: str
-    is_there: bool
-    version: str | None
-    newest: str
-    is_known: bool
-    latency_s: float
-    now: datetime | None
-    asked_at: datetime
-
-
-def inspect_ledger(url: str) -> LedgerInspection:
+def inspect_ledger(url: str) -> LedgerProbe:
     """What is there, and of which version?
 
     Raises:
@@ -62,34 +38,24 @@ def inspect_ledger(url: str) -> LedgerInspection:
     scripts = ScriptDirectory(str(MIGRATIONS))
     newest = str(scripts.get_current_head())
     if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-        return LedgerInspection(
-            address=address,
-            is_there=False,
-            version=None,
-            newest=newest,
-            is_known=True,
-            latency_s=0.0,
-            now=None,
-            asked_at=datetime.now(UTC),
-        )
+        return LedgerProbe(address=address, version=None, newest=newest)
     try:
         with _reading(parsed) as connection:
             version = MigrationContext.configure(connection).get_current_revision()
             began_s = time.perf_counter()
-            now = _now(connection)
+            theirs = _now(connection)
             latency_s = time.perf_counter() - began_s
-            asked_at = datetime.now(UTC)
+            ours = datetime.now(UTC)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         raise _unreadable(address, error) from error
-    return LedgerInspection(
+    clock = ClockReading(name="the ledger's database", theirs=theirs, ours=ours, error_s=latency_s)
+    return LedgerProbe(
         address=address,
-        is_there=True,
         version=version,
         newest=newest,
         is_known=version in {script.revision for script in scripts.walk_revisions()},
         latency_s=latency_s,
-        now=now,
-        asked_at=asked_at,
+        clock=None if theirs is None else clock,
     )
 
 

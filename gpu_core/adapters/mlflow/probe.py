@@ -2,10 +2,10 @@
 
 import time
 from base64 import b64encode
-from dataclasses import dataclass
 
 import httpx
 
+from gpu_core.decisions.checks.doctor.services import MlflowProbe
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.errors import GpuSchedulingError
 
@@ -16,25 +16,12 @@ class MlflowUnreachable(GpuSchedulingError):
     """Nothing answers at MLflow's address."""
 
 
-@dataclass(frozen=True, slots=True)
-class MlflowAnswer:
-    """How MLflow answered.
-
-    Attributes:
-        status: The HTTP status.
-        took_s: Until it came.
-    """
-
-    status: int
-    took_s: float
-
-
 def is_server(access: MlflowAccess) -> bool:
     """Is it a server that is asked by HTTP, rather than a database or Databricks?"""
     return access.tracking_uri.lower().startswith(("http://", "https://"))
 
 
-def probe_mlflow(access: MlflowAccess) -> MlflowAnswer:
+def probe_mlflow(access: MlflowAccess) -> MlflowProbe:
     """Ask a server for one experiment.
 
     Raises:
@@ -53,7 +40,12 @@ def probe_mlflow(access: MlflowAccess) -> MlflowAnswer:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = str(error) or type(error).__name__
         raise MlflowUnreachable(f"nothing answers at {address}: {why}") from error
-    return MlflowAnswer(response.status_code, time.perf_counter() - began_s)
+    return MlflowProbe(
+        address=access.tracking_uri,
+        status=response.status_code,
+        has_credentials=access.has_credentials,
+        took_s=time.perf_counter() - began_s,
+    )
 
 
 def _credentials(access: MlflowAccess) -> dict[str, str]:

@@ -52,8 +52,6 @@ class ClusterQuestion:
     Attributes:
         pool: The work pool's name; None: no pool is looked at.
         policy: The policy's section `kubernetes`.
-        template: The pool's base job template.
-        namespaces: Where its Jobs are created.
         lease_namespace: The worker's own, where its lease lives; None: not known here.
         service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
         cluster_config: A kubeconfig and its context; None: look for one.

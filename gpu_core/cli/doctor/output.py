@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 
 from gpu_core.cli.shared.terminal import wrapped
 from gpu_core.decisions.checks.doctor.finding import Finding, Status
@@ -28,17 +29,7 @@ def as_json(findings: Sequence[Finding]) -> str:
     found = Counter(finding.status for finding in findings)
     return json.dumps(
         {
-            "findings": [
-                {
-                    "group": finding.group,
-                    "check": finding.check,
-                    "status": finding.status.value,
-                    "message": finding.message,
-                    "remedy": finding.remedy,
-                    "details": list(finding.details),
-                }
-                for finding in findings
-            ],
+            "findings": [{"group": finding.group, **asdict(finding)} for finding in findings],
             "counts": {status.value: found[status] for status in Status},
         },
         indent=2,
@@ -48,10 +39,9 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 def redacted(finding: Finding, hidden: Callable[[str], str]) -> Finding:
     """The finding as people may read it."""
-    return Finding(
-        check=finding.check,
-        status=finding.status,
-        # A secret may have blanks that one line does not keep.
+    # A secret may have blanks that one line does not keep.
+    return replace(
+        finding,
         message=_one_line(hidden(finding.message)),
         remedy=None if finding.remedy is None else _one_line(hidden(finding.remedy)),
         details=tuple(_one_line(hidden(detail)) for detail in finding.details),

@@ -30,9 +30,7 @@ def examine_prefect(
     """What is true of the server and the pool?
 
     Args:
-        read: Asks the server.
         worker_type: The type that the caller expects; None: any of ours.
-        policy: For the names of its queues.
 
     Returns:
         What the server says; None: it does not answer. And the findings.

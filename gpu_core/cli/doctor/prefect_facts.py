@@ -37,18 +37,10 @@ class PrefectFacts:
     """A Prefect server, and a pool of it.
 
     Attributes:
-        address: Of its API.
-        latency_s: Of one small question.
         version: Of the server; None: it does not say.
-        is_cloud: Whether it is Prefect Cloud.
-        clock: Of the server.
         connections: Of the pool's worker, by settings and blocks.
-        gpu_pools: The names of all GPU pools.
         pool_name: The pool that is looked at; None: none was named, and none can be chosen.
         pool: The pool; None: there is none of this name.
-        pool_id: Its id.
-        template: Its base job template.
-        heartbeats: Of its workers.
         namespaces: Where deployments of the pool have their Jobs, beside its default.
         cluster_config: The kubeconfig of its cluster block, and the context; None: it has none.
     """

@@ -1,7 +1,6 @@
 """What the stores behind a pool answer: checkpoints, ledger and MLflow, each in a thread."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,18 +9,14 @@ from typing import NamedTuple
 from gpu_core.adapters.checkpoints.probe import probe_store
 from gpu_core.adapters.checkpoints.store import StoreMisconfigured, StoreUnreachable
 from gpu_core.adapters.ledger.errors import LedgerError
-from gpu_core.adapters.ledger.inspection import LedgerInspection, inspect_ledger
+from gpu_core.adapters.ledger.inspection import inspect_ledger
 from gpu_core.adapters.mlflow.probe import MlflowUnreachable, is_server, probe_mlflow
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuUsers, discover_gpus
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts
 from gpu_core.decisions.checkpoints.store_errors import is_of_address
-from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
 from gpu_core.decisions.checks.doctor.services import (
-    LedgerProbe,
-    MlflowProbe,
     SeenGpu,
-    StoreProbe,
     ledger_findings,
     machine_findings,
     mlflow_finding,
@@ -44,23 +39,16 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a pool's worker keeps what outlives it. None: only Prefect's blocks could say it.
-
-    Attributes:
-        ledger_url: Of the ledger's database.
-        checkpoint_uri: Of the checkpoint store.
-        mlflow: Where costs are logged; None: nowhere, or not known.
-        has_default_ledger: Whether nobody named it.
-        has_default_store: Whether nobody named it.
-        is_complete: Whether Prefect's blocks were read.
-    """
+    """Where a pool's worker keeps what outlives it. None: only Prefect's blocks could say it."""
 
     ledger_url: str | None = field(repr=False)
     checkpoint_uri: str | None
     mlflow: MlflowAccess | None
+    """Where costs are logged; None: nowhere, or not known."""
     has_default_ledger: bool = False
     has_default_store: bool = False
     is_complete: bool = True
+    """Prefect's blocks were read."""
 
     def secrets(self) -> tuple[str, ...]:
         """The values that no text may show."""
@@ -75,7 +63,6 @@ def read_places(
 
     Args:
         facts: What Prefect says; None: it does not answer, and only the settings tell.
-        settings: Of the worker.
         ledger_url: The ledger that the caller names; None: none.
         home: The worker's state folder, with the defaults in it.
     """
@@ -99,12 +86,7 @@ def read_places(
 
 
 def service_calls(places: Places, *, in_pods: bool) -> list[Call]:
-    """The checks of these places.
-
-    Args:
-        places: Where they are.
-        in_pods: Whether runs and their worker are pods, whose folders are not this machine's.
-    """
+    """The checks of these places."""
     found = [_missing("store.checkpoints", "the checkpoint store")]
     if places.checkpoint_uri is not None:
         store = partial(
@@ -135,13 +117,7 @@ def _missing(check: str, what: str) -> Call:
 
 
 def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
-    """Can runs save where they should?
-
-    Args:
-        uri: Of the store.
-        in_pods: Whether runs are pods, whose folders are not this machine's.
-        is_default: Whether nobody named it.
-    """
+    """Can runs save where they should? Those in pods have other folders than this machine."""
     check = "store.checkpoints"
     if in_pods and "s3://" not in uri.lower():
         if is_default:
@@ -149,9 +125,8 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
             return [warning(check, text, "prefect-gpu setup --checkpoint-uri s3://bucket/prefix")]
         text = f"{uri} is a folder inside the pods: it has to be a volume that all nodes mount"
         return [unknown(check, text)]
-    began_s = time.perf_counter()
     try:
-        room = probe_store(uri)
+        return [store_finding(probe_store(uri))]
     except StoreMisconfigured as error:
         if in_pods and not is_of_address(error.remedy):
             return [_for_runs_alone(error)]
@@ -160,10 +135,6 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
         return [_for_runs_alone(error) if in_pods else failed(check, str(error))]
     except InvalidInput as error:
         return [failed(check, str(error))]
-    took_s = time.perf_counter() - began_s
-    if not room.is_there:
-        return [ok(check, f"{uri} is not there yet; the first run makes it")]
-    return [store_finding(StoreProbe(uri=uri, took_s=took_s, free_bytes=room.free_bytes))]
 
 
 def _for_runs_alone(error: StoreUnreachable) -> Finding:
@@ -182,33 +153,12 @@ def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> l
         remedy = "prefect-gpu setup --ledger-url postgresql://..."
         return [warning("ledger.version", text, remedy)]
     try:
-        found = inspect_ledger(url)
+        return list(ledger_findings(inspect_ledger(url)))
     except (LedgerError, InvalidInput) as error:
         remedy = "correct PREFECT_INTEGRATIONS_GPU_LEDGER_URL, or the block of the ledger"
         if in_pods:
             remedy += "; in the Helm chart it is the Secret that ledger.existingSecret names"
         return [failed("ledger.version", str(error), remedy)]
-    probe = LedgerProbe(
-        address=found.address,
-        is_there=found.is_there,
-        version=found.version,
-        newest=found.newest,
-        is_known=found.is_known,
-        latency_s=found.latency_s,
-    )
-    return [*ledger_findings(probe), *_clock_of(found)]
-
-
-def _clock_of(found: LedgerInspection) -> Iterator[Finding]:
-    if found.now is None:
-        return  # SQLite has this machine's
-    reading = ClockReading(
-        name="the ledger's database",
-        theirs=found.now,
-        ours=found.asked_at,
-        error_s=found.latency_s,
-    )
-    yield from clock_findings([reading])
 
 
 def mlflow_findings(access: MlflowAccess | None) -> list[Finding]:
@@ -219,19 +169,9 @@ def mlflow_findings(access: MlflowAccess | None) -> list[Finding]:
     if not is_server(access):
         return [unknown(check, f"{access.tracking_uri} is no server: it is not asked")]
     try:
-        answer = probe_mlflow(access)
+        return [mlflow_finding(probe_mlflow(access))]
     except MlflowUnreachable as error:
         return [failed(check, str(error), "start it, or correct prefect-gpu setup --mlflow-uri")]
-    return [
-        mlflow_finding(
-            MlflowProbe(
-                address=access.tracking_uri,
-                status=answer.status,
-                has_credentials=access.has_credentials,
-                took_s=answer.took_s,
-            )
-        )
-    ]
 
 
 def machine_gpu_findings(policy: Policy, environment: Mapping[str, str]) -> list[Finding]:

@@ -79,7 +79,6 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_an_empty_ledger_stays_empty(ledger_url: str, tmp_path: Path) -> None:
     found = inspect_ledger(ledger_url)
     assert found.version is None
-    assert found.is_there == ledger_url.startswith("postgresql")
     assert list(tmp_path.iterdir()) == []
     assert inspect_ledger(ledger_url).version is None
 
@@ -99,9 +98,9 @@ def test_another_version_is_seen_and_stays(ledger_url: str, version: str, is_kno
     for _ in range(2):
         found = inspect_ledger(ledger_url)
         assert (found.version, found.is_known) == (version, is_known)
-    assert (found.now is None) == ledger_url.startswith("sqlite")
-    if found.now is not None:
-        assert abs((found.now - found.asked_at).total_seconds()) < 60
+    assert (found.clock is None) == ledger_url.startswith("sqlite")
+    if found.clock is not None and found.clock.theirs is not None:
+        assert abs((found.clock.theirs - found.clock.ours).total_seconds()) < 60
 
 
 def test_a_ledger_that_cannot_be_read_is_one_sentence_without_its_password(

@@ -21,7 +21,6 @@ class ClockReading:
     """One clock beside this machine's.
 
     Attributes:
-        name: Whose it is.
         theirs: What it showed; None: nobody knows.
         ours: What this machine's clock showed in the middle of the question.
         error_s: By how much the difference may be wrong: half of the way there and back, and the

@@ -14,26 +14,22 @@ class Status(StrEnum):
     FAILED = "failed"
     """Something does not work until a person changes it."""
     UNKNOWN = "unknown"
-    """Nobody could look."""
+    """It could not be checked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found.
-
-    Attributes:
-        check: Its stable name, with the group in front: `prefect.pool`.
-        status: How it ended.
-        message: What was found, with numbers and units.
-        remedy: What helps; None: nothing is needed.
-        details: What it has looked at, one by one.
-    """
+    """What one check found."""
 
     check: str
+    """Its stable name, with the group in front: `prefect.pool`."""
     status: Status
     message: str
+    """What was found, with numbers and units."""
     remedy: str | None = None
+    """What helps; None: nothing is needed."""
     details: tuple[str, ...] = ()
+    """What it has read, one by one."""
 
     @property
     def group(self) -> str:
@@ -43,34 +39,24 @@ class Finding:
 
 def ok(check: str, message: str, details: Iterable[str] = ()) -> Finding:
     """All is well."""
-    return Finding(check=check, status=Status.OK, message=message, details=tuple(details))
+    return Finding(check, Status.OK, message, details=tuple(details))
 
 
 def warning(
     check: str, message: str, remedy: str | None = None, details: Iterable[str] = ()
 ) -> Finding:
     """It works for now."""
-    return Finding(
-        check=check,
-        status=Status.WARNING,
-        message=message,
-        remedy=remedy,
-        details=tuple(details),
-    )
+    return Finding(check, Status.WARNING, message, remedy, tuple(details))
 
 
-def failed(
-    check: str, message: str, remedy: str | None = None, details: Iterable[str] = ()
-) -> Finding:
+def failed(check: str, message: str, remedy: str | None = None) -> Finding:
     """It does not work."""
-    return Finding(
-        check=check, status=Status.FAILED, message=message, remedy=remedy, details=tuple(details)
-    )
+    return Finding(check, Status.FAILED, message, remedy)
 
 
 def unknown(check: str, message: str, remedy: str | None = None) -> Finding:
-    """Nobody could look."""
-    return Finding(check=check, status=Status.UNKNOWN, message=message, remedy=remedy)
+    """It could not be checked."""
+    return Finding(check, Status.UNKNOWN, message, remedy)
 
 
 def has_failed(findings: Iterable[Finding]) -> bool:

@@ -15,12 +15,7 @@ _BY_PLURAL = {framework.plural: name for name, framework in FRAMEWORKS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelmRelease:
-    """An installation of the chart.
-
-    Attributes:
-        name: Of the release.
-        namespace: Where it is.
-    """
+    """An installation of the chart."""
 
     name: str
     namespace: str
@@ -43,13 +38,7 @@ def release_of(pods: Iterable[Mapping[str, Any]]) -> HelmRelease | None:
 
 
 def right_remedy(release: HelmRelease, right: Right, namespace: str | None) -> str:
-    """With which values does the chart grant this right?
-
-    Args:
-        release: Whose worker lacks it.
-        right: What is missing.
-        namespace: Where; None: in all, or what is in none.
-    """
+    """With which values does the chart grant this right?"""
     if right.option is Option.FRAMEWORKS:
         return release.upgrade(f"--set frameworks.{_BY_PLURAL[right.resource]}=true")
     if right.option is Option.NODE_TASKS:

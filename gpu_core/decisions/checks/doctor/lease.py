@@ -20,12 +20,9 @@ class SeenLease:
     """A lease of a pool as the cluster has it.
 
     Attributes:
-        namespace: Where it lives.
         name: Its name, which follows from the pool's.
         holder: Who has it; None: nobody.
         renewed_at: When it was last renewed, by its holder's clock; None: never.
-        duration_s: How long one renewal counts.
-        transitions: How often it has changed hands.
     """
 
     namespace: str
@@ -58,8 +55,6 @@ def lease_findings(
     """Who acts for the pool, and who else acts in this cluster?
 
     Args:
-        pool: The pool's name.
-        name: Its lease's name.
         leases: The leases of all pools that were found.
         now: By the clock of the API server.
         looked_in: The namespaces that were looked in; None: all.
@@ -111,7 +106,6 @@ def installation_finding(
     """Which installation acts for the pool, by the ledger that all of them share?
 
     Args:
-        claim: As the ledger has it.
         now: By the clock of the API server.
         cluster: The uid of this cluster's namespace kube-system; None: it cannot be read.
         namespace: That of the workers that are looked at; None: it is not known here.

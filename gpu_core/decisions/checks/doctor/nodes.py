@@ -21,7 +21,6 @@ class SeenNode:
     """A Node object, read for the scheduler.
 
     Attributes:
-        name: Its name.
         facts: What is planned with; None: it has no GPU, or cannot be read.
         is_admitted: Whether the pool's base job template lets pods on it.
         error: Why it cannot be read; None: it can.
@@ -34,12 +33,7 @@ class SeenNode:
 
 
 def node_findings(nodes: Sequence[SeenNode], *, may_add: bool) -> Iterator[Finding]:
-    """How many GPUs are there to plan with, and why does each other node not count?
-
-    Args:
-        nodes: All nodes of the cluster.
-        may_add: Whether a provisioner may add nodes.
-    """
+    """How many GPUs are there to plan with, and why does each other node not count?"""
     usable = [(node, facts) for node in nodes if (facts := node.facts) is not None]
     good = [facts for node, facts in usable if node.is_admitted and not facts.blocked_by]
     gpus = Counter[str]()
@@ -114,7 +108,6 @@ def node_pool_findings(
     """What may each NodePool still add, and why not more?
 
     Args:
-        provisioner: The policy's.
         offers: By NodePool; None: the cluster has no Karpenter.
     """
     check = "node-pools.karpenter"

@@ -43,7 +43,6 @@ def chosen_pool(given: str | None, known: Collection[str]) -> str | None:
 
     Args:
         given: By the caller; None: none.
-        known: The GPU pools of the server.
     """
     if given is not None or DEFAULT_POOL in known:
         return given or DEFAULT_POOL
@@ -68,8 +67,6 @@ def pool_findings(
     """Is it a GPU pool, is it open, does it have the policy's queues, and does a worker serve it?
 
     Args:
-        status: The pool as Prefect has it.
-        priorities: The names of the policy's queues.
         wanted_type: The type that the caller expects; None: any of ours.
     """
     allowed = OUR_TYPES if wanted_type is None else (wanted_type,)
@@ -116,9 +113,6 @@ def heartbeat_findings(
     """Which workers are online, and when were they last heard of?
 
     Args:
-        pool: The pool's name.
-        worker_type: Its type.
-        workers: All that Prefect knows.
         now: By the clock of Prefect's server, which wrote the heartbeats.
     """
     online = [worker for worker in workers if worker.is_online]

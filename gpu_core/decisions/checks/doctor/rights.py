@@ -19,7 +19,6 @@ class Answer:
     """What the cluster answered to one question.
 
     Attributes:
-        right: What was asked for.
         namespace: Where; None: in all, or what is in none.
         is_allowed: None: nobody could tell.
     """
@@ -49,7 +48,6 @@ def rights_findings(
 
     Args:
         user: Whose rights they are; None: unknown.
-        answers: One for each right and namespace.
         is_workers: Whether it is the worker's own user as far as anybody can tell.
         release: The Helm release that the worker is from; None: none, or it is not known.
     """
@@ -79,11 +77,7 @@ def rights_findings(
 
 
 def missing_account(service_account: str) -> Finding:
-    """What is to be said where the account whose rights are asked for does not exist?
-
-    Args:
-        service_account: As `NAMESPACE/NAME`.
-    """
+    """What is to be said where the account whose rights are asked for does not exist?"""
     namespace, _, name = service_account.partition("/")
     return failed(
         "rights.worker",

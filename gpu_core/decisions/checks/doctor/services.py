@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_core.decisions.checkpoints.free_space import format_bytes, needed_bytes
+from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
 from gpu_core.decisions.model.units import count
 
@@ -13,28 +14,22 @@ _SLOW_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreProbe:
-    """A small object that was written to the checkpoint store, read and deleted.
-
-    Attributes:
-        uri: Of the store.
-        error: What went wrong; None: nothing.
-        remedy: What helps against that; None: the error says it.
-        took_s: All three together.
-        free_bytes: What the store has room for; None: no bound is known.
-    """
+    """A small object that was written to the checkpoint store, read and deleted."""
 
     uri: str
-    error: str | None = None
-    remedy: str | None = None
+    is_there: bool = True
+    """False: its folder is made by the first run, and nothing was written."""
     took_s: float = 0.0
+    """All three together."""
     free_bytes: int | None = None
+    """What the store has room for; None: no bound is known."""
 
 
 def store_finding(probe: StoreProbe) -> Finding:
     """Can runs save their checkpoints?"""
     check = "store.checkpoints"
-    if probe.error is not None:
-        return failed(check, probe.error, probe.remedy)
+    if not probe.is_there:
+        return ok(check, f"{probe.uri} is not there yet; the first run makes it")
     needed = needed_bytes(None)
     free = probe.free_bytes
     took = f"written, read and deleted in {probe.took_s:.2f} s"
@@ -51,29 +46,26 @@ def store_finding(probe: StoreProbe) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerProbe:
-    """The ledger's database, looked at without changing it.
-
-    Attributes:
-        address: Without its password.
-        is_there: Whether the database exists; a SQLite file need not yet.
-        version: Of its tables; None: it has none of them.
-        newest: The version that this prefect-gpu makes.
-        is_known: Whether this prefect-gpu has heard of its version.
-        latency_s: Of one query.
-    """
+    """The ledger's database, read without changing it."""
 
     address: str
-    is_there: bool
+    """Without its password."""
     version: str | None
+    """Of its tables; None: it has none of them, or there is no database yet."""
     newest: str
-    is_known: bool
-    latency_s: float
+    """The version that this prefect-gpu makes."""
+    is_known: bool = True
+    """Whether this prefect-gpu knows its version."""
+    latency_s: float = 0.0
+    """Of one query."""
+    clock: ClockReading | None = None
+    """Of the database server; None: it has this machine's."""
 
 
 def ledger_findings(probe: LedgerProbe) -> Iterator[Finding]:
     """Can the ledger be read, and does this prefect-gpu fit its tables?"""
     check = "ledger.version"
-    if not probe.is_there or probe.version is None:
+    if probe.version is None:
         yield unknown(
             check,
             f"{probe.address} has no tables yet: no worker has written to it",
@@ -99,22 +91,20 @@ def ledger_findings(probe: LedgerProbe) -> Iterator[Finding]:
         yield warning("ledger.latency", text, "bring the database nearer to the worker")
     else:
         yield ok("ledger.latency", text)
+    if probe.clock is not None:
+        yield from clock_findings([probe.clock])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlflowProbe:
-    """MLflow's answer to one harmless question.
-
-    Attributes:
-        address: Without its password.
-        status: The HTTP status; None: it was not asked by HTTP, and answered.
-        has_credentials: Whether a user or a token went with it.
-        took_s: Until the answer came.
-    """
+    """MLflow's answer to one harmless question."""
 
     address: str
-    status: int | None
+    """Without its password."""
+    status: int
+    """The HTTP status."""
     has_credentials: bool
+    """Whether a user or a token went with it."""
     took_s: float
 
 
@@ -125,7 +115,7 @@ def mlflow_finding(probe: MlflowProbe) -> Finding:
     """Is MLflow there, and does it take our credentials?"""
     check = "mlflow.access"
     who = "the credentials" if probe.has_credentials else "no credentials"
-    if probe.status is None or probe.status in _SUCCESS:
+    if probe.status in _SUCCESS:
         return ok(check, f"{probe.address} answers in {probe.took_s:.2f} s with {who}")
     if probe.status in (401, 403):
         return failed(
@@ -154,7 +144,6 @@ def machine_findings(gpus: tuple[SeenGpu, ...], virtual_gpus: int, users: int) -
     """Which GPUs does a gpu-process worker of this machine have?
 
     Args:
-        gpus: As NVML lists them.
         virtual_gpus: Those of the policy; 0: none.
         users: Processes that compute on the machine's GPUs now.
     """

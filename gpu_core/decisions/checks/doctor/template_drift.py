@@ -17,9 +17,6 @@ def drift_findings(
     """What differs, and what does `prefect-gpu setup` do about it?
 
     Args:
-        pool: The pool's name.
-        worker_type: Its type.
-        current: The pool's base job template.
         newest: What this version gives to a new pool.
     """
     ours, theirs = _properties(newest), _properties(current)

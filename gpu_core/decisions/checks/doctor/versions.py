@@ -16,10 +16,8 @@ class Requirement:
     """A package that this one needs.
 
     Attributes:
-        name: Of the package.
         wanted: The versions that fit, such as `>=3.8.8,<3.10`; empty: any.
         installed: The one that is installed; None: none is.
-        is_met: Whether it fits.
     """
 
     name: str
@@ -31,13 +29,7 @@ class Requirement:
 def package_findings(
     own: str, python: str, requirements: Iterable[Requirement]
 ) -> Iterator[Finding]:
-    """Is everything installed that this package needs, in versions that fit?
-
-    Args:
-        own: The version of prefect-gpu.
-        python: The version of Python.
-        requirements: What prefect-gpu needs.
-    """
+    """Is everything installed that this package needs, in versions that fit?"""
     known = tuple(requirements)
     shown = ", ".join(
         f"{each.name} {each.installed}" for each in known if each.name.startswith("prefect")

@@ -17,7 +17,6 @@ def worker_pod_findings(
     """Which worker pods of this pool do not run, and what does Kubernetes say of them?
 
     Args:
-        pool: The pool's name.
         worker_type: The type that its workers are started with.
         pods: As the API server has them; those that start no worker of the pool are left out.
     """

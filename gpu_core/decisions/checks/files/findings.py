@@ -40,7 +40,6 @@ class FileReport:
     Attributes:
         file: Its path; `-` is the standard input.
         contents: What it holds, in words such as `policy` or `12 Kubernetes objects`.
-        findings: In the order of the file.
         unchecked: What nobody has looked at, and why.
     """
 
@@ -60,7 +59,6 @@ def of_manifest(
     """A finding of the manifests' lint with its line in the file.
 
     Args:
-        finding: What the lint says.
         place: The object, such as `Deployment gpu/worker`.
         lines: The line of each field of the document, by its dotted path.
         document_line: Where the document begins, for what is missing in it.
@@ -80,7 +78,6 @@ def of_error(error: InvalidInput, source: str, *, place: str | None = None) -> l
 
     Args:
         error: One mistake, or several. Their fields begin with the source, and the line if known.
-        source: The file that was read.
         place: Which of several objects in the file.
     """
     errors = error.errors if isinstance(error, InvalidInputs) else (error,)

@@ -29,7 +29,6 @@ def template_findings(
     """What is wrong with the form of the pool, and with the defaults in it?
 
     Args:
-        template: The base job template.
         placeholders: The names of the job variables that its `job_configuration` uses.
         newest: The template that this version gives to a new pool of the type.
         has_pods: Whether it is of a gpu-kubernetes pool.
@@ -63,7 +62,6 @@ def job_findings(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> Itera
 
     Args:
         manifest: The template's `job_manifest` with the defaults of its variables filled in.
-        policy: Says which cluster it is for.
     """
     try:
         job = build_job(manifest, _SAMPLE, policy).jobs[0]

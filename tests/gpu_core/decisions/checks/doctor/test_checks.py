@@ -696,7 +696,7 @@ def test_a_clock_is_never_blamed_for_what_the_reading_cannot_tell(
             ("failed", "a first save needs 64.0 MiB"),
             id="full",
         ),
-        pytest.param(StoreProbe(uri="/c", error="no", remedy="do"), ("failed", "no; do"), id="bad"),
+        pytest.param(StoreProbe(uri="/c", is_there=False), ("ok", "not there yet"), id="to come"),
     ],
 )
 def test_stores(probe: StoreProbe, want: tuple[str, str]) -> None:
@@ -707,7 +707,6 @@ def a_ledger(**fields: Any) -> LedgerProbe:
     """A ledger of this version, with these fields."""
     values: dict[str, Any] = {
         "address": "postgresql://db/ledger",
-        "is_there": True,
         "version": "0004",
         "newest": "0004",
         "is_known": True,
@@ -731,7 +730,6 @@ def a_ledger(**fields: Any) -> LedgerProbe:
             id="ahead",
         ),
         pytest.param(a_ledger(version=None), [("unknown", "has no tables yet")], id="empty"),
-        pytest.param(a_ledger(is_there=False), [("unknown", "has no tables yet")], id="no file"),
         pytest.param(
             a_ledger(latency_s=1.2), [("ok", ""), ("warning", "takes 1,200 ms")], id="slow"
         ),
