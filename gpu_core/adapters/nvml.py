@@ -37,9 +37,6 @@ def discover_gpus(environment: Mapping[str, str] = os.environ) -> tuple[Discover
 
     A GPU that cannot be asked is left out, with a warning.
 
-    Args:
-        environment: Where `CUDA_VISIBLE_DEVICES` is looked up.
-
     Raises:
         GpuDiscoveryError: The driver is installed and fails. An empty answer would be a guess.
     """
@@ -140,7 +137,6 @@ def select_visible(
     no GPU hides itself and all that follow. A GPU that is named twice counts once.
 
     Args:
-        gpus: All GPUs of the machine.
         cuda_visible_devices: The variable's value; None where it is not set.
     """
     if cuda_visible_devices is None:

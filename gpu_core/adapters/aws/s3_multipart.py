@@ -22,7 +22,6 @@ class MultipartUploads:
 
     Args:
         client: boto3's S3 client.
-        bucket: The bucket's name.
     """
 
     def __init__(self, client: Any, bucket: str) -> None:

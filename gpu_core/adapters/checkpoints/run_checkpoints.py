@@ -111,7 +111,6 @@ class RunCheckpoints:
     """Save, find and prune the checkpoints of one run.
 
     Args:
-        store: Where they lie.
         flow_run_id: The run; its checkpoints are in the folder of this name.
         attempt: The attempt that writes, from 1.
         keep: How many complete checkpoints stay, 1 or more.
@@ -211,8 +210,6 @@ class RunCheckpoints:
 
         Args:
             payload: The state, or this rank's part of it.
-            payload_format: How it is to be read.
-            saved_at: When the state was taken.
             sequence: The checkpoint's number, which all ranks must give; by default the next one.
 
         Raises:

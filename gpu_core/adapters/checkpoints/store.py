@@ -50,12 +50,7 @@ class StoreMisconfigured(StoreUnreachable):
 
 
 def store_error(uri: str, error: Exception) -> StoreUnreachable:
-    """The error of a run that cannot use its checkpoint store.
-
-    Args:
-        uri: The store as people find it.
-        error: What the store raised.
-    """
+    """The error of a run that cannot use its checkpoint store."""
     reason = one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
     remedy = permanent_remedy(
         (each.__name__ for each in type(error).__mro__),

@@ -22,7 +22,6 @@ def read_text_file(path: Path, what: str) -> str:
     """What does this file say?
 
     Args:
-        path: Where it is.
         what: What it is, for the errors, such as `trace`.
 
     Raises:
@@ -44,10 +43,6 @@ def read_text_file(path: Path, what: str) -> str:
 
 def read_json_file(path: Path, what: str) -> Any:
     """Which data does this file hold?
-
-    Args:
-        path: Where it is.
-        what: What it is, for the errors.
 
     Raises:
         InvalidInput: It cannot be read, is no JSON, nested too deeply, or has too long a number.

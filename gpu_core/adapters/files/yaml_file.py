@@ -29,9 +29,7 @@ class YamlDocument:
     """One document of a stream of YAML.
 
     Attributes:
-        data: Plain data.
         lines: The line of each field in the stream, by its dotted path.
-        line: Where the document begins.
     """
 
     data: Any
@@ -43,7 +41,6 @@ def read_yaml(path: Path, what: str) -> tuple[Any, dict[str, int]]:
     """What does this file hold, and in which line is each field, by its dotted path?
 
     Args:
-        path: Where it is.
         what: What it is, for the errors, such as `policy file`.
 
     Raises:
@@ -58,7 +55,6 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[str, int]]:
     """What does this text hold, and in which line is each field? One document at most.
 
     Args:
-        text: YAML.
         source: Where it comes from, for the errors, such as a file's path.
 
     Raises:
@@ -75,10 +71,6 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[str, int]]:
 
 def parse_yaml_documents(text: str, source: str) -> list[YamlDocument]:
     """Which documents does this text hold? Empty ones are left out, as `kubectl` does it.
-
-    Args:
-        text: YAML, such as what `helm template` prints.
-        source: Where it comes from, for the errors.
 
     Raises:
         InvalidInput: As `read_yaml` has it; of a stream nothing is used then.

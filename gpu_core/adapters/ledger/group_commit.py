@@ -32,9 +32,6 @@ class GroupCommit:
 
     What comes while a transaction is under way is gathered for the next one, so nobody waits for
     company. Safe to use from any thread.
-
-    Args:
-        engine: Its transactions may write.
     """
 
     def __init__(self, engine: sa.Engine) -> None:

@@ -27,7 +27,6 @@ def read_comparison(client: MlflowClient, quality_metric: str) -> pd.DataFrame:
     run counts there only. What is unknown (no price, no such metric) is NaN, never 0.
 
     Args:
-        client: Where the runs are.
         quality_metric: The metric that says how good a run is, such as `accuracy`.
     """
     rows = [

@@ -66,7 +66,6 @@ def log_run_cost(
 
     Args:
         client_or_uri: A client, or a tracking URI.
-        record: Whose cost it is.
         cost: The cost of the run's whole life.
         status: How far it can be relied on (see `cost_status`).
         price_book: Which prices it was costed with: a version or a hash.

@@ -58,10 +58,6 @@ def read_json_lines(path: Path) -> tuple[TraceJob, ...]:
 def read_lines(path: Path, model: type[LineT]) -> Iterator[tuple[str, LineT]]:
     """The objects of a file of JSON lines, each with its file and line for further errors.
 
-    Args:
-        path: The file.
-        model: What each line is.
-
     Raises:
         InvalidInput: The file cannot be used; the message names the line and field.
     """

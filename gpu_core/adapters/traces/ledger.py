@@ -43,9 +43,6 @@ def read_ledger(source: str) -> tuple[TraceJob, ...]:
 def read_records(source: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ...]:
     """All runs of a ledger that held GPUs, in the order of submission, with their attempts.
 
-    Args:
-        source: As `read_ledger`.
-
     Raises:
         InvalidInput: There is no such file.
         LedgerError: The database cannot be read.

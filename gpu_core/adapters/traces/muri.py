@@ -14,7 +14,6 @@ def read_muri(path: Path, gpus_per_node: int) -> tuple[TraceJob, ...]:
     """The jobs of a Muri file; the model they train is their deployment.
 
     Args:
-        path: The CSV file.
         gpus_per_node: A job with more GPUs is a gang; as `whole_nodes`.
 
     Raises:

@@ -41,10 +41,6 @@ class _Located(NamedTuple):
 def read_node_events(path: Path, nodes: Sequence[Node]) -> tuple[NodeEvent, ...]:
     """What becomes of the nodes, by time.
 
-    Args:
-        path: The file.
-        nodes: The cluster as it begins.
-
     Raises:
         InvalidInput: The file cannot be used: a node is not there, fails when it is gone, recovers
             when it is there, or a notice comes before the node; the message names the line.

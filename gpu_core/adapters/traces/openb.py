@@ -63,7 +63,6 @@ def read_openb_order(path: Path, pods: Sequence[TraceJob]) -> tuple[TraceJob, ..
 
     Args:
         path: One pod's number per line, `0255` for `openb-pod-0255`.
-        pods: The pods of the pod list.
 
     Raises:
         InvalidInput: The file cannot be read, or names no pod of the list.

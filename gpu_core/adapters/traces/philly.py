@@ -13,7 +13,6 @@ def read_philly(path: Path, gpus_per_node: int) -> tuple[TraceJob, ...]:
     """The jobs of a Philly file.
 
     Args:
-        path: The CSV file.
         gpus_per_node: A job with more GPUs is a gang; as `whole_nodes`.
 
     Raises:

@@ -56,10 +56,6 @@ class Row:
     def whole(self, column: str, most: int = MOST) -> int:
         """The column's whole number, 0 or more.
 
-        Args:
-            column: Its name.
-            most: What it may be at most.
-
         Raises:
             InvalidInput: It is none, or larger.
         """

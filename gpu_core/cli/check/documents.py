@@ -14,7 +14,6 @@ class Document:
     """One document of a file.
 
     Attributes:
-        data: Plain data.
         lines: The line of each field, by its dotted path; of JSON they are not known.
         line: Where it begins; None: not known.
     """

@@ -27,8 +27,6 @@ def check_project(
     """What is wrong with a prefect.yaml, and what could not be checked?
 
     Args:
-        text: Of the file.
-        source: Its path.
         policy: Of its pools, for the names of their queues; None: none is known.
     """
     try:

@@ -24,7 +24,6 @@ class Source:
 
     Attributes:
         name: As it is printed.
-        text: What it holds.
         is_named: Whether a person named it; False: it was found in a folder.
     """
 

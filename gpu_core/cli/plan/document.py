@@ -24,10 +24,7 @@ def plan_document(
     """The whole plan.
 
     Args:
-        reading: The job as it was understood.
         choice: None: the work needs no GPU.
-        wishes: What was wished.
-        now: When the plan was made.
         history: What the time was learned from; None: no history.
     """
     document: dict[str, Any] = {

@@ -39,7 +39,6 @@ def check_deployments(
     """What is wrong with the deployments on these pools, and what could not be checked?
 
     Args:
-        project: The file.
         pools: The pools that exist or will, by name.
         policy: The policy of the pool that is set up.
         is_cloud: Whether the server is Prefect Cloud, which alone has service levels.
@@ -77,7 +76,6 @@ def left_behind(project: ProjectFile, pools: Mapping[str, PoolFacts]) -> list[st
     needs none.
 
     Args:
-        project: The file.
         pools: The pools that exist or will, by name.
 
     Returns:

@@ -15,7 +15,6 @@ def entrypoint_problem(entrypoint: str, folder: Path) -> InvalidInput | None:
 
     Args:
         entrypoint: As a deployment has it. Of a module's path only the form is checked.
-        folder: Where relative paths begin.
     """
     if not entrypoint:
         return InvalidInput("entrypoint", "is missing", allowed=_FORM)

@@ -96,10 +96,6 @@ def read_project_file(path: Path) -> ProjectFile:
 def parse_project_file(text: str, source: str) -> ProjectFile:
     """Which project does the text of a prefect.yaml describe?
 
-    Args:
-        text: What the file holds.
-        source: Its path, for the errors.
-
     Raises:
         InvalidInput: It is not YAML with a list of deployments.
     """

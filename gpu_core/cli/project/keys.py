@@ -41,7 +41,6 @@ def unknown_file_keys(data: Mapping[str, Any], anchored: frozenset[str]) -> list
     """Which keys at the top of the file does Prefect not read?
 
     Args:
-        data: The file.
         anchored: The keys that hold anchors: they are there for the rest of the file.
     """
     spare = {key for key in data if key in anchored or str(key).startswith(("x-", "."))}

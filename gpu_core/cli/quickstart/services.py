@@ -39,12 +39,7 @@ class Addresses:
 
 
 class Services:
-    """The servers of one command. As a context manager it stops them in reverse order.
-
-    Args:
-        folder: Where their logs go.
-        environment: What all of them get.
-    """
+    """The servers of one command. As a context manager it stops them in reverse order."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder

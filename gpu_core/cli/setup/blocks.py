@@ -41,7 +41,6 @@ async def have_blocks(session: Session, options: SetupOptions, *, is_local: bool
     """Have the block types and the pool's blocks.
 
     Args:
-        session: The server.
         options: What was given for the blocks; what was not stays as it is.
         is_local: Whether runs of the pool find what lies in folders of this machine.
     """

@@ -137,9 +137,6 @@ _LONGEST_LINE = 2_000
 def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
     """Why did the flow of a run not begin, and what helps?
 
-    Args:
-        lines: The end of what its process wrote.
-
     Returns:
         None: no line tells.
     """

@@ -49,14 +49,7 @@ Prices = Mapping[OfferingKey, int]
 def implausible(
     key: OfferingKey, micro_usd: int, prices: Prices, types: Mapping[TypeKey, InstanceType]
 ) -> InvalidInput | None:
-    """What is wrong with this price? None: nothing.
-
-    Args:
-        key: What is offered.
-        micro_usd: What an hour of the instance costs.
-        prices: All that is known, this one included.
-        types: All instance types.
-    """
+    """What is wrong with this price? None: nothing."""
     kind = types.get(TypeKey(key.provider, key.instance_type))
     # Fillers agree with each other: what is only compared with its siblings has a floor, too.
     least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
@@ -111,7 +104,6 @@ def doubtful_spot(offering: Offering, siblings: Iterable[Offering], now: datetim
     """Is this an old spot price far under those of the other zones? Their median; None: no.
 
     Args:
-        offering: What is asked about.
         siblings: All offerings of the same instance type.
         now: A price that was seen in the last week counts as it is.
     """

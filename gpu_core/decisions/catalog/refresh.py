@@ -79,9 +79,6 @@ def refreshed(
     is kept and no longer offered. What the look could not cover stays as it is.
 
     Args:
-        catalog: Before.
-        seen: What was found.
-        now: When the look was taken.
         accepts_large_changes: A person has confirmed the prices that are refused otherwise.
 
     Raises:

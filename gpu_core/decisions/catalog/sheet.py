@@ -137,13 +137,7 @@ def parse_sheet(
 
 
 def to_sheet(catalog: Catalog, provider: str, as_of: datetime) -> dict[str, Any]:
-    """How is what this provider offers written down? `parse_sheet` reads the same again.
-
-    Args:
-        catalog: What is known.
-        provider: Whose part of it is written.
-        as_of: The sheet's own date.
-    """
+    """How is what this provider offers written down? `parse_sheet` reads the same again."""
     source = catalog.sources.get(provider, "unknown")
     prices: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for key, offering in sorted(catalog.offerings.items(), key=lambda item: _sort_key(item[0])):

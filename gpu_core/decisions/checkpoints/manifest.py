@@ -60,9 +60,6 @@ def describe(
     """The manifest of this payload.
 
     Args:
-        checkpoint: Which checkpoint it is.
-        payload: The bytes to keep.
-        payload_format: How they are to be read.
         saved_at: When the state was taken, an aware time.
     """
     several = len(payload.parts) > 1
@@ -83,7 +80,6 @@ def describe_shards(encoded_shards: Sequence[bytes], checkpoint: CheckpointId) -
 
     Args:
         encoded_shards: The manifest of each rank, in their order, as `encode` gave it.
-        checkpoint: Which checkpoint it is.
 
     Raises:
         DamagedCheckpoint: One of them is not as it was written, or is another checkpoint's.
@@ -109,7 +105,6 @@ def encode(
     What does not apply is left out, so that earlier versions read what they know.
 
     Args:
-        manifest: What it says.
         sign: Adds a signature to the fields; None: it is not signed.
     """
     fields: dict[str, object] = {
@@ -167,11 +162,7 @@ def decode(content: bytes, wanted: CheckpointId) -> Manifest:
 
 
 def signed_fields(content: bytes) -> dict[str, object]:
-    """All the fields that a signature is over, and the signature itself.
-
-    Args:
-        content: A manifest that `decode` has read.
-    """
+    """All the fields that a signature is over, and the signature itself."""
     fields: dict[str, object] = json.loads(content)
     del fields[_OWN_CHECKSUM]
     return fields

@@ -81,12 +81,7 @@ def committed(names: Collection[str]) -> tuple[CheckpointId, ...]:
 
 
 def payload_names(names: Collection[str], checkpoint: CheckpointId) -> tuple[str, ...]:
-    """Which names hold the data of this checkpoint, of all its ranks?
-
-    Args:
-        names: All the names in the run's folder.
-        checkpoint: Which one.
-    """
+    """Which names hold the data of this checkpoint, of all its ranks?"""
     return tuple(
         part.name
         for part in _parts(names)
@@ -135,7 +130,6 @@ def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int)
     Args:
         unfinished: The names that are being uploaded, or were when their writer was killed.
         names: All the names in the run's folder.
-        attempt: The attempt that asks.
     """
     newest = max(committed(names), default=CheckpointId(0, 0))
     return tuple(

@@ -47,7 +47,6 @@ class Payload:
     """Bytes to keep. They must not change until they are safe.
 
     Args:
-        content: The bytes.
         in_parts_of: How large the parts are, in bytes; by default what suits the size.
     """
 
@@ -75,11 +74,7 @@ def combined_sha256(digests: Sequence[bytes]) -> str:
 
 
 class Sections:
-    """Where several buffers lie in one payload: their number, their sizes, then each of them.
-
-    Args:
-        sizes: Bytes of each section.
-    """
+    """Where several buffers lie in one payload: their number, their sizes, then each of them."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.header = struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)

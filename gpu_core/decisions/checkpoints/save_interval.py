@@ -166,7 +166,6 @@ def save_interval(
     """How long should a run work until it saves again?
 
     Args:
-        times: What the latest saves took.
         life: How long its capacity lives; None: no hazard is known (on-demand).
         age_s: How long the capacity has been up.
         settings: The bounds; the defaults if None.
@@ -202,7 +201,6 @@ def expected_loss_s(
     With a notice that leaves time for a save, the run only waits for that save.
 
     Args:
-        interval: How the run saves.
         grace_s: Seconds between a notice and the end; None: there are no notices.
         unannounced_share: The share of interruptions without a notice in time, 0 to 1.
     """
@@ -268,7 +266,6 @@ def answer_notice(
 
     Args:
         grace_s: Seconds until the run is killed.
-        times: What the latest saves took.
         uploading_for_s: How long ago the save under way began; None: none is.
     """
     longest_s = times.longest_persist_s
@@ -295,7 +292,6 @@ def last_save_in_s(grace_s: float, times: SaveTimes) -> float | None:
 
     Args:
         grace_s: Seconds until the run is killed.
-        times: What the latest saves took.
     """
     longest_s = times.longest_persist_s
     if longest_s is None:

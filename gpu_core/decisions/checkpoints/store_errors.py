@@ -69,7 +69,6 @@ def permanent_remedy(
 
     Args:
         names: The names of the error's class and of its base classes.
-        text: The error's message.
         code: S3's error code; None: S3 did not answer with one.
         errno_: The operating system's; None: it is no error of that.
 

@@ -108,9 +108,7 @@ def signed(
     """The fields of a manifest with the place that it is valid in, and a signature over both.
 
     Args:
-        fields: What the manifest says.
         place: `flow_run_id`, and `rank`; None for what is no rank's part.
-        key: The secret.
     """
     placed = {**fields, **{name: value for name, value in place.items() if value is not None}}
     return {**placed, SIGNATURE: _signature(placed, key).decode()}

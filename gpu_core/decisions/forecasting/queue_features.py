@@ -43,7 +43,6 @@ def line_features(
         line: The workloads in line, the head first.
         totals: GPUs by type, as `gpus_by_type` gives them.
         started_gpus: GPUs of workloads that started in the last hour, by type.
-        now: The moment of the look.
 
     Returns:
         By workload id; without those that wait for no type that there is.

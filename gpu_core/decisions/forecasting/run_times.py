@@ -113,8 +113,6 @@ def run_time(
     """How long will this run take?
 
     Args:
-        kind: The run.
-        history: What earlier runs took.
         policy: Which quantile, and after how many runs.
         stated_s: What its owner expects; None: nothing.
         limit_s: When it would be stopped; None: never. No estimate is over it.
@@ -147,8 +145,6 @@ def remaining_s(
     Args:
         run_time: What was thought when it started; None: nothing.
         elapsed_s: What it has run without interruption, 0 or more.
-        history: What earlier runs took.
-        kind: The run.
         policy: Which quantile, and after how many runs.
 
     Returns:

@@ -98,7 +98,6 @@ def one_line(text: str, limit: int) -> str:
 
     Args:
         text: Anything, control characters and lone surrogates included.
-        limit: The most characters of the result.
     """
     shortened = _shorten(text, limit)
     if shortened.isprintable():

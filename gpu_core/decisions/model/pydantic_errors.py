@@ -114,7 +114,6 @@ def validated(
     """Which value of this model does a file's data describe?
 
     Args:
-        model: The model of the whole file.
         data: Plain Python data, as a YAML or JSON reader gives it.
         source: Where it comes from, for the errors: a file's path.
         lines: The line of each dotted field path in that file, for the errors.
@@ -170,8 +169,6 @@ def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> Inval
     """The same error with the place of its field in a file.
 
     Args:
-        error: What is wrong with which field.
-        source: The file's path.
         lines: The line of each dotted field path in it.
     """
     where = f"{source}:{lines[error.field]}" if error.field in lines else source
@@ -184,9 +181,6 @@ def checked_text(longest: int) -> BeforeValidator:
 
     Text of one line, not blank, without control characters: PostgreSQL takes no NUL, and a
     terminal obeys some of the others.
-
-    Args:
-        longest: Characters that it may have at most.
     """
 
     def check(value: object, field: str) -> object:

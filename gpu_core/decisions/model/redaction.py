@@ -35,7 +35,6 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     Passwords and tokens in addresses, query strings and headers become `***`, whatever they are.
 
     Args:
-        text: Any text, such as an exception's.
         secrets: Values that are secret wherever they stand, also percent-encoded. Those of less
             than 6 characters are hidden in addresses, query strings and headers only.
     """

@@ -38,7 +38,6 @@ def parse_duration_s(value: object, field: str) -> int:
 
     Args:
         value: Whole seconds as an integer or digits, or text such as `90m` or `1h30m`.
-        field: The field's name, for the error.
 
     Raises:
         InvalidInput: The value is not a duration, is negative or is over ten years.

@@ -63,13 +63,7 @@ class Conditions:
 
 
 def with_limits(wishes: Wishes, limits: Limits, now: datetime) -> Wishes:
-    """The wishes with what a text states; where both state something, the wishes count.
-
-    Args:
-        wishes: From options or job variables.
-        limits: From the text.
-        now: From when the text's time counts.
-    """
+    """The wishes with what a text states; where both state something, the wishes count."""
     within = None if limits.within_s is None else now + timedelta(seconds=limits.within_s)
     return replace(
         wishes,

@@ -52,8 +52,6 @@ def runs_on(
     """How does the job run on this instance type: on 1, 2, 4 and so on nodes, or as many as wished?
 
     Args:
-        job: What is to be done.
-        kind: The instance type.
         wishes: GPU types, number of GPUs and most nodes.
         observed: What earlier runs reached, if there were any.
     """

@@ -41,12 +41,7 @@ class Setting:
 
 
 def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refusal:
-    """Which ways are there to run the job on this offering? A refusal: none, whatever is wished.
-
-    Args:
-        setting: What it is judged by.
-        offering: One of the setting's catalog.
-    """
+    """Which ways are there to run the job on this offering? A refusal: none, whatever is wished."""
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
     source = offering.price.source

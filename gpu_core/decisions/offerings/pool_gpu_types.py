@@ -76,7 +76,6 @@ def with_gpu_types(
         workload: As its request made it; the GPU types that it has are all that it is permitted.
         work: What it does, in words; None: nobody said.
         flavors: What the pool has, or may still get.
-        policy: Gives the prices.
         named: The GPU types that its owner named; empty: the owner left them open.
     """
     is_open = not named and workload.shape.is_whole
@@ -126,7 +125,6 @@ def rank_gpu_types(
     Args:
         work: In words.
         gpu_count: On one node.
-        offers: What the pool has.
         left: From its submission to its deadline; None: it has none.
         budget_micro_usd: None: any.
 

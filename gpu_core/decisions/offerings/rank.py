@@ -70,11 +70,7 @@ def choose(
     """Which offerings can run the job as wished, and which of them is best?
 
     Args:
-        job: What is to be done.
-        catalog: What is known to be had.
         offerings: Those of the catalog that are asked about.
-        wishes: Deadline, budget and the like.
-        now: When the job would start.
         conditions: What is thought of starts, saves and interruptions; None: the usual.
         overhead: How much longer it takes with checkpoints and interruptions.
         observed: What earlier runs reached, if there were any.

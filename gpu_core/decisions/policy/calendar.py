@@ -134,7 +134,6 @@ def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> 
     """Which rules say too little or too much?
 
     Args:
-        policy: The rules.
         field: The dotted path of the section, for the errors.
     """
     return [

@@ -50,7 +50,6 @@ def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[Inva
     """Which offers can never be taken?
 
     Args:
-        policy: The rules.
         field: The dotted path of the section, for the errors.
     """
     flavors = [offer.flavor for offer in policy.offers]

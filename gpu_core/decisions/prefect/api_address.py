@@ -48,12 +48,7 @@ def check_api_address(address: str | None) -> str:
 
 
 def unreachable(address: str, why: str) -> InvalidInput:
-    """The error for an address at which nothing answers.
-
-    Args:
-        address: It.
-        why: What the connection failed with.
-    """
+    """The error for an address at which nothing answers."""
     if address.startswith("https:") and "WRONG_VERSION_NUMBER" in why.upper():
         return InvalidInput(
             NAME,

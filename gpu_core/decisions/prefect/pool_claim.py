@@ -15,7 +15,6 @@ class Installation:
 
     Attributes:
         cluster: The uid of its cluster's namespace kube-system.
-        namespace: Where the lease is.
     """
 
     cluster: str
@@ -28,8 +27,6 @@ class PoolClaim:
 
     Attributes:
         pool_id: The pool's id in Prefect: other servers have pools of the same name.
-        pool: The pool's name.
-        installation: Who acts.
         holder: Which of its workers renewed it last.
         claimed_at: Since when this installation has it, by its clock.
         renewed_at: When it was last renewed, by its clock. Nobody decides by it.
@@ -49,7 +46,6 @@ def who_acts(claim: PoolClaim, own: Installation | None) -> str:
     """Which installation acts for the pool, and since when? A clause.
 
     Args:
-        claim: As the ledger has it.
         own: The installation that asks; None: it is not known here.
     """
     there = claim.installation

@@ -112,7 +112,6 @@ def kept_back(pool: PoolStatus, due: Sequence[tuple[str, str]]) -> dict[str, Hol
     """Which of these due runs does Prefect hand out to no worker, and why?
 
     Args:
-        pool: The pool.
         due: Id and queue of every run that waits and is due, the earliest one first.
     """
     holds: dict[str, Hold] = {}

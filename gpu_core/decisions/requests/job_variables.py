@@ -413,9 +413,6 @@ def workload_from_request(
     """Which workload does the scheduler see for this run?
 
     Args:
-        request: The run's checked job variables.
-        workload_id: The flow run id.
-        name: The flow run's name.
         queue: The run's work queue; None: it has none and counts as in Prefect's `default`.
         submitted_at: When the run first wanted to start.
         policy: Gives the priority and what the request leaves open.

@@ -20,7 +20,6 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
     Args:
         workload: What the run asks for.
         priority_queue: The queue whose priority it has; None: the policy knows no such queue.
-        policy: Gives the permission of its team.
     """
     permission = policy.permissions.of(workload.team)
     excess = [*_excess(workload, priority_queue, permission, policy.preemption.min_runtime_s)]
@@ -70,9 +69,7 @@ def not_permitted(team: str | None, excess: Sequence[str], policy: Policy) -> Ho
     """The hold of a run that asks for more than the policy permits its team.
 
     Args:
-        team: Of the run.
         excess: What it asks for beyond, each as the end of "may not".
-        policy: Names the section that decides.
     """
     is_listed = team in policy.permissions.teams
     who = "a run without a team" if team is None else f"a run of team {team!r}"

@@ -75,7 +75,6 @@ def inherited_environment(
     """Which of the worker's variables does a run get?
 
     Args:
-        environment: The worker's environment.
         passed: Further names; one that ends in `*` is a prefix.
     """
     names = [name for names in INHERITED.values() for name in names]

@@ -24,8 +24,6 @@ def env_of_run(
     its run Prefect takes the run's alone, and so it is here.
 
     Args:
-        template: The pool's base job template.
-        of_deployment: The deployment's job variables.
         of_run: The run's job variables. None as `env` takes back what the levels before it say.
 
     Raises:

@@ -30,7 +30,6 @@ def parse_count(text: str, field: str) -> float:
 
     Args:
         text: Such as `7B`, `1.5 billion`, `1,000,000` or `1e9`.
-        field: The field's name, for the error.
 
     Raises:
         InvalidInput: The text is not a number above zero.

@@ -143,8 +143,6 @@ def duration_of(
     knows how its GPUs are connected.
 
     Args:
-        job: What is to be done.
-        hardware: What it runs on.
         division: What the GPUs divide between them; decides how much they exchange.
         utilisation: Which part of the peak is reached.
     """
@@ -165,7 +163,6 @@ def learned(job: Job, observed: Observed, division: Division, gpu_type: str) -> 
     """Which part of the peak does this job reach on a GPU type, by its own history?
 
     Args:
-        job: What is to be done.
         observed: What earlier runs reached, on any GPU type.
         division: What the GPUs divided between them then.
         gpu_type: Where it is to run; on another type than observed the bounds are wider.

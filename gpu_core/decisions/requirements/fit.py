@@ -61,7 +61,6 @@ def least_gpus(job: Job, gpu_memory_mib: int, most_gpus: int) -> Fit | None:
     """On how many GPUs of this memory does the job fit at least? None: not even on the most.
 
     Args:
-        job: What is to be done.
         gpu_memory_mib: What each GPU reports.
         most_gpus: Powers of two up to here are tried.
     """

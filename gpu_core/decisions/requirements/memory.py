@@ -77,7 +77,6 @@ def memory_per_gpu(job: Job, division: Division = WHOLE) -> Memory:
     """How much memory does the job take on each GPU?
 
     Args:
-        job: What is to be done.
         division: What is divided between how many GPUs. Inference divides the weights and the
             KV cache (tensor parallelism).
     """

@@ -11,14 +11,7 @@ _POOL = "replay"
 def recorded(
     allocation: Allocation, zone: str | None, ended_at: datetime, end_reason: EndReason
 ) -> Attempt:
-    """What would the ledger say of this attempt?
-
-    Args:
-        allocation: What it held.
-        zone: Where its first node was; None: nobody said.
-        ended_at: When it gave its GPUs back.
-        end_reason: Why.
-    """
+    """What would the ledger say of this attempt?"""
     placement = allocation.placement
     workload_id = allocation.workload.workload_id
     return Attempt(

@@ -43,11 +43,7 @@ class TrueRunTimes(NoRunTimes):
 
 
 class NoisyRunTimes(NoRunTimes):
-    """Estimates of one to five times the truth, independent of the order of the questions.
-
-    Args:
-        seed: Another seed makes other estimates.
-    """
+    """Estimates of one to five times the truth, independent of the order of the questions."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

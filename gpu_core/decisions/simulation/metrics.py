@@ -83,8 +83,6 @@ def metrics(
     with them also what they cost it.
 
     Args:
-        simulation: The replay.
-        gpus: GPUs of the cluster.
         horizon_s: Utilisation is over [0, horizon]; None: over [0, the last end].
         entitlements: Weights by team, for the share error; None: no share error.
         micro_usd_per_gpu_hour: Prices; None: none.
@@ -189,9 +187,7 @@ def share_error(
     the last event of the replay.
 
     Args:
-        outcomes: What became of the jobs.
         entitlements: Weights by team, over 0 in sum; a team without one is not looked at.
-        gpus: GPUs of the cluster.
     """
     total = sum(entitlements.values())
     end_s = max((held.end_s for o in outcomes for held in o.attempts), default=0.0)

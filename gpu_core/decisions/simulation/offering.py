@@ -41,9 +41,7 @@ def offer(shapes: Iterable[Shape], gpus: int, place: Placer) -> Offering:
     et al., ATC 2023), which offers 130 % of the cluster.
 
     Args:
-        shapes: The requests.
         gpus: GPUs of the cluster, at least 1.
-        place: Where they go.
     """
     capacity_milli = gpus * WHOLE_GPU_MILLI
     offered = failed = arrived_milli = allocated_milli = 0

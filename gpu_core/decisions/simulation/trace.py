@@ -90,8 +90,6 @@ def interruption(node: Node, at_s: float, notice_s: float) -> tuple[NodeEvent, .
     From the notice on nothing starts there any more; then it is gone.
 
     Args:
-        node: As it is.
-        at_s: When it is gone.
         notice_s: How long before that its jobs are told; 0: not at all.
     """
     gone = NodeEvent(at_s=at_s, name=node.name, node=None, notice_s=notice_s)

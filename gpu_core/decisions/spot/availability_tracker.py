@@ -26,7 +26,6 @@ class OnDemandRequests:
         unless a quota or a reservation keeps the workload from it.
 
         Args:
-            workload_id: Who asks.
             is_free: Whether on-demand has room for it at this moment.
             ended_at: The end of its last attempt, after which it asks anew; None: it had none.
             now: Aware, never before an earlier call.
@@ -63,7 +62,6 @@ class SpotAvailabilityTracker:
         """For how long has it been so? A change is taken to be new.
 
         Args:
-            workload_id: Who looks.
             is_up: Whether it could have spot at this moment.
             now: Aware, never before an earlier look.
         """

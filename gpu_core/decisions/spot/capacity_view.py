@@ -30,9 +30,6 @@ class CapacityView:
 
     Args:
         nodes: All of the pool, those that may still come included.
-        allocations: Who holds what on them.
-        policy: Of the pool.
-        now: Aware.
         pasts: What the ledger shows of spot, by GPU type.
         sights: Since when each workload could have spot, or not; None: since now.
         stays: How long spot lived in which zone, by GPU type.
@@ -137,7 +134,6 @@ class CapacityView:
 
         Args:
             workload: With its run time and what is left of it, as far as they are known.
-            current: What it uses now.
             done_s: What it has made safe since `remaining_s` was worked out.
             held_s: For how long it has run there. Without a deadline a run of unknown length, and
                 one that has outlasted its run time, is taken to go on for as long again.

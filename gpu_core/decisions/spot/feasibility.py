@@ -120,7 +120,6 @@ def needs_spot(state: CapacityState, policy: CapacityPolicy) -> RemainingWork | 
 
     Args:
         state: As it stands; `budget_left_micro_usd` is what is left of the budget.
-        policy: What happens at its end.
 
     Returns:
         The numbers. None: on-demand is paid for, too, or not even spot is, or nobody knows.
@@ -143,7 +142,6 @@ def budget_stage(
     Args:
         spent_micro_usd: Until now.
         next_micro_usd: What it costs until somebody looks again.
-        budget_micro_usd: What it may cost.
         policy: The warning mark, and what happens at the end of the budget.
     """
     if spent_micro_usd + next_micro_usd > budget_micro_usd:

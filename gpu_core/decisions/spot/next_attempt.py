@@ -45,9 +45,6 @@ class NextAttempts:
 
     Ask for them in the order in which they are to get what there is: who is to have spot that is
     free takes it from those after it.
-
-    Args:
-        view: What there is.
     """
 
     def __init__(self, view: CapacityView) -> None:

@@ -30,9 +30,6 @@ def avoided_nodes(
 
     Args:
         attempts: All attempts of the run so far, by number.
-        nodes: Where it could go.
-        policy: How long places are left alone.
-        now: Aware.
         changeover_s: What a start loses.
 
     Returns:
@@ -100,7 +97,6 @@ def spot_left_alone_until(
     Args:
         attempts: Of the run, by number.
         policy: How many failures are allowed, and the back-off.
-        now: Aware.
         changeover_s: What a start loses.
 
     Returns:

@@ -142,12 +142,7 @@ def _is_another(machine: _Machine, attempt: Attempt) -> bool:
 
 
 def learned_spot_lives(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, CapacityLife]:
-    """How long does spot of each of these attempts' GPU types live? Others live as the prior says.
-
-    Args:
-        attempts: As for `spot_lives`.
-        now: Aware.
-    """
+    """How long does spot of these attempts' GPU types live? Others live as the prior says."""
     return {
         gpu_type: learned_life(lives, SPOT_PRIOR)
         for gpu_type, lives in spot_lives(attempts, now).items()
@@ -160,7 +155,6 @@ def spot_pasts(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, SpotP
     Args:
         attempts: Of any runs, in any order. Of a run that went on on other capacity nobody knows
             when spot would have come back for it.
-        now: Aware.
     """
     found: dict[str, SpotPast] = defaultdict(SpotPast)
     attempts = tuple(attempts)

@@ -48,13 +48,7 @@ def spent_micro_usd(attempts: Iterable[Attempt], now: datetime) -> int:
 def budget_left_micro_usd(
     workload: Workload, attempts: Iterable[Attempt], now: datetime
 ) -> int | None:
-    """What is left of the run's budget? None: it has none. Negative: it is overspent.
-
-    Args:
-        workload: With its budget.
-        attempts: All of the run so far.
-        now: Aware.
-    """
+    """What is left of the run's budget? None: it has none. Negative: it is overspent."""
     budget = workload.budget_micro_usd
     return None if budget is None else budget - spent_micro_usd(attempts, now)
 
@@ -71,10 +65,8 @@ def spending(
 
     Args:
         attempts: All of it, by number; the last one runs.
-        budget_micro_usd: What they may cost together.
         grace_s: What an attempt that is told to end may take to save.
         policy: The warning mark, and what happens at the end.
-        now: Aware.
     """
     attempts = tuple(attempts)
     spent = spent_micro_usd(attempts, now)
@@ -95,10 +87,6 @@ def refusal(workload: Workload, view: CapacityView) -> str | None:
 
     Its budget cannot hold even without any interruption, on the cheapest GPUs that it could use; or
     its deadline has passed. What has no price, or no known run time, is not refused for money.
-
-    Args:
-        workload: With its run time.
-        view: What there is.
     """
     due = workload.deadline_at
     if due is not None and due <= workload.submitted_at:

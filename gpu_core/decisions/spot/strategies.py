@@ -131,7 +131,6 @@ def slack_price(state: CapacityState, gap_s: float, price_ratio: float) -> float
     its slack. So `price = hazard × changeover × (ratio + price)`.
 
     Args:
-        state: Its spot record and changeover.
         gap_s: The patience with a gap.
         price_ratio: On-demand by spot price.
     """
@@ -151,7 +150,6 @@ def proof_age_s(state: CapacityState, gap_s: float, price_ratio: float) -> float
     `hazard × changeover × (1 + ratio + 2 × price of slack) <= ratio - 1`.
 
     Args:
-        state: Its spot record and changeover.
         gap_s: The patience with a gap; it says what slack is worth.
         price_ratio: On-demand by spot price.
 
@@ -194,9 +192,6 @@ def stay_work_s(state: CapacityState) -> float:
 
     The mean over the latest lives that got as old as this one, each less a changeover. Fewer than
     five of them are mixed with part of an ordinary life.
-
-    Args:
-        state: Its spot record, work left and changeover.
 
     Returns:
         Seconds of work; 0: those lives all ended within a changeover.

@@ -92,7 +92,6 @@ class SpotRecord:
 
         Args:
             after_s: Since the look before; a change is taken to be new.
-            is_up: Whether spot can be had now.
         """
         age_s, observed_s = self.age_s + after_s, self.observed_s + after_s
         up, away = self.up, self.away

@@ -41,9 +41,6 @@ class PreferredZones:
         Only what it would get anyhow is compared: nodes of the GPU type that it gets now, and only
         those that are there if it goes to such a one. Nothing is preferred where nothing is known
         of the zones, or all have just failed.
-
-        Args:
-            workload: With what it asks for.
         """
         view = self._view
         is_for_spot = workload.capacity_type == SPOT or view.is_spot_only

@@ -86,9 +86,7 @@ def choose_zone(
     Args:
         zones: In order of preference where all else is equal.
         stays: What became of earlier tries, in any order.
-        policy: Window and back-off.
         changeover_s: What a start loses.
-        now: Aware.
     """
     since = now - timedelta(seconds=policy.window_s)
     recent = sorted(
@@ -144,7 +142,6 @@ def blocked_until(
         own: The stays there that were cut off, in the order of their ends.
         policy: The first and the longest such time.
         changeover_s: What a start loses: a shorter stay was useless.
-        now: Aware.
 
     Returns:
         None: it may be tried now.

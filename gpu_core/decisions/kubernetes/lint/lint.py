@@ -33,7 +33,6 @@ def lint(manifest: Mapping[str, Any], policy: KubernetesPolicy) -> tuple[Finding
 
     Args:
         manifest: Any Kubernetes object; kinds that no rule is about have no findings.
-        policy: Says which cluster it is for.
 
     Returns:
         Findings in the order of the rules; none: nothing was found.

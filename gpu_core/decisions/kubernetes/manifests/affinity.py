@@ -42,8 +42,6 @@ def affinity(launch: Launch, policy: KubernetesPolicy, node_names: Sequence[str]
     still checks that there is room.
 
     Args:
-        launch: The attempt.
-        policy: Of the pool.
         node_names: The nodes of the plan that this pod may get; empty: it is not pinned.
     """
     result: Manifest = {}

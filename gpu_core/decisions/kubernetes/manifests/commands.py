@@ -23,12 +23,6 @@ def with_container_command(
     Version 0.1 used `command` for containers. It keeps that meaning where no flow can be meant:
     in a run of the flow `run-container`, with a framework, and in an attempt that has begun, since
     no attempt begins while its command fits both meanings (`ambiguity`).
-
-    Args:
-        request: Of the run.
-        flow_name: Its flow's name.
-        has_deployment: Whether the run is of a deployment.
-        has_begun: An attempt of the run is open.
     """
     command = request.command
     if command is None or request.container_command is not None:
@@ -50,7 +44,6 @@ def is_container_job(request: PodRequest, flow_name: str, nodes: int) -> bool:
 
     Args:
         request: As `with_container_command` returns it.
-        flow_name: The name of the run's flow.
         nodes: How many nodes the run has, 1 or more.
     """
     if is_operated(request):
@@ -65,7 +58,6 @@ def require_a_use(request: PodRequest, flow_name: str, nodes: int, *, has_deploy
 
     Args:
         request: As `with_container_command` returns it.
-        flow_name: The name of the run's flow.
         nodes: How many nodes the run has, 1 or more.
         has_deployment: Whether the run is of a deployment.
 
@@ -87,13 +79,7 @@ def require_a_use(request: PodRequest, flow_name: str, nodes: int, *, has_deploy
 
 
 def held_if_ambiguous(workload: Workload, request: PodRequest, *, has_deployment: bool) -> Workload:
-    """The workload, held if its `command` may start a flow or may be meant for a container.
-
-    Args:
-        workload: The run.
-        request: Its pods, as `with_container_command` returns it.
-        has_deployment: Whether the run is of a deployment.
-    """
+    """The workload, held if its `command` may start a flow or may be meant for a container."""
     command = request.command
     if command is None or request.container_command is not None:
         return workload

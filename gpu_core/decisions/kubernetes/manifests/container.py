@@ -52,11 +52,7 @@ def run_container(
     """The template's container with what the run needs.
 
     Args:
-        container: The platform team's.
-        launch: The attempt.
-        policy: Of the pool.
         size: Of the pod: all of it is this container's.
-        mounts: Of the run's volumes.
         extra_env: Further variables that must be so.
 
     Raises:

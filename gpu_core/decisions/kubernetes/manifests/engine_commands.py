@@ -51,7 +51,6 @@ def is_bundle(command: Sequence[str], *, has_deployment: bool) -> bool:
     """Does this command run a flow that was uploaded as a bundle, as `submit_to_work_pool` does?
 
     Args:
-        command: Its words.
         has_deployment: Whether the run is of a deployment. A run that Prefect submits with a bundle
             has none, so that there `-m MODULE ... --key UUID` is the program of the run's author.
     """

@@ -49,7 +49,6 @@ def plannable(gpus: Mapping[str, int], policy: KubernetesPolicy) -> dict[str, in
 
     Args:
         gpus: As the policy names them where no node is known.
-        policy: Names the resources of all nodes.
     """
     most = max(gpus.values(), default=0)
     names = policy.all_gpu_resources | policy.all_shared_gpu_resources
@@ -74,7 +73,6 @@ def unplanned(
     Args:
         requests: Of the containers that are not the run's.
         planned: The GPUs of the run's container, by resource name.
-        policy: Names the resources of GPUs.
     """
     for each in requests:
         most = planned.get(each.resource, 0) if each.is_before_run else 0

@@ -21,8 +21,6 @@ def gang_env(launch: Launch, policy: KubernetesPolicy, rank: int | None) -> list
     its `RANK` is the node's, so that there `python train.py` is enough too.
 
     Args:
-        launch: The attempt.
-        policy: Gives the port.
         rank: Of this node; None: Kubernetes says it (an Indexed Job).
     """
     address, port = f"{launch.name}-0.{launch.name}", str(policy.gangs.master_port)

@@ -39,7 +39,6 @@ def build_job(template: Mapping[str, Any], launch: Launch, policy: KubernetesPol
     Args:
         template: The pool's job manifest as Prefect rendered it, with the run's variables in it.
             It is not changed.
-        launch: The attempt and where it goes.
         policy: The policy's section `kubernetes`.
 
     Raises:
@@ -69,7 +68,6 @@ def owned_by(manifest: Mapping[str, Any], job: Mapping[str, Any]) -> Manifest:
     """The manifest as property of this Job, so that Kubernetes deletes it with the Job.
 
     Args:
-        manifest: What is about to be created.
         job: The Job as the API returned it: it has a uid.
     """
     owner = {

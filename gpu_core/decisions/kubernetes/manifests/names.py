@@ -87,12 +87,7 @@ _LONGEST_NAME = 47
 
 
 def object_name(prefix: str, text: str) -> str:
-    """The text as a valid name of an object; a hash tells apart what would become equal.
-
-    Args:
-        prefix: Begins with a letter and is valid.
-        text: Anything.
-    """
+    """The text as a valid name of an object; a hash tells apart what would become equal."""
     name = f"{prefix}{text}"
     if len(name) <= _LONGEST_NAME and re.fullmatch(r"[a-z0-9-]*[a-z0-9]", name):
         return name

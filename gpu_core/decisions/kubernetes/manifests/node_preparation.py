@@ -101,7 +101,6 @@ def preflight_pod(
         node: As the scheduler plans with it; its GPUs are whole.
         uid: Of the Node object: the pod's name follows from it.
         policy: Names the GPU resource and the Pod Security.
-        preflight: What is run.
         pool: Whose pod it is: the scheduler does not count it as somebody else's.
     """
     gpus = {

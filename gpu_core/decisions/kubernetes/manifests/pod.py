@@ -100,9 +100,6 @@ def pod_template(
     """The pod template of this attempt.
 
     Args:
-        template: The platform team's, rendered and cleaned.
-        launch: The attempt.
-        policy: Of the pool.
         node_names: The nodes of the plan that it may get; empty: such as the run wants; None: any.
         extra_env: Further variables that must be so, such as a gang's.
     """

@@ -90,7 +90,6 @@ def job_references(manifest: Json, namespace: str) -> frozenset[Reference]:
     """What does this Job refer to, the namespace that it is made in included?
 
     Args:
-        manifest: The Job, rendered.
         namespace: Where it is made if it does not say so itself.
     """
     metadata = manifest.get("metadata")

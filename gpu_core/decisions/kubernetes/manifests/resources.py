@@ -68,9 +68,6 @@ def pod_size(
     alone is the request, too, as everywhere in Kubernetes.
 
     Args:
-        shape: What the scheduler placed.
-        request: The run's job variables.
-        policy: Gives what the run leaves open.
         gpu_type: Of the GPUs that it gets; None: not known yet, or it has none.
         resource: What its node calls them; None: not known, and the policy's name counts.
 
@@ -134,7 +131,6 @@ def gpu_resources(
     """Which extended resources does one pod of this shape ask for?
 
     Args:
-        shape: What the scheduler placed.
         policy: Names the resources where no node is known.
         resource: What the node of the plan calls its GPUs (`Node.gpu_resource`); None: it is not
             known.

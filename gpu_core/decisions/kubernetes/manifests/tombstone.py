@@ -50,8 +50,6 @@ def tombstone_jobs(
 
     Args:
         attempt_id: Of the attempt that is given up.
-        flow_run_id: Of its run.
-        pool: Ours.
         nodes: How many the attempt has; a gang may have a Job for each, whatever the policy's
             version says by now.
         policy: Says how long Jobs stay that are over.
@@ -85,8 +83,6 @@ def tombstone_custom_job(
 
     Args:
         attempt_id: Of the attempt that is given up.
-        flow_run_id: Of its run.
-        pool: Ours.
         framework: The job variable: ray, kubeflow or spark.
         policy: Names the training runtime, which has to exist.
     """

@@ -112,7 +112,6 @@ def gpu_type_expressions(
     """Which conditions does a node with this type of GPU meet, before it exists?
 
     Args:
-        provisioner: Who makes it.
         gpu_type: Such as `a100-80gb`.
         gpus_per_node: How many GPUs it has at least; where machines are chosen by their type, only
             those that are large enough are named.
@@ -191,7 +190,6 @@ def capacity_type_expressions(
     """Which conditions does a node of one of these capacity types meet, before it exists?
 
     Args:
-        provisioner: Who makes it.
         capacity_types: `spot`, `on-demand`, `reserved`; empty: any.
     """
     if not capacity_types:

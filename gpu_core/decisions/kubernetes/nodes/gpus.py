@@ -66,12 +66,8 @@ def node_gpus(
     before the policy.
 
     Args:
-        labels: Of the node.
         capacity: All that it has, by resource.
-        allocatable: What of it may be used.
-        foreign: What other people's pods ask for.
         gpu_type: Of its GPUs; None: not known.
-        sharing: What the policy says of it.
     """
     left = {
         name: max(0, int(allocatable.get(name, 0) - foreign.get(name, 0)))
@@ -108,12 +104,6 @@ def expected_gpus(
 
     Its labels say it on GKE, and where they name the MIG manager's configuration; else the policy's
     entry for its pool does. Without any of these its GPUs are whole.
-
-    Args:
-        labels: That it will have when it comes.
-        gpu_type: Of its GPUs.
-        gpus: How many it has.
-        sharing: What the policy says of it.
     """
     of_gke = labels.get(_GKE_PARTITION_LABEL)
     configured = labels.get(_MIG_CONFIG_LABEL, "")

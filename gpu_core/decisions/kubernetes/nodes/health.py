@@ -23,7 +23,6 @@ def blocked_by(node: Mapping[str, Any], gpu_conditions: Mapping[str, str]) -> It
     """Why does this node get no new runs? Clauses; none: it may get some.
 
     Args:
-        node: A Node object.
         gpu_conditions: The status that says that something is wrong with the GPUs, by type of the
             node's condition.
     """

@@ -59,9 +59,7 @@ def node_pool_offer(
     nodes of it that are on their way.
 
     Args:
-        node_pool: The object.
         real: The nodes that are there; those of the NodePool count.
-        gpu_resource: What a GPU is called.
 
     Raises:
         InvalidInput: A quantity of it cannot be read.

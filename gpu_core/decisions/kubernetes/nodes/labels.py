@@ -45,7 +45,6 @@ def gpu_type_of(
     the table of machine types.
 
     Args:
-        labels: Of the node.
         own_labels: Labels of the platform team's own by GPU type; they come before all others.
     """
     for gpu_type, wanted in own_labels.items():

@@ -20,12 +20,7 @@ def pod_spec_of(base_job_template: Mapping[str, Any]) -> PodSpec:
 
 
 def admits(pod_spec: PodSpec, node: Mapping[str, Any]) -> bool:
-    """Do the template's node selector and its required node affinity let pods on this node?
-
-    Args:
-        pod_spec: Of the template, with its placeholders.
-        node: A Node object.
-    """
+    """Do the template's node selector and its required node affinity let pods on this node?"""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     selector = pod_spec.get("nodeSelector")
     if isinstance(selector, Mapping):
@@ -41,7 +36,6 @@ def untolerated(taints: frozenset[str], pod_spec: PodSpec) -> frozenset[str]:
 
     Args:
         taints: In the words of `node_health.taint_text`: `key=value:effect`.
-        pod_spec: Of the template.
     """
     found = pod_spec.get("tolerations")
     listed = found if isinstance(found, list) else []

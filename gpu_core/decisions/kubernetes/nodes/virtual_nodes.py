@@ -32,7 +32,6 @@ def planned_nodes(
     Args:
         kinds: What the provisioner may add. A real node counts as one of the first kind that it
             belongs to and that is not full.
-        real: The nodes that are there.
         awaited: The names of planned nodes that attempts wait for: they stay, whatever has come.
         policy: Says how the GPUs of node pools are shared.
     """
@@ -68,12 +67,7 @@ def why_not_launched(kind: ProvisionedNodes, policy: KubernetesPolicy) -> str | 
 
 
 def wanted_for(placement: Placement, kinds: Iterable[ProvisionedNodes]) -> Wanted | None:
-    """What nodes should come for this placement? None: all of its nodes are there.
-
-    Args:
-        placement: As it was planned.
-        kinds: What the provisioner may add.
-    """
+    """What nodes should come for this placement? None: all of its nodes are there."""
     names = {planned_kind(share.node) for share in placement.shares}
     if names <= {None}:
         return None
@@ -92,8 +86,6 @@ def expected_nodes(
     """Which of these nodes may have come for an attempt that waits for one?
 
     Args:
-        kinds: What the provisioner may add.
-        real: Nodes that are there.
         awaited: The names of planned nodes that attempts wait for.
     """
     names = {planned_kind(name) for name in awaited}
@@ -134,7 +126,6 @@ def landed(
     plan before another.
 
     Args:
-        placement: As it was planned.
         nodes: Where its pods are, one for each share of the placement.
         taken_milli: Thousandths that others hold, by node and GPU.
 

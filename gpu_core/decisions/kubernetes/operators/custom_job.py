@@ -94,12 +94,7 @@ def metadata_of(request: Request) -> Manifest:
 
 
 def member_pod(request: Request, *, is_alone: bool = True) -> Manifest:
-    """The template of the pods that have the GPUs. The operator says what they run.
-
-    Args:
-        request: What is built from.
-        is_alone: No node has two of them.
-    """
+    """The template of the pods that have the GPUs. The operator says what they run."""
     launch, policy = request.launch, request.policy
     pinned = () if policy.kueue_queue is not None else launch.node_names
     pod = pod_template(_pod(request.template), launch, policy, node_names=pinned)
@@ -109,12 +104,7 @@ def member_pod(request: Request, *, is_alone: bool = True) -> Manifest:
 
 
 def head_pod(request: Request, role: str = HEAD) -> Manifest:
-    """The template of a pod without GPUs that leads the others: it goes to any node.
-
-    Args:
-        request: What is built from.
-        role: What it is called beside the others.
-    """
+    """The template of a pod without GPUs that leads the others: it goes to any node."""
     launch = request.launch
     small = replace(
         launch,

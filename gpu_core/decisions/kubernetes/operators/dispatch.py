@@ -29,7 +29,6 @@ def build_custom_job(
 
     Args:
         template: The pool's job manifest as Prefect rendered it; its pod becomes the framework's.
-        launch: The attempt and where it goes.
         policy: The policy's section `kubernetes`.
         is_suspended: Made, and not begun: no pod until somebody sets `suspend` to false.
 

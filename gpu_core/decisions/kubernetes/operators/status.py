@@ -53,7 +53,6 @@ def has_been_kept(manifest: Mapping[str, Any], kept_after_end_s: int, now: datet
     Args:
         manifest: A RayJob, TrainJob or SparkApplication as the API returns it.
         kept_after_end_s: How long objects stay that ended, in seconds.
-        now: Aware.
     """
     found = custom_job_outcome(manifest)
     since = found.ended_at or manifest["metadata"].get("creationTimestamp")

@@ -46,9 +46,6 @@ def held_if_not_permitted(
     """The workload, held if it refers to what its team is not permitted.
 
     Args:
-        workload: The run.
-        found: What its Job refers to.
-        policy: Gives the permission of its team.
         own: The worker's own; None: it has nothing in the cluster.
     """
     excess = beyond_permission(found, policy.permissions.of(workload.team), own)

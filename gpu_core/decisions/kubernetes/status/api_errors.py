@@ -113,9 +113,6 @@ def how_to_supply(message: str) -> str | None:
 def why_refused(message: str) -> str:
     """Why can an object never be made as it is, and what helps?
 
-    Args:
-        message: What the API server answered.
-
     Returns:
         Sentences for the run's page.
     """

@@ -41,9 +41,6 @@ def observe(
 def telling_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Which of these pods ended in the way that says why the attempt is over?
 
-    Args:
-        pods: Of one attempt, in any order.
-
     Returns:
         The one whose failure is the cause; where none failed the first node's. None: none ended.
     """

@@ -54,7 +54,6 @@ def why_never_pulled(
     An image that one of them has is there: then it is a matter of the other's node.
 
     Args:
-        pods: Of one attempt.
         events: Of them, oldest first. Before Kubernetes 1.32 a container that waits for its next
             pull does not say in its status why the last one failed.
         is_new_node: Whether their nodes have just been made: they may lack credentials at first.

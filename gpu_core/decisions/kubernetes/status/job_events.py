@@ -50,11 +50,8 @@ def event_manifest(
     """Which Event (`events.k8s.io/v1`) says this?
 
     Args:
-        regarding: What runs the attempt.
         reason: The code; what ends an attempt in a way that its owner does not want is a Warning.
         note: Sentences for a person; cut to what an Event holds.
-        instance: Which worker reports.
-        now: When it happened.
     """
     return {
         "apiVersion": "events.k8s.io/v1",

@@ -209,10 +209,7 @@ def outcome(
     """The outcome of this cause.
 
     Args:
-        cause: What happened.
         detail: In Kubernetes' or our words, to stand behind the colon.
-        exit_code: Of the container.
-        ended_at: As Kubernetes has it.
     """
     kind = _KINDS[cause]
     text = kind.text if not detail else f"{kind.text}: {_clause(detail)}"

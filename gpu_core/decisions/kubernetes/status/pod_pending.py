@@ -70,11 +70,7 @@ _STEPS = frozenset({"FailedMount", "Pulling", "Pulled", "Created", "Started"})
 
 
 def missing_volume(events: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
-    """Does a pod wait for a Secret or ConfigMap that is not there? None: no event says so.
-
-    Args:
-        events: Of its pods, oldest first.
-    """
+    """Does a pod wait for a Secret or ConfigMap that is not there? None: no event says so."""
     steps = (event for event in reversed(events) if event.get("reason") in _STEPS)
     last: Mapping[str, Any] = next(steps, {})
     found = _NOT_FOUND.search(str(last.get("message", "")))

@@ -75,9 +75,6 @@ def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
 
     A pod holds its GPUs until all its containers have ended, and an attempt holds the GPUs of all
     its pods, whichever of them decides how it ended.
-
-    Args:
-        pods: Of one attempt, in any order.
     """
     ends = (ended for pod in pods for _, ended in _endings(pod.get("status") or {}))
     found = (ended.get("finishedAt") for ended in ends)

@@ -30,7 +30,6 @@ def parse_quantity(value: object, field: str) -> Fraction:
 
     Args:
         value: A quantity as text, or a plain number as YAML gives it.
-        field: The field's name, for the error.
 
     Raises:
         InvalidInput: It is not a quantity.

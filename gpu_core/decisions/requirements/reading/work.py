@@ -29,9 +29,6 @@ def amount_of(
     """How much work is it, in the unit of the job? What it rests on goes to the notes.
 
     Args:
-        job: With everything but its amount.
-        amounts: What the text counts.
-        line: Takes the notes.
         is_amount_known: The amount comes from elsewhere; 1 is returned.
         is_from_scratch: A training starts without trained weights.
 

@@ -68,8 +68,6 @@ def compare(
 
     Args:
         traces: At least one; each longer than the task's time.
-        task: What there is to do.
-        strategies: Their names.
         starts: Replays of each trace.
         seed: Of the moments at which the replays begin.
         nodes: Spot is up where so many nodes are up at once.

@@ -67,7 +67,6 @@ def hindsight(
     """What would the best possible have cost this run?
 
     Args:
-        run: Finished.
         attempts: All of them, by number.
         work_s: What they did, without what was done again.
         spans: When spot was up, over all runs.

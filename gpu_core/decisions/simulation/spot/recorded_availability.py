@@ -40,7 +40,6 @@ def spot_spans(attempts: Iterable[Attempt], until: datetime) -> dict[Place, tupl
 
     Args:
         attempts: Of all runs, in any order; those that are not on spot are left out.
-        until: Where the record ends, aware.
     """
     by_place: dict[Place, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
@@ -53,14 +52,7 @@ def spot_spans(attempts: Iterable[Attempt], until: datetime) -> dict[Place, tupl
 
 
 def sampled(spans: Sequence[Span], since: datetime, ticks: int, tick_s: int) -> tuple[bool, ...]:
-    """Was spot up in the middle of each of these ticks?
-
-    Args:
-        spans: In any order.
-        since: When the first tick begins.
-        ticks: How many there are.
-        tick_s: How long each is.
-    """
+    """Was spot up in the middle of each of these ticks?"""
     is_up = [False] * ticks
     for span in spans:
         # A tick whose middle is the very beginning of a span is in it, one at its end is not.

@@ -88,7 +88,6 @@ def watched(is_up: Sequence[bool], tick_s: int) -> list[SpotRecord]:
 
     Args:
         is_up: Whether spot is up in each tick; at least one.
-        tick_s: The length of a tick.
     """
     records = [SpotRecord(is_up=is_up[0])]
     for is_up_now in is_up[1:]:
@@ -110,12 +109,8 @@ def replay(
 
     Args:
         records: What it knows of spot at each tick, from its start until its deadline.
-        tick_s: The length of a tick.
-        task: What there is to do.
-        policy: The strategy.
         knowledge: What it knows of the changeover; None: the task's, for certain.
         losses_s: What its starts lose, one after the other; None: the task's changeover each.
-        keep_decisions: Return them all.
     """
     run = ReplayedRun(task, tick_s, knowledge, losses_s)
     decisions = []
@@ -137,8 +132,6 @@ class ReplayedRun:
     """The task as it goes on, one look after the other.
 
     Args:
-        task: What there is to do.
-        tick_s: How long a look is.
         knowledge: What is known of the changeover; None: the task's, for certain.
         losses_s: What its starts lose, one after the other; None: the task's changeover each.
     """

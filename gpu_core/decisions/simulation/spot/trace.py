@@ -66,7 +66,6 @@ def renewal_trace(
         mean_up_s: Of the times up.
         mean_away_s: Of the times away.
         tail: The shape of both Lomax laws, over 1; nearer to 1 is a heavier tail.
-        ticks: Its length.
         tick_s: The length of a tick; a time lasts one at least.
         seed: The same seed gives the same trace.
     """

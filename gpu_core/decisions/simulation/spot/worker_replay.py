@@ -40,7 +40,6 @@ def minutes_up(is_up: Sequence[bool], tick_s: int, minutes: int) -> tuple[bool, 
 
     Args:
         is_up: Whether spot is up in each tick; after the last one it is away.
-        tick_s: The length of a tick.
         minutes: How many are asked for.
     """
     look_s = int(LOOK_S)
@@ -64,9 +63,7 @@ def replay_worker(
 
     Args:
         is_up: Whether spot is up in each tick, from the submission until the deadline.
-        tick_s: The length of a tick.
         task: What there is to do. Its changeover is what each start loses.
-        policy: The strategy, back-offs and limits.
         knowledge: What is known of the changeover; None: the task's is the policy's, and measured.
         keep_decisions: Return one decision for each minute in which one was taken.
     """
