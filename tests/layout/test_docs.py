@@ -16,7 +16,10 @@ from cyclopts import App
 from prefect.cli._app import _app as prefect_app
 
 from gpu_core.cli.main import app, main
+from gpu_core.cli.quickstart.run_table import COLUMNS as RUN_COLUMNS
+from gpu_core.decisions.attempts.history_markdown import HEAD as ATTEMPT_COLUMNS
 from gpu_core.decisions.policy.policy import Policy, parse_policy
+from gpu_core.decisions.scheduling.queue_table import COLUMNS as QUEUE_COLUMNS
 from tests.layout import policy_reference
 from tests.support.page import Block, blocks_of
 
@@ -218,3 +221,18 @@ def without_code(text: str) -> str:
 def test_every_key_of_the_policy_is_described() -> None:
     """A docstring after the field becomes its description in docs/policy-reference.md."""
     assert policy_reference.undescribed() == []
+
+
+def test_the_glossary_has_every_column_and_each_term_once() -> None:
+    """The columns that people see in the queue, on a run's page and in the quickstart."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE)
+    terms = Counter(row for row in rows if row not in {"Term", "Column"})
+    assert [term for term, times in terms.items() if times > 1] == []
+    columns = {*QUEUE_COLUMNS, *ATTEMPT_COLUMNS, *(heading for heading, _ in RUN_COLUMNS)}
+    assert columns - terms.keys() == set()
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\(docs/([^)#]+)", (ROOT / "README.md").read_text()))
+    assert {page.name for page in PAGES[1:]} - linked == set()

@@ -11,7 +11,8 @@ from types import FrameType
 import psutil
 from rich.console import Console
 
-from gpu_core.cli.quickstart.services import Addresses, Services, free_port
+from gpu_core.cli.quickstart.progress import Progress
+from gpu_core.cli.quickstart.services import Addresses, Service, Services, free_port
 from gpu_core.decisions.model.errors import InvalidInput
 
 _MARKER = "prefect-gpu-quickstart"
@@ -24,14 +25,14 @@ _FOREIGN = ("PREFECT_", "MLFLOW_")
 
 
 def quickstart(folder: Path, *, keep: bool) -> int:
-    """Run the story. Returns 0 if everything in it was as it should be, else 1.
+    """Run the quickstart. Returns 0 if everything in it was as it should be, else 1.
 
     Args:
         folder: Where everything is kept; made anew each time.
-        keep: Leave the servers up at the end, until Ctrl-C.
+        keep: Leave the servers running at the end, until Ctrl-C.
 
     Raises:
-        InvalidInput: This is no clone of the project, or the folder is somebody else's.
+        InvalidInput: This is no clone of the project, or the folder has other contents.
     """
     console = Console(highlight=False)
     # One width for a terminal, a pipe and the documentation.
@@ -61,6 +62,8 @@ def quickstart(folder: Path, *, keep: bool) -> int:
                 # A second Ctrl-C must not leave anything behind.
                 for number in _STOP_SIGNALS:
                     signal.signal(number, signal.SIG_IGN)
+                with Progress(console, "The servers are stopping"):
+                    services.stop_all()
     finally:
         # Only now: a worker that lives would give a killed run its next attempt.
         _end_runs(folder)
@@ -73,12 +76,17 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
     )
     os.environ["PREFECT_API_URL"] = f"{addresses.prefect}/api"
     services.use(os.environ)
-    # Prefect reads its settings when it is first imported: only now are they ours.
-    from gpu_core.cli.quickstart.demo import tell
-    from gpu_core.cli.setup.command import SetupOptions, setup
-
     console.rule("[bold]1. Servers[/]", align="left")
-    _start_servers(console, services, folder, addresses)
+    with Progress(console, "Prefect's server and MLflow are starting"):
+        prefect, mlflow = _start_servers(services, folder, addresses)
+        # Prefect reads its settings when it is first imported: only now are they ours.
+        from gpu_core.cli.quickstart.demo import tell
+        from gpu_core.cli.setup.command import SetupOptions, setup
+
+        services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
+        console.print(f"  Prefect   {addresses.prefect}")
+        services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
+        console.print(f"  MLflow    {addresses.mlflow}")
     console.rule("[bold]2. prefect-gpu setup[/]", align="left")
     options = SetupOptions(
         pool="gpu",
@@ -88,7 +96,7 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
         mlflow_uri=addresses.mlflow,
         checkpoint_uri=str(folder / "checkpoints"),
     )
-    with console.status("Creating the pool, its queues, blocks and deployments"):
+    with Progress(console, "Creating the pool, its queues, blocks and deployments"):
         setup(options)
     services.start(
         "worker",
@@ -108,8 +116,8 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
 
 
 def _start_servers(
-    console: Console, services: Services, folder: Path, addresses: Addresses
-) -> None:
+    services: Services, folder: Path, addresses: Addresses
+) -> tuple[Service, Service]:
     prefect = services.start(
         "prefect-server",
         [
@@ -127,12 +135,7 @@ def _start_servers(
             *("--workers", "1"),
         ],
     )
-    with console.status("Prefect's server is starting"):
-        services.wait_until_up(prefect, f"{addresses.prefect}/api/health", _UP_S)
-    console.print(f"  Prefect   {addresses.prefect}")
-    with console.status("MLflow is starting"):
-        services.wait_until_up(mlflow, f"{addresses.mlflow}/health", _UP_S)
-    console.print(f"  MLflow    {addresses.mlflow}")
+    return prefect, mlflow
 
 
 def _make_anew(folder: Path) -> None:

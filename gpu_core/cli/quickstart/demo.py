@@ -1,10 +1,11 @@
-"""What the quickstart tells: real work of several priorities, one preemption, exact resumption."""
+"""The runs of the quickstart: several priorities, one preemption, exact resumption, their cost."""
 
 import asyncio
 import json
+import textwrap
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.checkpoints.object_names import committed
@@ -45,6 +47,8 @@ _LONGEST_S = 600.0
 _SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
 _HISTORY_DAYS = 14
 _NAME_WIDTH = 22
+# Two blanks, seconds and two more before the name, and one behind it.
+_INDENT = 11 + _NAME_WIDTH + 1
 # What every run goes through: the reason why it waits, its start and its end say more.
 _UNTOLD = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
 _REPORT = artifact_keys(with_generated=True).report
@@ -52,15 +56,17 @@ _REPORT = artifact_keys(with_generated=True).report
 
 @dataclass(slots=True)
 class _Seen:
-    """What was printed about a run already."""
+    """What was printed about a run."""
 
     name: str
     state: str = ""
-    """The name of its last state: a reason is printed once, not each time a number in it moves."""
+    """The name of its last state."""
+    printed: set[str] = field(default_factory=set)
+    """The reasons of this wait: each is printed once, not each time its numbers change."""
 
 
 def tell(console: Console, services: Services, folder: Path, addresses: Addresses) -> bool:
-    """Run the story and check it. True if everything was as it should be."""
+    """Submit the runs, follow them and check them. True if everything was as it should be."""
     return asyncio.run(_Story(console, services, folder, addresses).tell())
 
 
@@ -81,16 +87,16 @@ class _Story:
         async with get_client() as client:
             self._client: PrefectClient = client
             self._console.rule("[bold]3. Work for the pool[/]", align="left")
-            with self._console.status("Runs are submitted") as self._status:
+            with Progress(self._console, "Runs are submitted") as self._progress:
                 training, twin = await self._submit_all(gpus)
                 await self._until_finished()
             self._console.rule("[bold]4. Was the resumed training exact?[/]", align="left")
             is_right = self._check(training, twin)
             self._console.rule("[bold]5. The nightly report[/]", align="left")
-            with self._console.status("The nightly report runs") as self._status:
+            with Progress(self._console, "The nightly report runs") as self._progress:
                 nightly, was_reported = await self._report()
             is_right = was_reported and is_right
-            self._console.rule("[bold]6. What it took[/]", align="left")
+            self._console.rule("[bold]6. What it cost[/]", align="left")
             self._console.print(run_table(self._costs()))
             await self._print_addresses(training, twin, nightly)
         return is_right
@@ -191,15 +197,32 @@ class _Story:
                 continue
             seen = self._seen[run.id]
             state = run.state.name or run.state.type.value
-            if state != seen.state and state not in _UNTOLD:
-                self._say(run.name, f"{state}: {run.state.message}" if run.state.message else state)
+            if state != seen.state and state not in _UNTOLD | seen.printed:
+                self._say(run.name, self._described(run, state, run.state.message))
+            # A new attempt begins: what it waits for after that is news again.
+            seen.printed = {state} if state == "Running" else seen.printed | {state}
             seen.state = state
         running = sorted(seen.name for seen in self._seen.values() if seen.state == "Running")
+        starting = sorted(seen.name for seen in self._seen.values() if seen.state == "Pending")
         ended = sum(run.state is not None and run.state.is_final() for run in runs)
-        self._status.update(
-            f"{ended} of {count(len(runs), 'run')} ended; running: {', '.join(running) or 'none'}"
+        self._progress.update(
+            f"{ended} of {count(len(runs), 'run')} ended"
+            + (f"; starting: {', '.join(starting)}" if starting else "")
+            + (f"; running: {', '.join(running)}" if running else "")
         )
         return runs
+
+    def _described(self, run: FlowRun, state: str, message: str | None) -> str:
+        if state != "Running":
+            return f"{state}: {message}" if message else state
+        with Ledger.open(self._ledger_url) as ledger:
+            attempts = ledger.attempts_of([str(run.id)])[str(run.id)]
+        if not attempts or not attempts[-1].gpu_ids:
+            return state
+        attempt = attempts[-1]
+        numbers = ", ".join(gpu_id.removeprefix("virtual-") for gpu_id in attempt.gpu_ids)
+        resumed = ", resumed from its checkpoint" if attempt.number > 1 else ""
+        return f"Running: attempt {attempt.number} on GPU {numbers}{resumed}"
 
     # -- checking --------------------------------------------------------------------------------
 
@@ -257,8 +280,8 @@ class _Story:
             await self._submit_report("report-today", today),
         ]
         await self._until_finished()
-        for report in reports:
-            await self._print_report(report)
+        for report, paragraphs in zip(reports, (None, 2), strict=True):
+            await self._print_report(report, paragraphs)
         are_complete = [self._seen[report].state == "Completed" for report in reports]
         return reports[0], all(are_complete)
 
@@ -270,11 +293,13 @@ class _Story:
         self._seen[run.id] = _Seen(name)
         return run.id
 
-    async def _print_report(self, flow_run_id: UUID) -> None:
-        """The top of the report; its tables are for the page."""
+    async def _print_report(self, flow_run_id: UUID, paragraphs: int | None) -> None:
+        """The first paragraphs of the report, or all before its tables, which are for the page."""
         report = await self._artifact(flow_run_id, _REPORT)
         top = str(report.data).split("\n## By team", maxsplit=1)[0].strip()
-        self._console.print(Padding(Markdown(top), (1, 2)))
+        shown = "\n\n".join(top.split("\n\n")[:paragraphs])
+        self._console.print(Padding(Markdown(shown), (0, 2)))
+        self._progress.printed()
 
     async def _artifact(self, flow_run_id: UUID, key: str) -> Artifact:
         """The newest artifact of a run under this key."""
@@ -325,8 +350,14 @@ class _Story:
 
     def _say(self, name: str, text: str) -> None:
         elapsed_s = time.monotonic() - self._began
-        line = Text.assemble(f"  {elapsed_s:6.1f}s  ", (f"{name:<{_NAME_WIDTH}} ", "bold"), text)
-        self._console.print(line, no_wrap=True, overflow="ellipsis")
+        first, *rest = textwrap.wrap(
+            text, self._console.width - _INDENT, max_lines=3, placeholder=" ..."
+        )
+        line = Text.assemble(f"  {elapsed_s:6.1f}s  ", (f"{name:<{_NAME_WIDTH}} ", "bold"), first)
+        self._console.print(line)
+        for more in rest:
+            self._console.print(f"{'':<{_INDENT}}{more}")
+        self._progress.printed()
 
 
 def _was_preempted_once(attempts: tuple[Attempt, ...]) -> bool:

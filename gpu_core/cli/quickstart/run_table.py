@@ -12,7 +12,7 @@ from gpu_core.decisions.model.units import format_duration, format_usd
 def run_table(costs: Sequence[RunCost]) -> Table:
     """The runs in the order of their submission, and their sum."""
     table = Table(title="Runs", title_justify="left")
-    for heading, justify in _COLUMNS:
+    for heading, justify in COLUMNS:
         table.add_column(heading, justify=justify)
     for cost in sorted(costs, key=lambda cost: cost.run.submitted_at):
         table.add_row(*_row(cost))
@@ -31,7 +31,7 @@ def run_table(costs: Sequence[RunCost]) -> Table:
     return table
 
 
-_COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
+COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
     ("Run", "left"),
     ("Queue", "left"),
     ("Attempts", "right"),

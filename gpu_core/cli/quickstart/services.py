@@ -109,6 +109,11 @@ class Services:
         _signal_group(service.process, signal.SIGKILL)
         self._started.remove(service)
 
+    def stop_all(self) -> None:
+        """Stop all servers, the last one first."""
+        for service in reversed(list(self._started)):
+            self.stop(service)
+
     def __enter__(self) -> "Services":
         return self
 
@@ -118,8 +123,7 @@ class Services:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for service in reversed(list(self._started)):
-            self.stop(service)
+        self.stop_all()
 
 
 def free_port() -> int:

@@ -13,7 +13,7 @@ _KEY = re.compile(r"/(\d+)-(\d+)$")
 
 
 # A narrow window shows the first three columns; the rest of the table is scrolled to.
-_HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Began with", "Saved")
+HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Began with", "Saved")
 
 
 def attempts_markdown(attempts: Sequence[Attempt]) -> str:
@@ -28,7 +28,7 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
         for alike in told
         if alike[-1].end_message
     ]
-    table = [f"| {' | '.join(_HEAD)} |", "|---" * len(_HEAD) + "|", *map(_row, told)]
+    table = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_row, told)]
     return "\n\n".join([_total(attempts), *stories, "\n".join(table)]) + "\n"
 
 

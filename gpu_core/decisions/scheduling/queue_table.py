@@ -9,7 +9,7 @@ from gpu_core.decisions.model.errors import InvalidInput, one_line
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload
 
-_COLUMNS: Mapping[str, str] = {
+COLUMNS: Mapping[str, str] = {
     "Position": "position",
     "Run": "run",
     "Queue": "queue",
@@ -78,7 +78,7 @@ def table_entries(
 
 def to_row(entry: QueueTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, times as ISO 8601 text in UTC."""
-    return {column: _cell(getattr(entry, field)) for column, field in _COLUMNS.items()}
+    return {column: _cell(getattr(entry, field)) for column, field in COLUMNS.items()}
 
 
 def without_texts(row: Mapping[str, object]) -> dict[str, object]:
@@ -96,7 +96,7 @@ def without_texts(row: Mapping[str, object]) -> dict[str, object]:
 def to_json(entry: QueueTableEntry) -> dict[str, object]:
     """The entry with the names of its fields, which automations may rely on."""
     row = to_row(entry)
-    return {field: row[column] for column, field in _COLUMNS.items()}
+    return {field: row[column] for column, field in COLUMNS.items()}
 
 
 def from_row(row: Mapping[str, object]) -> QueueTableEntry:
