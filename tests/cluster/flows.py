@@ -33,6 +33,13 @@ def meet_over_sockets() -> None:
     rendezvous.meet(rendezvous.over_sockets)
 
 
+@flow
+def meet_and_note(folder: str) -> None:
+    """As `meet_over_sockets`, and the journal says in which attempt."""
+    note(folder, "begin", 0)
+    rendezvous.meet(rendezvous.over_sockets)
+
+
 def note(folder: str, what: str, step: int) -> None:
     """One line, whole: appends of this size are atomic."""
     now_s = Path("/proc/uptime").read_text().split()[0]

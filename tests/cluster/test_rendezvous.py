@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,56 @@ def test_a_flow_leads_and_the_other_node_runs_the_command(new_pool, namespace, p
     )
     pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
     all_met(namespace, pods_of(namespace, run, attempt=1), processes=1)
+
+
+@pytest.mark.parametrize("kind", ["flow", "containers"])
+def test_a_gang_of_which_a_quota_refuses_one_pod_is_postponed_without_charge(
+    new_pool, namespace, policy, kind
+):
+    """The first pod runs for 20 s before a worker looks: its flow must not have begun by then."""
+    namespace.kubectl("create", "quota", "small", "--hard=requests.nvidia.com/gpu=1")
+    wait_for(lambda: "hard" in namespace.get("quota", "small")["status"], "it is in force")
+    pool = new_pool(policy.replace("pending_timeout: 20s", "pending_timeout: 10m"))
+    pool.start_worker()
+    journal = pool.folder / "shared" / "journal"
+    command = f"{sys.executable} -m tests.cluster.rendezvous sockets"
+    gang = {"nodes": NODES, "max_interruptions": 1}
+    if kind == "flow":
+        flow = pool.deploy("tests/cluster/flows.py:meet_and_note")
+        folder = {"folder": str(journal.parent)}
+        run = pool.submit(flow, kind, folder, **gang, container_command=command)
+    else:
+        run = pool.submit(
+            pool.deploy(f"{FLOWS}:do_nothing"), kind, **gang, container_command=command
+        )
+    wait_for(lambda: pods_of(namespace, run, attempt=1), "the first pod is there", TOGETHER_S)
+    pool.kill_worker()
+    wait_for(lambda: runs_for_s(namespace, run) > 20, "its container has run for 20 s", TOGETHER_S)
+    pool.start_worker()
+    pool.wait_until(run, "WaitingForClusterQuota", timeout_s=TOGETHER_S)
+    assert "exceeded quota: small" in pool.message(run)
+    assert all(attempt.released_at for attempt in pool.attempts(run))
+
+    namespace.kubectl("delete", "resourcequota", "small")
+    pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
+    wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "all attempts are settled")
+    *postponed, last = pool.attempts(run)
+    assert {attempt.end_reason for attempt in postponed} == {"Postponed"}
+    assert {attempt.released_at - attempt.admitted_at for attempt in postponed} == {timedelta()}
+    assert not any(a.is_charged_failure or a.lost_capacity for a in postponed)
+    assert last.end_reason == "Completed"
+    if kind == "flow":
+        assert [line.split()[3] for line in journal.read_text().splitlines()] == [str(last.number)]
+
+
+def runs_for_s(namespace: Namespace, run: str) -> float:
+    """How long has the container of the first pod been running?"""
+    (pod,) = pods_of(namespace, run, attempt=1)
+    found = pod["status"].get("containerStatuses") or [{}]
+    started_at = found[0].get("state", {}).get("running", {}).get("startedAt")
+    if started_at is None:
+        return 0.0
+    return (datetime.now(UTC) - datetime.fromisoformat(started_at)).total_seconds()
 
 
 def test_a_node_that_fails_is_the_cause_and_not_the_other_that_is_ended_then(new_pool, policy):

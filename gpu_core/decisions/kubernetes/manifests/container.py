@@ -74,7 +74,7 @@ def run_container(
     )
     if not launch.is_flow:
         return _container_job(container, launch)
-    return gang_command(container, launch) if launch.is_gang else container
+    return gang_command(container, launch, policy) if launch.is_gang else container
 
 
 # What would have the kubelet start the run again, in the same pod (1.34).

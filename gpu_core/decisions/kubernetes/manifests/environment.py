@@ -10,6 +10,8 @@ from gpu_core.decisions.requests.run_context import NOTICE_FILE
 
 RUN_DIR = "/var/run/prefect-gpu/run"
 NOTICE_DIR = "/var/run/prefect-gpu/notice"
+GANG_FILE = "gang"
+"""In the same folder: not empty once all pods of the gang exist."""
 
 # What the device plugin sets for a container with GPUs, or the CUDA library reads.
 _DEVICE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"})

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from gpu_core.decisions.kubernetes.manifests.environment import GANG_FILE, NOTICE_DIR
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.merge import Manifest
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, RANK_LABEL, label_value
@@ -39,6 +40,8 @@ def gang_env(launch: Launch, policy: KubernetesPolicy, rank: int | None) -> list
     if processes == 1:
         values["LOCAL_RANK"] = "0"
         ranks.append("RANK")
+    if launch.is_flow:
+        values[_GANG_FILE_VARIABLE] = f"{NOTICE_DIR}/{GANG_FILE}"
     found: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     return [*found, *({"name": name, **_rank(rank)} for name in ranks)]
 
@@ -69,14 +72,18 @@ def rank_of(item: Mapping[str, Any]) -> str | None:
     return rank
 
 
-def gang_command(container: Manifest, launch: Launch) -> Manifest:
+def gang_command(container: Manifest, launch: Launch, policy: KubernetesPolicy) -> Manifest:
     """The container of a flow's gang: rank 0 runs the flow, the others `container_command`.
 
     Every node of an Indexed Job has the same container, and a flow run may have only one process
     that reports to Prefect: a second one would be a double execution.
 
+    The flow begins when all pods of the gang exist, which the worker writes into an annotation: a
+    ResourceQuota may refuse one of them, and an attempt whose flow has not begun can be postponed.
+    Without a worker the flow begins after `pending_timeout`.
+
     Raises:
-        InvalidInput: Nobody said what the other nodes run.
+        InvalidInput: `container_command` is missing.
     """
     if launch.pod.container_command is None:
         raise InvalidInput(
@@ -89,11 +96,22 @@ def gang_command(container: Manifest, launch: Launch) -> Manifest:
     part = "args" if "args" in container or "command" not in container else "command"
     of_flow = shlex.join(container.get(part, _FLOW_COMMAND))
     of_others = shlex.join(launch.pod.container_command)
-    script = f'if [ "$NODE_RANK" = 0 ]; then exec {of_flow}; fi; exec {of_others}'
+    wait = _WAIT_FOR_GANG.format(most_s=policy.pending_timeout_s)
+    script = f'if [ "$NODE_RANK" = 0 ]; then {wait}exec {of_flow}; fi; exec {of_others}'
     return {**container, part: ["/bin/sh", "-c", script]}
 
 
 _FLOW_COMMAND = ("prefect", "flow-run", "execute")
+
+_GANG_FILE_VARIABLE = "PREFECT_GPU_GANG_FILE"
+
+# A container's first process ignores SIGTERM without a trap, and runs a trap only between commands
+# or in `wait`.
+_WAIT_FOR_GANG = (
+    "trap 'exit 143' TERM; waited_s=0; "
+    'until [ -s "$PREFECT_GPU_GANG_FILE" ] || [ $waited_s -ge {most_s} ]; '
+    "do sleep 1 & wait $!; waited_s=$((waited_s + 1)); done; trap - TERM; "
+)
 
 
 def headless_service(launch: Launch, policy: KubernetesPolicy, namespace: str | None) -> Manifest:

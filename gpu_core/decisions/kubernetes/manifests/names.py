@@ -27,6 +27,8 @@ NAME_ANNOTATION = f"{PREFIX}/name"
 DEPLOYMENT_ANNOTATION = f"{PREFIX}/deployment"
 NOTICE_ANNOTATION = f"{PREFIX}/notice"
 """Set on a pod, its value appears in the file that the run watches: end soon."""
+GANG_ANNOTATION = f"{PREFIX}/gang"
+"""Set on the first pod of a flow's gang once all pods exist: the flow may begin."""
 
 NAME_LABEL = f"{PREFIX}/name"
 """What Prefect would name the Job: the job variable `name`, else the name of the flow run."""

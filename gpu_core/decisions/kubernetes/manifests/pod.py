@@ -175,7 +175,7 @@ def _with_container(
     index = main_container(spec)
     container = dict(containers[index])
     has_own_shm = any(mount["mountPath"] == SHM_PATH for mount in container.get("volumeMounts", ()))
-    mounted = [*wished_volumes(launch, policy), *required_volumes()]
+    mounted = [*wished_volumes(launch, policy), *required_volumes(launch)]
     if launch.pod.shm_size_mib is not None or not has_own_shm:
         mounted.append(shm_volume(size.shm_mib))
     containers[index] = run_container(

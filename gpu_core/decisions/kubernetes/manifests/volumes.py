@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpu_core.decisions.kubernetes.manifests.environment import NOTICE_DIR, RUN_DIR
+from gpu_core.decisions.kubernetes.manifests.environment import GANG_FILE, NOTICE_DIR, RUN_DIR
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.merge import Manifest
-from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION
+from gpu_core.decisions.kubernetes.manifests.names import GANG_ANNOTATION, NOTICE_ANNOTATION
 from gpu_core.decisions.kubernetes.variables.quantities import format_memory
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
@@ -22,7 +22,7 @@ class Mounted(NamedTuple):
     mount: Manifest
 
 
-def required_volumes() -> Iterator[Mounted]:
+def required_volumes(launch: Launch) -> Iterator[Mounted]:
     """Where the run keeps its small files, and where its notice appears.
 
     Two folders, because a downward-API volume cannot be written to. The kubelet replaces its file
@@ -30,9 +30,16 @@ def required_volumes() -> Iterator[Mounted]:
     while there is no annotation the file is empty.
     """
     yield _mounted("prefect-gpu-run", {"emptyDir": {}}, RUN_DIR)
-    field = {"fieldPath": f"metadata.annotations['{NOTICE_ANNOTATION}']"}
-    source = {"downwardAPI": {"items": [{"path": NOTICE_FILE, "fieldRef": field}]}}
-    yield _mounted("prefect-gpu-notice", source, NOTICE_DIR, read_only=True)
+    items = [_from_annotation(NOTICE_FILE, NOTICE_ANNOTATION)]
+    if launch.is_gang and launch.is_flow:
+        items.append(_from_annotation(GANG_FILE, GANG_ANNOTATION))
+    yield _mounted(
+        "prefect-gpu-notice", {"downwardAPI": {"items": items}}, NOTICE_DIR, read_only=True
+    )
+
+
+def _from_annotation(path: str, annotation: str) -> Manifest:
+    return {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
 
 
 def shm_volume(size_mib: int) -> Mounted:

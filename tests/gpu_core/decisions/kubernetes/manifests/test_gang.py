@@ -187,15 +187,81 @@ def test_nodes_that_are_to_come_are_near_each_other(shape, gangs, want):
         pytest.param({"command": ["echo", "flow-run", "execute"], "args": None}, id="as command"),
     ],
 )
-def test_one_node_reports_to_prefect(rank, want, container):
+def test_one_node_reports_to_prefect(rank, want, container, tmp_path):
     """Every pod of an Indexed Job has the same container, so the container itself has to choose."""
     launch = make_launch(nodes=2, variables={"container_command": "echo train.py --name 'a b'"})
     found = container_of(build(launch, template_container(**container)).jobs[0])
     words = found.get("args") or found["command"]
     result = subprocess.run(
-        words, env={"NODE_RANK": rank, "PATH": "/usr/bin:/bin"}, capture_output=True, check=True
+        words, env=shell_environment(rank, complete(tmp_path)), capture_output=True, check=True
     )
     assert result.stdout.decode().strip() == want
+
+
+def shell_environment(rank, gang_file):
+    return {"NODE_RANK": rank, "PREFECT_GPU_GANG_FILE": str(gang_file), "PATH": "/usr/bin:/bin"}
+
+
+def complete(folder):
+    """The file as the kubelet writes it when the gang is complete."""
+    file = folder / "gang"
+    file.write_text("complete")
+    return file
+
+
+def gang_script(**policy):
+    launch = make_launch(nodes=2, variables={"container_command": "echo others"})
+    template = template_container(args=["echo", "flow"])
+    return container_of(build(launch, template, **policy).jobs[0])["args"]
+
+
+def test_the_flow_begins_when_the_gang_is_complete(tmp_path):
+    file = tmp_path / "gang"
+    file.touch()
+    process = subprocess.Popen(
+        gang_script(), env=shell_environment("0", file), stdout=subprocess.PIPE
+    )
+    with process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.5)
+        file.write_text("complete")
+        output, _ = process.communicate()
+    assert output == b"flow\n"
+
+
+def test_a_first_node_that_waits_for_its_gang_ends_on_sigterm(tmp_path):
+    process = subprocess.Popen(
+        # The name appears once the trap is set, which comes before.
+        ["/bin/sh", "-xc", gang_script()[-1]],
+        env=shell_environment("0", tmp_path / "gang"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        assert process.stderr is not None
+        while b"sleep" not in process.stderr.readline():
+            pass
+        process.terminate()
+        output, _ = process.communicate()
+    assert (process.returncode, output) == (143, b"")
+
+
+def test_without_a_worker_the_flow_begins_after_the_pending_timeout(tmp_path):
+    command = gang_script(pending_timeout="1s")
+    environment = shell_environment("0", tmp_path / "gang")
+    result = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert result.stdout == b"flow\n"
+
+
+def test_the_gang_file_is_in_the_folder_of_the_notice():
+    """For flows alone: containers of a gang start and wait for each other themselves."""
+    for is_flow in (True, False):
+        pod = pod_of(build(gang(is_flow=is_flow)).jobs[0])
+        (notice,) = (v for v in pod["volumes"] if v["name"] == "prefect-gpu-notice")
+        paths = [item["path"] for item in notice["downwardAPI"]["items"]]
+        assert ("gang" in paths) is is_flow
+        names = {item["name"] for item in pod["containers"][0]["env"]}
+        assert ("PREFECT_GPU_GANG_FILE" in names) is is_flow
 
 
 def test_the_first_node_starts_the_flow_as_its_command_says():
@@ -203,7 +269,7 @@ def test_the_first_node_starts_the_flow_as_its_command_says():
     launch = make_launch(nodes=2, variables={"container_command": "torchrun train.py"})
     template = template_container(args=["uv", "run", "prefect", "flow-run", "execute"])
     script = container_of(build(launch, template).jobs[0])["args"][-1]
-    assert "then exec uv run prefect flow-run execute; fi" in script
+    assert "exec uv run prefect flow-run execute; fi" in script
     assert script.endswith("exec torchrun train.py")
 
 
