@@ -244,6 +244,10 @@ class Infrastructure(Protocol):
         """How did it end? None: nothing that saw it survived."""
         ...
 
+    def held_gpus(self, running: AttemptState) -> bool:
+        """Did it hold GPUs at any time? Not where another scheduler never placed it."""
+        ...
+
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """The end of what it wrote, of which nothing lives. Empty: nobody has it, or its run's log
         has it already."""

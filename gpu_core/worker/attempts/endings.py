@@ -453,6 +453,7 @@ class Endings:
         ending = decide(
             *(running, run, exit_, earlier, gone_at, unbegun),
             has_begun=begun,
+            held_gpus=begun or self._infrastructure.held_gpus(running),
             excuse=excuse,
         )
         message = self._hidden(ending.settlement.message)

@@ -104,6 +104,7 @@ def decide(
     last_lines: Sequence[str] = (),
     *,
     has_begun: bool = True,
+    held_gpus: bool = True,
     excuse: str | None = None,
 ) -> Ending:
     """How did this attempt end, and what follows?
@@ -116,6 +117,7 @@ def decide(
         now: When it was found gone, in case nothing recorded it.
         last_lines: The end of the output of a flow that did not begin.
         has_begun: Whether Prefect counted the attempt as a run.
+        held_gpus: Whether any of it was on a node; without, the attempt costs nothing.
         excuse: What of the platform's made it end, as the worker saw; None: nothing did.
     """
     state = run.state if run is not None else None
@@ -157,7 +159,8 @@ def decide(
         max_failures=running.limits.max_failures,
         max_interruptions=running.limits.max_interruptions,
     )
-    if settlement.end_reason is not None and not settlement.end_reason.has_run:
+    has_run = settlement.end_reason is None or settlement.end_reason.has_run
+    if not (has_run and held_gpus):
         # It had its GPUs for nothing and for seconds: no share, budget or bill counts that.
         return Ending(
             settlement=settlement,

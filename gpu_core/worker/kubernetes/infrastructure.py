@@ -43,7 +43,7 @@ from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names, refuse
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, SecretReference
 from gpu_core.decisions.policy.kubernetes_version import why_too_old
 from gpu_core.decisions.policy.policy import Policy
@@ -72,6 +72,7 @@ from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
+from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
     bound_at,
     exit_of,
@@ -95,6 +96,7 @@ from gpu_core.worker.kubernetes.jobs.reports import CheckpointReports
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
 from gpu_core.worker.kubernetes.jobs.ttl_cleanup import FinishedObjects
+from gpu_core.worker.kubernetes.jobs.unadmitted import UnadmittedAttempts
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_pods
 from gpu_core.worker.kubernetes.logs.final_logs import LastWords
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
@@ -161,6 +163,8 @@ class KubernetesInfrastructure:
         self._last_words = LastWords(api, self._rights)
         self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
         self._orphans = Orphans(self._view, self._objects, client, pool, may_act)
+        self._unadmitted = UnadmittedAttempts(self._view)
+        self._gang_start = GangStart(api, self._view, may_act)
         self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
         self._fenced: frozenset[str] = frozenset()
         self._silent_nodes = SilentNodes(self._view)
@@ -216,12 +220,11 @@ class KubernetesInfrastructure:
         *,
         has_deployment: bool,
     ) -> Workload:
-        """With the part of a GPU, the CPU and the memory that its pods ask for.
+        """With the part of a GPU, the CPU and the memory that each of its pods takes of a node.
 
         It is held where nobody can tell whether `command` is the flow's or a container's, and where
         its variables bring into its Job what its team is not permitted.
         """
-        gpu_type = workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
         request = commands.with_container_command(
             parse_pod_request(variables, variable_defaults(self._template())),
             flow_name,
@@ -237,9 +240,13 @@ class KubernetesInfrastructure:
             workload.shape, policy.kubernetes, self._offers.shares_per_gpu
         )
         workload = replace(workload, gpu_share_milli=share_milli)
-        size = pod_size(workload.shape, request, policy.kubernetes, gpu_type)
+        size = pod_size(workload.shape, request, policy.kubernetes, _only_type(workload))
         self._require_planned_gpus(variables, request, size.gpus, policy.kubernetes)
-        return replace(workload, cpu_milli=size.cpu_milli, memory_mib=size.memory_mib)
+        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
+        further = self._references.further_size(variables)
+        if further is not None:
+            cpu_milli, memory_mib = further.pod_total(cpu_milli, memory_mib)
+        return replace(workload, cpu_milli=cpu_milli, memory_mib=memory_mib)
 
     def _require_planned_gpus(
         self,
@@ -455,7 +462,9 @@ class KubernetesInfrastructure:
         await self._orphans.end(open_attempts, self._fenced)
         self._silent_nodes.tell(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
+            self._unadmitted.observe(running.attempt.attempt_id)
             await self._keep_from_replacing(running)
+        await self._gang_start.reconcile([r for r in attempts if _is_gang_of_flow(r)])
         await self._events.look([running for running in attempts if not running.is_gone])
         for running in attempts:
             # Who settles an end tells first that it ran.
@@ -528,13 +537,15 @@ class KubernetesInfrastructure:
                 await self._api.patch(path_in(pod), body)
 
     def sees_its_cancellation(self, running: AttemptState) -> bool:
-        """A flow does once its pod has begun; a container of somebody else knows no Prefect."""
-        pods = self._view.pods_of(running.attempt.attempt_id)
-        return not is_container_job(running) and bool(begun_pods(pods))
+        """A flow does once it has begun; a container job has no Prefect inside."""
+        if is_container_job(running) or self._is_incomplete(running):
+            return False
+        return bool(begun_pods(self._view.pods_of(running.attempt.attempt_id)))
 
     async def terminate(self, running: AttemptState) -> None:
         """Delete its object: its pods get SIGTERM, and no others can take their place."""
         attempt_id = running.attempt.attempt_id
+        self._unadmitted.observe(attempt_id)
         self._follow_output(running)  # with the pod its output goes
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
@@ -542,6 +553,7 @@ class KubernetesInfrastructure:
         """Delete what lives of it, and wait until the nodes say that it is gone."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
+        self._unadmitted.observe(attempt_id)
         self._follow_output(running)  # it may have ended before anybody looked
         self._note_causes(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
@@ -636,6 +648,11 @@ class KubernetesInfrastructure:
         why = (f"node {node} was lost, and with it its gang.", found.message)
         return replace(found, is_gang_lost=True, message=" ".join(filter(None, why)))
 
+    def held_gpus(self, running: AttemptState) -> bool:
+        """Not in Kueue's queue, where a plan reserves no GPUs."""
+        is_placed_by_kueue = self._policy.kueue_queue is not None
+        return not (is_placed_by_kueue and self._unadmitted.has(running.attempt.attempt_id))
+
     def _is_incomplete(self, running: AttemptState) -> bool:
         """Was it never there as a whole, so that nothing of it can have worked?"""
         attempt_id = running.attempt.attempt_id
@@ -659,6 +676,7 @@ class KubernetesInfrastructure:
         """Forget how its pods ended."""
         attempt_id = running.attempt.attempt_id
         self._recorder.forget(attempt_id)
+        self._unadmitted.forget(attempt_id)
         self._view.custom_jobs.forget(attempt_id)
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
@@ -693,7 +711,7 @@ class KubernetesInfrastructure:
         request = _as_begun(parse_pod_request(running.variables), running)
         return Launch(
             context=context,
-            shape=running.workload.shape,
+            shape=self._container_shape(running, request, policy.kubernetes),
             place=wanted_for(placement, self._offers.kinds) or placement,
             pool=self._pool,
             gpu_resource=self._offers.gpu_resource(placement),
@@ -706,6 +724,21 @@ class KubernetesInfrastructure:
             is_flow=not is_container_job(running),
             environment=environment,
             prefect_secrets=self._prefect_secrets,
+        )
+
+    def _container_shape(
+        self, running: AttemptState, request: PodRequest, policy: KubernetesPolicy
+    ) -> Shape:
+        """The shape with the CPU and memory of the run's own container, as it was planned."""
+        shape = running.workload.shape
+        further = self._references.further_size(running.variables)
+        if further is None or not shape.cpu_milli or not shape.memory_mib:
+            return shape
+        most_cpu_milli, most_memory_mib = further.left_for_run(shape.cpu_milli, shape.memory_mib)
+        size = pod_size(_unsized(shape), request, policy, _only_type(running.workload))
+        return shape._replace(
+            cpu_milli=max(1, min(size.cpu_milli, most_cpu_milli)),
+            memory_mib=max(1, min(size.memory_mib, most_memory_mib)),
         )
 
     def _is_operated(self, running: AttemptState) -> bool:
@@ -766,6 +799,19 @@ def is_container_job(running: AttemptState) -> bool:
     return commands.is_container_job(
         _pod_request(running), running.record.flow_name, running.workload.nodes
     )
+
+
+def _only_type(workload: Workload) -> str | None:
+    """The one GPU type that a run may get. None: there are several, or all."""
+    return workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
+
+
+def _unsized(shape: Shape) -> Shape:
+    return shape._replace(cpu_milli=0, memory_mib=0)
+
+
+def _is_gang_of_flow(running: AttemptState) -> bool:
+    return running.workload.nodes > 1 and not is_container_job(running)
 
 
 def _pod_request(running: AttemptState) -> PodRequest:

@@ -243,6 +243,10 @@ class ProcessInfrastructure:
         """SIGKILL to everything that carries the attempt's mark, orphans included."""
         return await in_thread(self._processes.kill, running.attempt.attempt_id)
 
+    def held_gpus(self, running: AttemptState) -> bool:
+        """Always: its process starts on the GPUs of its plan."""
+        return True
+
     async def exit(self, running: AttemptState) -> Exit | None:
         """What the launcher wrote down."""
         report = read_exit_report(running.run_dir)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect.client.orchestration import PrefectClient
 from prefect.utilities.collections import set_in_dict
@@ -24,6 +24,7 @@ from prefect.utilities.templating import (
 
 from gpu_core.decisions.kubernetes.manifests.container import main_container
 from gpu_core.decisions.kubernetes.manifests.further_gpus import FurtherRequest, further_requests
+from gpu_core.decisions.kubernetes.manifests.further_size import FurtherSize, further_size
 from gpu_core.decisions.kubernetes.manifests.references import Reference, job_references, references
 from gpu_core.decisions.kubernetes.rbac.permitted_references import (
     JobReferences,
@@ -45,6 +46,7 @@ from gpu_core.worker.infrastructure import Refused
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 
 Json = Mapping[str, Any]
+_Read = TypeVar("_Read")
 
 _log = logging.getLogger("prefect.gpu.permissions")
 
@@ -128,6 +130,14 @@ class RunReferences:
         """
         return self._current().rendered(variables).further
 
+    def further_size(self, variables: Json) -> FurtherSize | None:
+        """What CPU and memory does its pod need beyond the run's container? None: none.
+
+        Args:
+            variables: Its job variables over the deployment's over the pool's defaults.
+        """
+        return self._current().rendered(variables).further_size
+
     async def namespace_of(self, variables: Json) -> str:
         """In which namespace is the Job with these job variables made?
 
@@ -189,6 +199,7 @@ class _Rendered:
 
     references: frozenset[Reference]
     further: tuple[FurtherRequest, ...]
+    further_size: FurtherSize | None
     namespace: object
     """Of the Job: text, a reference to a block, or nothing, which is the pool's."""
 
@@ -246,7 +257,8 @@ class _Rendering:
         found = job_references(manifest, str(place))
         return _Rendered(
             references=found | references({"env": rendered.get("env")}),
-            further=_further(manifest),
+            further=_read_pod(manifest, further_requests) or (),
+            further_size=_read_pod(manifest, further_size),
             namespace=_place(rendered, manifest),
         )
 
@@ -262,15 +274,15 @@ def _place(rendered: Json, manifest: Json) -> object:
 _PREFECTS_NAMESPACE = GpuKubernetesJobConfiguration.model_fields["namespace"].default
 
 
-def _further(manifest: Json) -> tuple[FurtherRequest, ...]:
-    """What other containers ask for; a manifest that is none of a Job is refused at the start."""
+def _read_pod(manifest: Json, read: Callable[[Json, int], _Read]) -> _Read | None:
+    """What is read of the Job's pod. None: it is not a Job, and is refused at the start."""
     pod: Any = manifest
     for name in ("spec", "template", "spec"):
         pod = pod.get(name) if isinstance(pod, Mapping) else None
     try:
-        return further_requests(pod, main_container(pod)) if isinstance(pod, Mapping) else ()
+        return read(pod, main_container(pod)) if isinstance(pod, Mapping) else None
     except (InvalidInput, AttributeError, TypeError):
-        return ()
+        return None
 
 
 def _nested(variables: Json) -> dict[str, Any]:

@@ -325,6 +325,24 @@ def test_a_retry_is_granted_only_for_an_attempt_that_prefect_counted(
 
 
 @pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(Cancelling(), id="cancelled in the queue of Kueue"),
+        pytest.param(None, id="deleted in the queue of Kueue"),
+        pytest.param(Pending(), id="its Job was deleted in the queue of Kueue"),
+    ],
+)
+def test_an_attempt_that_was_never_on_a_node_costs_nothing(tmp_path, state):
+    running = undisturbed(tmp_path)
+    run = None if state is None else flow_run(state)
+    deleted = Exit(is_interruption=True, ended_at=NOW)
+    ending = decide(running, run, deleted, (), NOW, has_begun=False, held_gpus=False)
+    assert ending.settlement.end_reason is not None
+    assert ending.released_at == running.attempt.admitted_at < NOW
+    assert decide(running, run, deleted, (), NOW, has_begun=False).released_at == NOW
+
+
+@pytest.mark.parametrize(
     ("ended_s", "held_until_s", "want_s"),
     [
         pytest.param(-60, None, -60, id="one pod"),

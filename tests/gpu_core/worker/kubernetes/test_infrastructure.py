@@ -601,6 +601,16 @@ def test_a_cancelled_flow_is_waited_for_only_where_its_pod_has_begun(pods, want)
     assert infrastructure.sees_its_cancellation(attempt) is want
 
 
+def test_a_cancelled_flow_whose_gang_is_incomplete_is_not_waited_for():
+    """Its first node waits for the others, and Prefect does not run there yet."""
+    infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
+    attempt.workload = replace(attempt.workload, nodes=2)
+    infrastructure._view._pod_changed(None, of_rank(0, "Running"))
+    assert not infrastructure.sees_its_cancellation(attempt)
+    infrastructure._view._pod_changed(None, of_rank(1, "Pending"))
+    assert infrastructure.sees_its_cancellation(attempt)
+
+
 @pytest.mark.parametrize(
     ("exit_code", "is_deleted_before", "want"),
     [
@@ -771,6 +781,32 @@ def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
     else:
         with pytest.raises(InvalidInput, match=rf"{want}.resources takes GPUs that the scheduler"):
             fit()
+
+
+@pytest.mark.parametrize(
+    ("kind", "resources", "want"),
+    [
+        pytest.param("containers", {"cpu": "500m", "memory": "1Gi"}, (2500, 5120), id="beside"),
+        pytest.param("initContainers", {"cpu": "4", "memory": "1Gi"}, (4000, 4096), id="before"),
+        pytest.param("containers", {}, (2000, 4096), id="without amounts"),
+    ],
+)
+def test_cpu_and_memory_of_further_containers_are_planned_and_not_given_to_the_run(
+    kind, resources, want
+):
+    template, further = opened(kind, **resources)
+    infrastructure = of_cluster(SimpleNamespace(), template=lambda: template)
+    variables = {"cpu_request": "2", "memory_request": "4Gi", **further}
+    policy = make_policy()
+    attempt = running()
+    attempt.variables = variables
+    attempt.workload = infrastructure.fitted(
+        attempt.workload, variables, policy, "train", has_deployment=True
+    )
+    assert (attempt.workload.cpu_milli, attempt.workload.memory_mib) == want
+    context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
+    launch = infrastructure._launch(attempt, context, {}, policy)
+    assert (launch.shape.cpu_milli, launch.shape.memory_mib) == (2000, 4096)
 
 
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):

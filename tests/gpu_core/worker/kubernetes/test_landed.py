@@ -224,3 +224,17 @@ def test_a_pinned_pod_that_is_not_bound_keeps_its_place_from_who_waited_for_a_ne
     attempts = [an_attempt("a", "new/big/0: 0 1"), an_attempt("b", "nvidia-b: 0 1")]
     pods = [a_pod("a", 0, "nvidia-b", 2), a_pod("b", 0, None, 2)]
     assert moved(OWN, attempts, *pods) == [["new/big/0: 0 1"], ["nvidia-b: 0 1"]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "want"),
+    [
+        pytest.param(KUEUE, None, False, id="Kueue has not placed it"),
+        pytest.param(KUEUE, "nvidia-a", True, id="Kueue has placed it"),
+        pytest.param(OWN, None, True, id="a plan of our own reserves its GPUs"),
+    ],
+)
+def test_an_attempt_holds_gpus_once_a_scheduler_has_placed_it(policy, node, want):
+    infrastructure = a_cluster(policy, a_pod("a", 0, node))
+    infrastructure._policy = policy.kubernetes
+    assert infrastructure.held_gpus(an_attempt("a", "nvidia-a: 0")) is want
