@@ -55,7 +55,7 @@ from statistics import fmean
 from benchmarks import report
 from benchmarks.month_results import MonthResults, lines, month_results
 from gpu_core.adapters.files.catalog_file import shipped_catalog
-from gpu_core.adapters.traces.philly import read_philly
+from gpu_core.adapters.traces.microsoft import read_philly
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.catalog.offerings import ON_DEMAND, SPOT, OfferingKey, TypeKey
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes

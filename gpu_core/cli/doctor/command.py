@@ -7,21 +7,21 @@ not answer fails its own check; the others go on.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from platform import python_version
 
+from packaging.requirements import Requirement as Declared
 from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.inspection import inspect_claim
+from gpu_core.cli.doctor.arguments import DoctorOptions
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
 from gpu_core.cli.doctor.output import as_json, as_text, redacted
-from gpu_core.cli.doctor.packages import requirements
 from gpu_core.cli.doctor.prefect_checks import examine_prefect
 from gpu_core.cli.doctor.prefect_facts import PrefectFacts, default_of, read_prefect_facts
 from gpu_core.cli.doctor.services import (
@@ -36,7 +36,7 @@ from gpu_core.cli.setup.pool import check_pool_name
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, has_failed, ok, unknown
 from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
-from gpu_core.decisions.checks.doctor.versions import package_findings
+from gpu_core.decisions.checks.doctor.versions import Requirement, package_findings
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.prefect.pool_claim import PoolClaim
@@ -54,24 +54,7 @@ _DEFAULT_NAMESPACE = "default"
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    """What to look at."""
-
-    pool: str | None
-    """None: the one that there is."""
-    worker_type: str | None
-    """None: as the pool is."""
-    policy_path: Path | None
-    """None: the worker's setting, `deployments/policy.yaml`, or the default policy."""
-    service_account: str | None
-    """`NAMESPACE/NAME` of the worker; None: the rights of whoever asks."""
-    ledger_url: str | None = field(default=None, repr=False)
-    as_document: bool = False
-    with_details: bool = False
-
-
-def doctor(options: DoctorOptions) -> int:
+def doctor(options: DoctorOptions, ledger_url: str | None) -> int:
     """Print what every check has found. Returns the exit code: 1 where one has failed.
 
     Raises:
@@ -84,8 +67,8 @@ def doctor(options: DoctorOptions) -> int:
         raise InvalidInput("--policy", "is not a file", got=str(options.policy_path))
     secrets = Secrets()
     secrets.add((*prefect_keys(), *secrets_of(os.environ)))
-    findings = [redacted(each, secrets.hidden) for each in _findings(options, secrets)]
-    if options.as_document:
+    findings = [redacted(each, secrets.hidden) for each in _findings(options, ledger_url, secrets)]
+    if options.as_json:
         print(as_json(findings))
     else:
         print(as_text(findings, with_details=options.with_details))
@@ -99,10 +82,10 @@ def _check_service_account(given: str | None) -> None:
         )
 
 
-def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
+def _findings(options: DoctorOptions, ledger_url: str | None, secrets: Secrets) -> list[Finding]:
     settings, mistakes = read_settings(os.environ)
     secrets.add(settings.secrets())
-    found = list(package_findings(version("prefect-gpu"), python_version(), requirements()))
+    found = list(package_findings(version("prefect-gpu"), python_version(), _requirements()))
     policy, of_policy = _policy(options, settings)
     found += [failed("settings.worker", str(mistake)) for mistake in mistakes]
     found += of_policy
@@ -112,7 +95,7 @@ def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
         return await read_prefect_facts(client, options.pool, settings, state_dir)
 
     facts, of_prefect = examine_prefect(lambda: ask(read), options.worker_type, policy)
-    places = read_places(facts, settings, options.ledger_url, state_dir)
+    places = read_places(facts, settings, ledger_url, state_dir)
     secrets.add(places.secrets())
     calls = [_infrastructure(options, settings, policy, facts, places)]
     calls += service_calls(places, in_pods=_type(options, facts) == GpuKubernetesWorker.type)
@@ -121,6 +104,29 @@ def _findings(options: DoctorOptions, secrets: Secrets) -> list[Finding]:
     begun = [(call, begin(call.examine)) for call in calls]
     answers = (_answer(call, answer, began_s) for call, answer in begun)
     return [*found, *of_prefect, *(each for answer in answers for each in answer)]
+
+
+def _requirements() -> Iterator[Requirement]:
+    """The packages that the installed prefect-gpu declares, those of its extras left out."""
+    for line in requires("prefect-gpu") or ():
+        declared = Declared(line)
+        if declared.marker is not None and not declared.marker.evaluate({"extra": ""}):
+            continue
+        installed = _installed(declared.name)
+        is_met = installed is not None and declared.specifier.contains(installed, prereleases=True)
+        yield Requirement(
+            name=declared.name,
+            wanted=str(declared.specifier),
+            installed=installed,
+            is_met=is_met,
+        )
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _infrastructure(

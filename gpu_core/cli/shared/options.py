@@ -5,6 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter, Token
 
+from gpu_core.decisions.model.units import parse_duration_s
+
 AsJson = Annotated[bool, Parameter(name="--json", show_default=False, help="Print JSON.")]
 """`--json`: machines read the answer."""
 
@@ -16,6 +18,21 @@ def whole_number(help_text: str) -> Parameter:
 
 def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
     return int(tokens[0].value)
+
+
+def duration(name: str, help_text: str) -> Parameter:
+    """An option that takes whole seconds, or text such as `90m` or `1h30m`."""
+
+    def seconds(_kind: type, tokens: Sequence[Token]) -> int:
+        return parse_duration_s(tokens[0].value, name)
+
+    return Parameter(
+        name=f"--{name}",
+        converter=seconds,
+        metavar="DURATION",
+        show_default=False,
+        help=help_text,
+    )
 
 
 def flag(help_text: str, name: str | None = None) -> Parameter:

@@ -14,7 +14,7 @@ from gpu_core.adapters.files.text_file import is_file
 from gpu_core.adapters.traces.clusters import shorthand_nodes
 from gpu_core.adapters.traces.json_lines import read_json_lines
 from gpu_core.adapters.traces.kueue import GeneratedWorkload, read_generator
-from gpu_core.adapters.traces.muri import read_muri
+from gpu_core.adapters.traces.microsoft import read_muri, read_philly
 from gpu_core.adapters.traces.node_events import read_node_events
 from gpu_core.adapters.traces.openb import (
     read_openb_nodes,
@@ -22,16 +22,17 @@ from gpu_core.adapters.traces.openb import (
     read_openb_pods,
     read_openb_shapes,
 )
-from gpu_core.adapters.traces.philly import read_philly
 from gpu_core.adapters.traces.table import read_table
+from gpu_core.cli.simulate.arguments import SimulateOptions
 from gpu_core.cli.simulate.offering import run_offering
 from gpu_core.cli.simulate.table import simulation_table
-from gpu_core.cli.simulate.timed_planner import TimedPlanner
 from gpu_core.decisions.model.cluster import Flavor, Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.ordering import OrderKey
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.decisions.scheduling.plan import Plan
+from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
 from gpu_core.decisions.simulation.knowledge import (
     LearnedRunTimes,
@@ -44,29 +45,6 @@ from gpu_core.decisions.simulation.knowledge import (
 from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import Trace, TraceJob
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulateOptions:
-    """What was asked for on the command line."""
-
-    nodes: str
-    workload: str
-    format: str
-    policies: tuple[str, ...]
-    run_times: str = "none"
-    seed: int = 1
-    restart_s: int = 0
-    order: Path | None = None
-    events: Path | None = None
-    checkpoint_interval_s: int | None = None
-    """Of jobs that state none."""
-    checkpoint_stall_s: int = 0
-    """Of the same jobs."""
-    tick_s: int | None = None
-    horizon_s: int | None = None
-    entitlements: Path | None = None
-    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +83,21 @@ def run_simulate(options: SimulateOptions) -> int:
     else:
         Console().print(simulation_table([(row.policy, row.metrics, row.cpu_s) for row in rows]))
     return 0
+
+
+class TimedPlanner(Planner):
+    """The planner; `cycle_s` has the CPU seconds of each call of `plan`."""
+
+    def __init__(self, policy: Policy, nodes: Sequence[Node]) -> None:
+        super().__init__(policy, nodes)
+        self.cycle_s: list[float] = []
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `Planner.plan`."""
+        began_s = time.process_time()
+        plan = super().plan(*args, **kwargs)
+        self.cycle_s.append(time.process_time() - began_s)
+        return plan
 
 
 def _replay(

@@ -1,5 +1,6 @@
 """The options of `prefect-gpu spot-replay`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,40 @@ from gpu_core.cli.shared.options import AsJson, repeated, whole_number
 from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotReplayOptions:
+    """What is replayed, and how."""
+
+    task_hours: Annotated[float | None, Parameter(help="The job's work.")] = None
+    deadline_hours: Annotated[
+        float | None, Parameter(help="The job's deadline, counted from its start.")
+    ] = None
+    changeover_hours: Annotated[
+        float,
+        Parameter(
+            help="What each start on other capacity loses. As in the worker, the policy states it "
+            "until three starts are measured."
+        ),
+    ] = 0.2
+    price_ratio: Annotated[
+        float | None,
+        Parameter(help="On-demand price by spot price; for a ledger's runs only if it has none."),
+    ] = None
+    starts: Annotated[int, whole_number("Replays of each file.")] = 100
+    seed: Annotated[int, whole_number("The seed of their starts.")] = 1
+    ticks: Annotated[int | None, whole_number("Use only this many ticks of each file.")] = None
+    nodes: Annotated[int, whole_number("Spot counts as available from this many nodes on.")] = 1
+    policy: Annotated[
+        tuple[str, ...],
+        repeated("patience, uniform-progress, plain-uniform-progress, greedy. Default: all"),
+    ] = ()
+    as_json: AsJson = False
+
+
+_DEFAULTS = SpotReplayOptions()
+
+
 def spot_replay(
     *files: Annotated[Path, Parameter(help="JSON with metadata.gap_seconds and data.")],
     ledger: Annotated[
@@ -16,30 +51,7 @@ def spot_replay(
         secret("ledger", "Instead of files: spot as your own attempts found it, from this ledger"),
     ] = None,
     ledger_file: Annotated[str | None, secret_file("ledger")] = None,
-    task_hours: Annotated[float | None, Parameter(help="The job's work.")] = None,
-    deadline_hours: Annotated[
-        float | None, Parameter(help="The job's deadline, counted from its start.")
-    ] = None,
-    changeover_hours: Annotated[
-        float,
-        Parameter(
-            help="What each start on other capacity loses. As in the worker, the policy states it "
-            "until three starts are measured."
-        ),
-    ] = 0.2,
-    price_ratio: Annotated[
-        float | None,
-        Parameter(help="On-demand price by spot price; for a ledger's runs only if it has none."),
-    ] = None,
-    starts: Annotated[int, whole_number("Replays of each file.")] = 100,
-    seed: Annotated[int, whole_number("The seed of their starts.")] = 1,
-    ticks: Annotated[int | None, whole_number("Use only this many ticks of each file.")] = None,
-    nodes: Annotated[int, whole_number("Spot counts as available from this many nodes on.")] = 1,
-    policy: Annotated[
-        tuple[str, ...],
-        repeated("patience, uniform-progress, plain-uniform-progress, greedy. Default: all"),
-    ] = (),
-    as_json: AsJson = False,
+    options: SpotReplayOptions = _DEFAULTS,
 ) -> int:
     """Replay a job with a deadline on recorded spot availability.
 
@@ -47,21 +59,6 @@ def spot_replay(
     the best possible. The worker's own rules decide, every minute, with its back-offs and limits.
     With a ledger and no task: what the best possible would have cost its finished spot runs.
     """
-    from gpu_core.cli.spot.replay import SpotReplayOptions, run_spot_replay
+    from gpu_core.cli.spot.replay import run_spot_replay
 
-    return run_spot_replay(
-        SpotReplayOptions(
-            files=files,
-            ledger=secret_option("ledger", ledger, ledger_file),
-            task_hours=task_hours,
-            deadline_hours=deadline_hours,
-            changeover_hours=changeover_hours,
-            price_ratio=price_ratio,
-            starts=starts,
-            seed=seed,
-            ticks=ticks,
-            nodes=nodes,
-            policies=policy,
-            as_json=as_json,
-        )
-    )
+    return run_spot_replay(files, secret_option("ledger", ledger, ledger_file), options)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_core.adapters.traces.spot import read_spot_trace
+from gpu_core.cli.spot.arguments import SpotReplayOptions
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.policy.spot import StrategyName
@@ -24,47 +25,27 @@ _MOST = 1_000_000
 """Of hours, of a ratio and of replays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpotReplayOptions:
-    """What was asked for on the command line."""
-
-    files: tuple[Path, ...] = ()
-    ledger: str | None = None
-    """Its file or address, instead of files."""
-    task_hours: float | None = None
-    """None, with a ledger: its finished runs are looked at, and nothing is replayed."""
-    deadline_hours: float | None = None
-    changeover_hours: float
-    price_ratio: float | None = None
-    starts: int
-    seed: int = 1
-    ticks: int | None = None
-    nodes: int = 1
-    policies: tuple[str, ...] = ()
-    as_json: bool = False
-
-
-def run_spot_replay(options: SpotReplayOptions) -> int:
+def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotReplayOptions) -> int:
     """Replay, and print a table or JSON. Returns the exit code: 1 if a deadline was missed.
 
     Raises:
         InvalidInput: Something that was asked for cannot be used.
     """
-    if (options.ledger is None) is not bool(options.files):
+    if (ledger is None) is not bool(files):
         raise InvalidInput("FILE", "and ledger are alternatives", remedy="name one of them")
-    if options.ledger is not None and options.task_hours is None:
+    if ledger is not None and options.task_hours is None:
         # SQLAlchemy takes longer to load than a small replay takes.
         from gpu_core.cli.spot.hindsight import run_spot_hindsight
 
         if options.price_ratio is not None:
             _in_range("price-ratio", options.price_ratio, least=0.001)
-        return run_spot_hindsight(options.ledger, options.price_ratio, as_json=options.as_json)
+        return run_spot_hindsight(ledger, options.price_ratio, as_json=options.as_json)
     task = _task(options)
-    names = tuple(_strategy(name) for name in options.policies) or tuple(STRATEGIES)
+    names = tuple(_strategy(name) for name in options.policy) or tuple(STRATEGIES)
     for field, number in (("starts", options.starts), ("nodes", options.nodes)):
         if not 1 <= number <= _MOST:
             raise InvalidInput(field, "is out of range", got=number, allowed=f"1 to {_MOST:,}")
-    traces = [_cut(trace, options.ticks) for trace in _traces(options)]
+    traces = [_cut(trace, options.ticks) for trace in _traces(files, ledger)]
     comparison = compare(
         traces,
         task,
@@ -150,15 +131,15 @@ def _strategy(name: str) -> StrategyName:
     return cast("StrategyName", name)
 
 
-def _traces(options: SpotReplayOptions) -> Sequence[SpotTrace]:
-    if options.ledger is None:
-        return [read_spot_trace(path) for path in options.files]
+def _traces(files: Sequence[Path], ledger: str | None) -> Sequence[SpotTrace]:
+    if ledger is None:
+        return [read_spot_trace(path) for path in files]
     from gpu_core.adapters.traces.ledger import read_records
 
-    attempts = [attempt for _, of_run in read_records(options.ledger) for attempt in of_run]
+    attempts = [attempt for _, of_run in read_records(ledger) for attempt in of_run]
     traces = spot_traces(attempts, datetime.now(UTC))
     if not traces:
-        raise InvalidInput("ledger", "has no attempt on spot", got=options.ledger)
+        raise InvalidInput("ledger", "has no attempt on spot", got=ledger)
     return traces
 
 
