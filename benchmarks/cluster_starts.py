@@ -136,9 +136,20 @@ def _line(
 
 def ratios(lines: Sequence[Line], other: Contender) -> list[float]:
     """Our starts per second over those of another worker, round by round."""
-    rates = {(Contender(each.worker, each.poll_s), each.round): each.starts_per_s for each in lines}
-    rounds = sorted({number for _, number in rates})
-    return [round(rates[OURS, number] / rates[other, number], 2) for number in rounds]
+    return _within_rounds(lines, other, lambda line: line.starts_per_s)
+
+
+def ratios_of_waits(lines: Sequence[Line], other: Contender) -> list[float]:
+    """Our time from the worker's start to the last Job over another worker's, round by round."""
+    return _within_rounds(lines, other, lambda line: line.all_after_s)
+
+
+def _within_rounds(
+    lines: Sequence[Line], other: Contender, measure: Callable[[Line], float]
+) -> list[float]:
+    found = {(Contender(each.worker, each.poll_s), each.round): measure(each) for each in lines}
+    rounds = sorted({number for _, number in found})
+    return [round(found[OURS, number] / found[other, number], 2) for number in rounds]
 
 
 # -- a pool on simulated nodes -------------------------------------------------------------------
@@ -248,8 +259,11 @@ def show(lines: Sequence[Line]) -> None:
     console = Console(width=160)
     console.print(table)
     for other in CONTENDERS[1:]:
-        found = ratios(lines, other)
-        console.print(
-            f"{OURS.worker} / {other.worker} polling every {other.poll_s} s: "
-            f"median {statistics.median(found):.2f} of {', '.join(map(str, found))}"
-        )
+        for what, found in (
+            ("Jobs a second, from the first to the last", ratios(lines, other)),
+            ("time from the worker's start to the last Job", ratios_of_waits(lines, other)),
+        ):
+            console.print(
+                f"{OURS.worker} / {other.worker} polling every {other.poll_s} s, {what}: "
+                f"median {statistics.median(found):.2f} of {', '.join(map(str, found))}"
+            )

@@ -42,6 +42,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.bound_flows import enqueue, enqueue_again
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.startup.checks import (
     EXIT_CODE,
@@ -153,6 +154,7 @@ class GpuWorker(_Mixin):
         self._log_stack = ExitStack()
         self._pass = anyio.Lock()
         self._writers = anyio.Semaphore(self.starts_at_once)
+        self._starts = StartsFirst()
         self._waiting = BatchLoader(
             lambda ids: read_flow_runs_by_id(self.client, ids, in_states=[StateType.SCHEDULED])
         )
@@ -306,6 +308,10 @@ class GpuWorker(_Mixin):
         """
         # Few at a time: Prefect's SQLite answers writers that meet with an error, after which its
         # client waits two seconds. One after the other, eight starts take less than that.
+        with self._starts.start():
+            await self._start_in_turn(flow_run)
+
+    async def _start_in_turn(self, flow_run: FlowRun) -> None:
         async with self._writers:
             try:
                 if not self._is_stopping and await self._propose_pending_state(flow_run):
@@ -381,10 +387,10 @@ class GpuWorker(_Mixin):
             self._runs_task_group.start_soon(self._note, flow_run.id, submitted.identifier)
 
     async def _note(self, flow_run_id: UUID, identifier: str) -> None:
-        """Let Prefect know what runs it, after those that wait in line for their start."""
+        """Let Prefect know what runs it, after those that start."""
+        await self._starts.let_pass()
         async with self._writers:
-            # The end of an attempt clears it; a note that came later would stay.
-            if self._scheduler is None or not self._scheduler.holds(flow_run_id):
+            if self._scheduler is None or not self._scheduler.begin_note(flow_run_id):
                 return
             try:
                 await self.client.update_flow_run(flow_run_id, infrastructure_pid=identifier)
@@ -546,6 +552,7 @@ class GpuWorker(_Mixin):
                 infrastructure=await self._new_infrastructure(policies, scheduling),
                 tasks=scheduling,
                 wake=self._wake,
+                starts=self._starts,
                 hidden=self._secrets.hidden,
             )
             await scheduler.recover(self._template)

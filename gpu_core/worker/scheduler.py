@@ -43,6 +43,7 @@ from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.pending.scale_hints import ScaleHints
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
 from gpu_core.worker.watch.budgets import BudgetWatch
@@ -68,6 +69,7 @@ class GpuScheduler:
         infrastructure: Where attempts run.
         tasks: Where settling and draining run beside the cycle.
         wake: Called when something changed that the next cycle should see.
+        starts: Which starts are under way; the ends of runs let them pass.
         hidden: A text without secrets, for the pages of runs.
     """
 
@@ -84,6 +86,7 @@ class GpuScheduler:
         infrastructure: Infrastructure,
         tasks: TaskGroup,
         wake: Callable[[], None],
+        starts: StartsFirst,
         hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
@@ -139,6 +142,7 @@ class GpuScheduler:
             cost_log=CostLog(connections.mlflow, ledger),
             strays=self._strays,
             outages=self._outages,
+            starts=starts,
             hidden=hidden,
             land=self._land_last,
         )
@@ -348,10 +352,13 @@ class GpuScheduler:
         if running is not None:
             running.is_claimed = True
 
-    def holds(self, flow_run_id: UUID) -> bool:
-        """Has this run an attempt that has not come to its end?"""
+    def begin_note(self, flow_run_id: UUID) -> bool:
+        """May Prefect note what runs this run? Its end clears the note: a later one would stay."""
         running = self._attempts.of_run(str(flow_run_id))
-        return running is not None and not running.is_ending
+        if running is None or running.is_ending:
+            return False
+        running.is_noted = True
+        return True
 
     def admitted(self, flow_run_id: UUID) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.

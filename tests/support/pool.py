@@ -24,6 +24,7 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker import GpuProcessWorker
 from gpu_core.worker.infrastructure import Started
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.scheduler import GpuScheduler
 from gpu_core.worker.settings import GpuWorkerSettings
@@ -186,6 +187,7 @@ class OnePool:
                 infrastructure=self.infrastructure,
                 tasks=tasks,
                 wake=lambda: None,
+                starts=StartsFirst(),
                 hidden=self.hidden,
             )
             await self.scheduler.recover(TEMPLATE)

@@ -27,6 +27,7 @@ from gpu_core.worker.attempts.overwritten_states import restore_rescheduled
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import run_fields, run_log
+from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import (
     Ending,
     Published,
@@ -37,7 +38,6 @@ from gpu_core.worker.attempts.settlement import (
     has_begun,
     is_unexplained,
     publish,
-    read_run,
     to_record,
 )
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
@@ -48,6 +48,7 @@ from gpu_core.worker.infrastructure import Exit, Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.watch.outages import OutageWatch
 
 _log = logging.getLogger("prefect.gpu.endings")
@@ -78,6 +79,7 @@ class Endings:
         cost_log: Where costs are logged.
         strays: Looks after runs whose last process may live on.
         outages: What the worker saw of the platform.
+        starts: Which starts are under way: ends are reported after them.
         hidden: A text without secrets: why an attempt ended is on the page of its run.
         land: Writes down where an attempt was that is about to be settled; None: as planned.
     """
@@ -95,6 +97,7 @@ class Endings:
         cost_log: CostLog,
         strays: ZombieStateGuard,
         outages: OutageWatch,
+        starts: StartsFirst,
         hidden: Callable[[str], str] = str,
         land: Callable[[AttemptState], Awaitable[None]] | None = None,
     ) -> None:
@@ -108,6 +111,8 @@ class Endings:
         self._cost_log = cost_log
         self._strays = strays
         self._outages = outages
+        self._starts = starts
+        self._runs = RunReader(client)
         self._hidden = hidden
         self._land = land
         self._cancel_polls = Throttle(_CANCEL_POLL_S)
@@ -400,7 +405,7 @@ class Endings:
         fields = run_fields(running, EndReason.CRASHED)
         _log.error("The attempt of %r is closed: %s", running.record.name, message, extra=fields)
         with suppress(Exception):  # whatever Prefect refuses, its page has the line before
-            run = await read_run(self._client, running)
+            run = await self._runs.of(running)
             if run is not None and (run.state is None or not run.state.is_final()):
                 await publish(self._client, running, run, settlement)
         self._attempts.remove(running)
@@ -425,8 +430,9 @@ class Endings:
             self._infrastructure.settled(running)
             self._wake()
             return None
+        # Its GPUs are free, so that nothing but its page waits for this.
+        await self._starts.let_pass()
         while True:
-            # Its GPUs are free: those that start come first where Prefect's server is busy.
             async with self._lanes:
                 published = await self._judge(running, gone_at)
             if published.stands:
@@ -480,11 +486,11 @@ class Endings:
 
     async def _run_as_it_ended(self, running: AttemptState) -> FlowRun | None:
         """The flow run as Prefect has it, with the end that a SIGTERM came too late for."""
-        run = await read_run(self._client, running)
+        run = await self._runs.of(running)
         if run is not None and running.is_draining:
             state = await restore_rescheduled(self._client, run, ends_run)
             if state is not None:
-                return await read_run(self._client, running)
+                return await self._runs.of(running)
         return run
 
     def _tell_end(self, running: AttemptState, reason: EndReason, message: str) -> None:
@@ -558,7 +564,7 @@ class Endings:
         try:
             attempts = await self._history(flow_run_id)
             if final is None:
-                final = _final_name(await read_run(self._client, running))
+                final = _final_name(await self._runs.of(running))
             if final is not None:
                 self.stories.pop(flow_run_id, None)
                 await in_thread(self._ledger.finish_run, flow_run_id, final)

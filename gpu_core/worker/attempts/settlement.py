@@ -295,13 +295,14 @@ async def publish(
     """Put the flow run into the state that follows the attempt's end."""
     if run is None:
         return Published(stands=True)
-    # The process is gone: with its number still there, cancelling a waiting run would hang.
-    await client.request(
-        "PATCH",
-        "/flow_runs/{id}",
-        path_params={"id": run.id},
-        json={"infrastructure_pid": None},
-    )
+    if running.is_noted or run.infrastructure_pid is not None:
+        # The process is gone: with its number still there, cancelling a waiting run would hang.
+        await client.request(
+            "PATCH",
+            "/flow_runs/{id}",
+            path_params={"id": run.id},
+            json={"infrastructure_pid": None},
+        )
     state = _next_state(settlement, running)
     if state is None:
         return Published(stands=True, state=run.state)

@@ -39,6 +39,8 @@ class AttemptState:
     """Why what runs it would not take it just now; None: nothing has said so."""
     excuse: str | None = None
     """What of the platform's kept it from being started; None: nothing did."""
+    is_noted: bool = False
+    """Prefect is told what runs it, or is about to be: its end has to clear that."""
     has_unwritten_start: bool = False
     """What runs it was created, and the ledger was away before it could be written down."""
     began_at: datetime | None = None

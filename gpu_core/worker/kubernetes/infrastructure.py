@@ -101,6 +101,7 @@ from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_
 from gpu_core.worker.kubernetes.logs.final_logs import LastWords
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
+from gpu_core.worker.prefect.starts_first import StartsFirst
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 
@@ -122,6 +123,7 @@ class KubernetesInfrastructure:
         client: Prefect's, for what pods cannot tell themselves.
         wake: Called when something changed that the next cycle should see.
         may_act: Asked before everything that changes the cluster.
+        starts: Which starts are under way.
         prefect_secrets: Where flows get Prefect's keys from, by variable; none: in plain words.
         template: The pool's base job template, as it is now.
         hidden: A text without the secrets that the worker knows.
@@ -137,6 +139,7 @@ class KubernetesInfrastructure:
         client: PrefectClient,
         wake: Callable[[], None],
         may_act: Callable[[], bool],
+        starts: StartsFirst,
         prefect_secrets: Mapping[str, SecretReference],
         template: Callable[[], Mapping[str, Any]] = dict,
         hidden: Callable[[str], str] = str,
@@ -147,6 +150,7 @@ class KubernetesInfrastructure:
         self._template = template
         self._hidden = hidden
         self._client = client
+        self._starts = starts
         self._prefect_secrets = prefect_secrets
         self._view = ClusterCache(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
@@ -183,7 +187,9 @@ class KubernetesInfrastructure:
         self._host = await self._cluster_name()
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
         output = OutputFollower(self._output_api, self._rights)
-        self._containers = ContainerRuns(self._client, output, tasks, self._is_over, self._hidden)
+        self._containers = ContainerRuns(
+            self._client, output, tasks, self._is_over, self._starts, self._hidden
+        )
         tasks.start_soon(self._recorder.run)
         await self._view.start(tasks)
 

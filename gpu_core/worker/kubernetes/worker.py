@@ -117,6 +117,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
             client=self.client,
             wake=self._wake,
             may_act=lambda: self._lease.is_held,
+            starts=self._starts,
             prefect_secrets=self._prefect_secrets,
             template=lambda: self._template,
             hidden=self._secrets.hidden,

@@ -60,7 +60,7 @@ class Scheduler:
     def __init__(self, server, outcome, holds):
         self.server = server
         self.outcome = outcome
-        self.holds = lambda _flow_run_id: holds
+        self.begin_note = lambda _flow_run_id: holds
         self.refused = []
         self.postponed = []
         self.excused = []

@@ -19,6 +19,7 @@ from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
 from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
 from gpu_core.worker.prefect.batch_loader import BatchLoader
+from gpu_core.worker.prefect.starts_first import StartsFirst
 
 _log = logging.getLogger("prefect.gpu.containers")
 
@@ -26,7 +27,6 @@ _log = logging.getLogger("prefect.gpu.containers")
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
 
-# Starts come first, which Prefect's server answers one after the other, too.
 _TOLD_AT_ONCE = 4
 
 # How many runs the server returns at most in one answer.
@@ -42,6 +42,7 @@ class ContainerRuns:
         output: Reads what they write.
         tasks: Where logs are followed.
         is_over: Has this attempt's pod of this uid ended, so that no more output comes?
+        starts: Which starts are under way: that a container runs is told after them.
         hidden: A text as people may read it: what the run's log has of a line.
     """
 
@@ -51,6 +52,7 @@ class ContainerRuns:
         output: OutputFollower,
         tasks: TaskGroup,
         is_over: Callable[[AttemptState, str], bool],
+        starts: StartsFirst,
         hidden: Callable[[str], str] = str,
     ) -> None:
         self._client = client
@@ -60,6 +62,7 @@ class ContainerRuns:
         self._output = output
         self._tasks = tasks
         self._is_over = is_over
+        self._starts = starts
         self._runs = BatchLoader(partial(read_flow_runs_by_id, client))
         self._turns: dict[str, anyio.Lock] = {}
         self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
@@ -136,6 +139,7 @@ class ContainerRuns:
     async def _tell_beside(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         try:
+            await self._starts.let_pass()
             async with self._telling, self._turn_of(attempt_id):
                 # Who settles its end tells it then. The run may have another attempt by now.
                 if not running.is_ending:

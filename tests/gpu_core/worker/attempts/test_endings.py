@@ -24,12 +24,15 @@ from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
 from gpu_core.worker.attempts.cost_log import CostLog
 from gpu_core.worker.attempts.endings import Endings, _lingers
 from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import Published
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.pending.publisher import Publisher
+from gpu_core.worker.prefect import starts_first
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.watch.outages import OutageWatch
@@ -106,6 +109,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 cost_log=CostLog(None, ledger),
                 strays=ZombieStateGuard(client),
                 outages=OutageWatch(client, tmp_path / "outages.json", None),
+                starts=StartsFirst(),
             )
             await act(endings, woken)
             tasks.cancel_scope.cancel()
@@ -282,7 +286,7 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
 
     else:
         run = FlowRun(id=UUID(RUN), flow_id=UUID(RUN), state=Running())
-        monkeypatch.setattr("gpu_core.worker.attempts.endings.read_run", lambda *_: answer(run))
+        monkeypatch.setattr(RunReader, "of", lambda *_: answer(run))
     published = []
 
     async def publish(_client, _running, _run, settlement):
@@ -360,5 +364,31 @@ def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
             judged.release()
         with anyio.fail_after(60):
             await all_asked.wait()
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def test_an_end_is_judged_after_the_starts_that_are_under_way(
+    tmp_path, ledger, running, monkeypatch
+):
+    """Its GPUs are free at once: only its page waits."""
+    monkeypatch.setattr(starts_first, "LONGEST_YIELD_S", 60.0)
+
+    async def act(endings, _woken):
+        judged = anyio.Event()
+
+        async def judge(_running, _gone_at):
+            judged.set()
+            return Published(stands=True, state=None)
+
+        monkeypatch.setattr(endings, "_judge", judge)
+        with endings._starts.start():
+            endings.find_ended(set())
+            while not running.is_gone:
+                await anyio.wait_all_tasks_blocked()
+            await anyio.wait_all_tasks_blocked()
+            assert not judged.is_set()
+        with anyio.fail_after(60):
+            await judged.wait()
 
     while_the_api_is_away(tmp_path, ledger, running, act)

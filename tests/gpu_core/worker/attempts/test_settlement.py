@@ -465,9 +465,10 @@ class StrictServer:
 
     def __init__(self, run):
         self.run = run
+        self.changes = []
 
-    async def request(self, *_arguments, **_options):
-        """Take any change."""
+    async def request(self, _method, _path, json, **_options):
+        self.changes.append(json)
 
     async def read_flow_run(self, _flow_run_id):
         return self.run
@@ -508,6 +509,30 @@ def test_the_state_that_follows_an_end_is_read_again_only_where_it_is_not_known(
 
     assert found.stands
     assert (found.state and found.state.name) == want
+
+
+@pytest.mark.parametrize(
+    ("noted", "is_note_under_way", "want"),
+    [
+        pytest.param("ml:job", True, 1, id="noted"),
+        pytest.param("ml:job", False, 1, id="noted by an earlier worker"),
+        pytest.param(None, True, 1, id="the note may come after the run was read"),
+        pytest.param(None, False, 0, id="it ended before anybody noted it"),
+    ],
+)
+def test_the_note_of_what_runs_it_is_cleared_where_there_may_be_one(
+    tmp_path, noted, is_note_under_way, want
+):
+    running, run = preempted(tmp_path), flow_run(Failed())
+    running.is_noted, run.infrastructure_pid = is_note_under_way, noted
+    settlement = Settlement(
+        end_reason=EndReason.FAILED, is_charged_failure=True, next_state=None, message=""
+    )
+    server = StrictServer(run)
+
+    anyio.run(publish, server, running, run, settlement)
+
+    assert server.changes == want * [{"infrastructure_pid": None}]
 
 
 @pytest.mark.parametrize("next_state", ["AwaitingRetry", "Scheduled"])

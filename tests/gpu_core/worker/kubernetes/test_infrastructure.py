@@ -36,6 +36,7 @@ from gpu_core.worker.kubernetes.logs import container_runs as containers
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
@@ -69,6 +70,7 @@ def of_cluster(api, prefect_secrets=None, template=dict):
         client=SimpleNamespace(),
         wake=lambda: None,
         may_act=lambda: True,
+        starts=StartsFirst(),
         prefect_secrets=prefect_secrets or {},
         template=template,
     )
@@ -398,6 +400,7 @@ def test_the_output_of_the_node_of_a_container_job_that_failed_is_told(followed,
                 OutputFollower(client, MissingRights()),
                 tasks,
                 lambda *_: True,
+                StartsFirst(),
             )
             infrastructure._containers._followed["a"] = dict.fromkeys(followed, ())
             infrastructure._follow_output = lambda _: None
@@ -449,6 +452,7 @@ def test_a_container_that_ended_before_anybody_looked(monkeypatch, caplog, varia
                 OutputFollower(client, MissingRights()),
                 tasks,
                 lambda *_: True,
+                StartsFirst(),
             )
             infrastructure._view._pod_changed(None, pod)
             assert await infrastructure.kill(attempt)
@@ -490,7 +494,7 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
             async with anyio.create_task_group() as tasks:
                 followed = OutputFollower(client, MissingRights())
                 infrastructure._containers = ContainerRuns(
-                    ItsRun(), followed, tasks, infrastructure._is_over
+                    ItsRun(), followed, tasks, infrastructure._is_over, StartsFirst()
                 )
                 for _ in range(3):
                     infrastructure._follow_output(attempt)

@@ -14,6 +14,7 @@ from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.testing.builders import make_policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
@@ -90,6 +91,7 @@ def a_cluster(policy, *pods):
         client=SimpleNamespace(),
         wake=lambda: None,
         may_act=lambda: True,
+        starts=StartsFirst(),
         prefect_secrets={},
     )
     for name in GPUS:

@@ -35,6 +35,7 @@ from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_job
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.jobs.operator_jobs import kept_custom_job
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
@@ -178,6 +179,7 @@ def infrastructure_of(api, may_act=lambda: True, template=dict, client=None):
         client=client or SimpleNamespace(),
         wake=lambda: None,
         may_act=may_act,
+        starts=StartsFirst(),
         prefect_secrets={},
         template=template,
     )

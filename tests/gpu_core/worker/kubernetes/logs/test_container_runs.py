@@ -13,6 +13,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 RUN = UUID(int=7)
@@ -55,7 +56,9 @@ def running(run=RUN):
 
 
 def of_server(server, tasks=None):
-    return ContainerRuns(server, output=None, tasks=tasks, is_over=lambda *_: False)
+    return ContainerRuns(
+        server, output=None, tasks=tasks, is_over=lambda *_: False, starts=StartsFirst()
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gpu_core.worker.kubernetes.logs import written_output as told_output
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.kubernetes.logs.log_position import LogLine
 from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
+from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.worker.kubernetes.logs.test_container_runs import RUN, running
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -99,7 +100,7 @@ def follow(server, *, begun_here):
     async def story():
         follower, attempt = Follower(), running()
         async with anyio.create_task_group() as tasks:
-            containers = ContainerRuns(server, follower, tasks, lambda *_: False)
+            containers = ContainerRuns(server, follower, tasks, lambda *_: False, StartsFirst())
             if begun_here:
                 containers.begin(attempt.attempt.attempt_id)
             pod = {"metadata": {"uid": "u", "namespace": "ml", "name": "a"}}
