@@ -52,7 +52,7 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
     Args:
         flow_run_id: Its run in Prefect.
-        timeout_s: How long to wait for its end, the time in line included; None: for ever.
+        timeout_s: How long to wait for its end, the time in the queue included; None: for ever.
     """
 
     def __init__(self, flow_run_id: UUID, timeout_s: int | None) -> None:
@@ -157,8 +157,8 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
     timeout_s: int | None = Field(
         default=None,
         gt=0,
-        description="How many seconds to wait for the end, the time in line included; by default "
-        "for ever.",
+        description="Seconds to wait for the end, with the time in the queue; by default "
+        "without limit.",
     )
 
     @field_validator("command")

@@ -32,7 +32,7 @@ class MLflowTracking(Block):
     tracking_uri: str = Field(
         min_length=1,
         description="The tracking server's address, or 'sqlite:////absolute/path/mlflow.db'; "
-        "user and password have fields of their own, because everybody may read this one.",
+        "user and password have fields of their own, because all users may read this one.",
         examples=["http://mlflow:5000"],
     )
     username: str | None = Field(

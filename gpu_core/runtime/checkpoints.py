@@ -370,7 +370,7 @@ class Checkpointing:
         except FATAL:
             raise
         except Exception as error:  # whatever the store raises: the save itself will tell
-            _log.warning("the store does not tell its checkpoints: %s", error)
+            _log.warning("the store does not list its checkpoints: %s", error)
             return 0
 
     def _readable(self, checkpoints: RunCheckpoints) -> "Iterator[_Candidate]":
@@ -439,7 +439,7 @@ class Checkpointing:
             write_checkpoint_report(self._run_dir, report)
         except OSError as error:
             # The checkpoint is safe; that the worker does not know of it costs no work.
-            _log.warning("the worker could not be told about the checkpoint: %s", error)
+            _log.warning("the checkpoint could not be reported to the worker: %s", error)
 
     def _warn_once(self) -> None:
         if self._has_warned:

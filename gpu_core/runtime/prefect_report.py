@@ -69,7 +69,7 @@ class PrefectReport:
                 if report is not None:
                     self._send(self._flow_run_id, _labels(report))
             except Exception as error:
-                _log.warning("The worker is not told of a checkpoint: %s", error)
+                _log.warning("A checkpoint is not reported to the worker: %s", error)
             with self._changed:
                 self._is_sending = False
                 self._changed.notify_all()

@@ -396,7 +396,7 @@ class GpuWorker(_Mixin):
                 await self.client.update_flow_run(flow_run_id, infrastructure_pid=identifier)
             except Exception:
                 self._logger.exception(
-                    "Prefect is not told what runs flow run %s",
+                    "Prefect has no record of what runs flow run %s",
                     flow_run_id,
                     extra={"flow_run_id": str(flow_run_id)},
                 )
@@ -411,7 +411,7 @@ class GpuWorker(_Mixin):
         try:
             await scheduler.look_at_pool()
         except Exception as error:
-            self._logger.debug("The pool is looked at later: %s", error, exc_info=True)
+            self._logger.debug("The pool is read later: %s", error, exc_info=True)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         if self._is_stopping:
@@ -597,7 +597,7 @@ class GpuWorker(_Mixin):
         names = await scheduler.close() if scheduler is not None else []
         if names:
             self._logger.info(
-                "%d runs go on without this worker; the next one takes them over: %s",
+                "%d runs continue without this worker; the next one takes them over: %s",
                 len(names),
                 ", ".join(names),
             )

@@ -261,7 +261,7 @@ class GpuScheduler:
             list(self._attempts),
             by_run,
             lambda these: self._infrastructure.reconcile(these, policy),
-            "looked after",
+            "reconciled",
         )
 
     async def _read_queue(
@@ -516,7 +516,7 @@ class GpuScheduler:
         zone = zones.get(landed.placement.shares[0].node)
         await self._attempts.land(running, landed, zone, policy)
         self._history.moved(running)
-        run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "began"))
+        run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "started"))
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
         return True
 

@@ -386,6 +386,6 @@ def test_a_flow_that_fails_as_the_server_is_away_is_not_charged(pool, server):
 
     first, second = pool.attempts(run)
     assert first.end_reason == "Interrupted", first.end_message
-    assert first.end_message.startswith("Interrupted: Prefect's API was away from ")
+    assert first.end_message.startswith("Interrupted: Prefect's API was unavailable from ")
     assert not first.is_charged_failure
     assert second.end_reason == "Completed"

@@ -52,7 +52,7 @@ def test_what_the_server_s_absence_ended_is_charged_to_nobody(pool, server, tmp_
         wait_for(lambda run=run: closed(pool, run, 2), "both attempts are closed")
         first, second = pool.attempts(run)
         assert first.end_reason is want, first.end_message
-        assert first.end_message.startswith(f"{want}: Prefect's API was away from ")
+        assert first.end_message.startswith(f"{want}: Prefect's API was unavailable from ")
         assert not first.is_charged_failure
         assert second.end_reason is EndReason.COMPLETED
         assert pool.run(run)["run_count"] == begun

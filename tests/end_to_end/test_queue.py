@@ -155,7 +155,7 @@ def test_a_paused_pool_and_a_broken_policy_are_said_and_nothing_is_lost(
     wait_for(lambda: journal.entries("begin"), "the first run has begun")
     capsys.readouterr()
     assert main(["hold", running]) == 0
-    assert "goes on" in capsys.readouterr().out
+    assert "keeps its GPUs" in capsys.readouterr().out
 
     pool.call("PATCH", f"/work_pools/{pool.name}", {"is_paused": True})
     pool.policy_path.write_text("version: 1\nprioritees: {}\n")

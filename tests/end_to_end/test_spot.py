@@ -32,7 +32,7 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     thrifty = pool.submit(working, "thrifty", budget_usd=4, expected_duration="1h")
     pool.wait_until(pressed, "Completed")
     pool.wait_until(patient, "WaitingForSpot")
-    assert "spot is away and worth waiting for" in pool.message(patient)
+    assert "spot is unavailable and worth waiting for" in pool.message(patient)
     assert "on-demand costs 2.40 times spot" in pool.message(patient)
     assert "if a start loses at most 12m 00s (0 of 3 starts measured)" in pool.message(patient)
 

@@ -3,7 +3,6 @@
 import ast
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from prefect.cli._app import _app as prefect_commands
 
 from gpu_core.cli.main import app
 from gpu_core.cli.shared.exit_codes import MEANING_OF_1
+from tests.layout.texts import texts
 
 _SOURCES = sorted(path for path in Path("gpu_core").rglob("*.py"))
 # In back-quotes, or at the place where a remedy names a command without them.
@@ -23,29 +23,18 @@ _FIRST_WORDS = ("work-pool", "work-queue", "worker", "server", "config", "flow-r
                 *(name.split()[1] for name in MEANING_OF_1))  # fmt: skip
 
 
-def _texts(tree: ast.AST) -> Iterator[str]:
-    """What the code may print: texts that are no docstrings; X stands for what is put in."""
-    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            skipped |= {id(part) for part in node.values}
-            parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
-            yield "".join(str(part) for part in parts)
-    for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and id(node) not in skipped:
-            yield node.value
-
-
-TEXTS = {path: list(_texts(ast.parse(path.read_text(encoding="utf-8")))) for path in _SOURCES}
+TEXTS = {
+    path: [text for _, text in texts(ast.parse(path.read_text(encoding="utf-8")))]
+    for path in _SOURCES
+}
 COMMANDS = sorted({
     quoted or bare
-    for texts in TEXTS.values()
-    for text in texts
+    for found in TEXTS.values()
+    for text in found
     for quoted, bare in _COMMAND.findall(text)
     if quoted or bare.split()[1] in _FIRST_WORDS
 })  # fmt: skip
-PAGES = sorted({page for texts in TEXTS.values() for text in texts for page in _PAGE.findall(text)})
+PAGES = sorted({page for found in TEXTS.values() for text in found for page in _PAGE.findall(text)})
 
 
 def _options_of(words: list[str]) -> set[str]:

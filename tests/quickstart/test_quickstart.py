@@ -118,7 +118,7 @@ def test_it_fits_100_columns_and_ends_with_three_links_and_one_next_step(told: s
 def test_the_whole_story(told: str) -> None:
     """Everything runs, the resumed training is exact, the report finds its anomaly."""
     assert "yes the training was preempted once" in told
-    assert "yes its second attempt began with a checkpoint" in told
+    assert "yes its second attempt started from a checkpoint" in told
     assert "yes weights: " in told
     assert "  NO  " not in told
     assert "WaitingForVictims: " in told

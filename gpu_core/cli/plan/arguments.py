@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpu_core.decisions.requirements.stated import Stated
 
 _JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
-_WISHES = Group("Wishes", sort_key=2)
+_WISHES = Group("Constraints", sort_key=2)
 _CONDITIONS = Group("Conditions", sort_key=3)
 
 

@@ -68,7 +68,7 @@ def queue(pool: str, *, as_json: bool) -> int:
     unseen = line.waiting - len(line.entries)
     if unseen > 0:
         more = count(unseen, "more run" if line.entries else "run")
-        text = f"{more} in pool {pool!r}: due, and not looked at by a GPU worker yet."
+        text = f"{more} in pool {pool!r}: due, not yet polled by a GPU worker."
         console.print(text, highlight=False, markup=False)
     elif not line.entries:
         console.print(f"No run waits in pool {pool!r}.", highlight=False)

@@ -14,9 +14,9 @@ from gpu_core.decisions.requests.run_tags import FIRST_TAG, HOLD_TAG
 
 # What the tags mean for a run that has its GPUs: it keeps them.
 _GOES_ON = {
-    HOLD_TAG: "It runs already and goes on; it is held if it has to wait again. "
+    HOLD_TAG: "It runs already and keeps its GPUs; it is held if it has to wait again. "
     "To stop it: prefect flow-run cancel {id}",
-    FIRST_TAG: "It runs already and goes on; it comes first if it has to wait again.",
+    FIRST_TAG: "It runs already and keeps its GPUs; it comes first if it has to wait again.",
 }
 
 

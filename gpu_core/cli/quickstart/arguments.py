@@ -15,7 +15,7 @@ def quickstart(
     ),
     keep: Annotated[bool, flag("Keep the servers running afterwards (also: KEEP=1).")] = False,
 ) -> int:
-    """Run the whole story on this machine: queue, preempt, resume, cost.
+    """Run the whole cycle on this machine: queue, preempt, resume, cost.
 
     Starts a Prefect server, MLflow and a GPU worker in a folder of their own, runs work through a
     GPU pool, checks that a preempted training resumes exactly, and stops everything again.

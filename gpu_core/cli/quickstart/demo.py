@@ -232,7 +232,7 @@ class _Story:
         return all(
             [
                 self._verdict("the training was preempted once", _was_preempted_once(mine)),
-                self._verdict("its second attempt began with a checkpoint", _was_resumed(mine)),
+                self._verdict("its second attempt started from a checkpoint", _was_resumed(mine)),
                 self._verdict("its twin ran undisturbed in one attempt", len(other) == 1),
                 *self._same_results(training, twin),
                 self._verdict("every run completed", self._all_completed()),

@@ -16,9 +16,9 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu release": _NO_SERVER,
     "prefect-gpu move-up": _NO_SERVER,
     "prefect-gpu simulate": "the ledger's database cannot be read",
-    "prefect-gpu plan": "nothing does what is wished, or the ledger's database cannot be read",
+    "prefect-gpu plan": "no offering fits, or the ledger's database cannot be read",
     "prefect-gpu catalog show": "the system refused to read or to print",
-    "prefect-gpu catalog refresh": "nothing could be looked at, or not be kept",
+    "prefect-gpu catalog refresh": "no price could be read, or the catalog not be written",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
 """What exit code 1 says, by command."""

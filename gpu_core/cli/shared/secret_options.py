@@ -49,7 +49,7 @@ def secret_option(name: str, value: str | None, file: str | None) -> str | None:
         return os.environ.get(variable_of(name)) or None
     if secrets_in(value):
         print(
-            f"  ! --{name}: its password stands in the list of processes while this command runs; "
+            f"  ! --{name}: its password is in the list of processes while this command runs; "
             f"--{name}-file and {variable_of(name)} keep it hidden",
             file=sys.stderr,
         )

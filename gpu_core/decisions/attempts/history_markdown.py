@@ -13,7 +13,7 @@ _KEY = re.compile(r"/(\d+)-(\d+)$")
 
 
 # A narrow window shows the first three columns; the rest of the table is scrolled to.
-HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Began with", "Saved")
+HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Started from", "Saved")
 
 
 def attempts_markdown(attempts: Sequence[Attempt]) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 Part = Literal["api", "disk"]
 
-_NAMES: dict[Part, str] = {"api": "Prefect's API was away", "disk": "the disk was full"}
+_NAMES: dict[Part, str] = {"api": "Prefect's API was unavailable", "disk": "the disk was full"}
 
 # The worker asks every second; a request that gets no answer takes up to five.
 _UNNOTICED = timedelta(seconds=10)
@@ -96,7 +96,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
         return None
     told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
     if not signs.has_begun and signs.is_folder_gone and signs.ended_at - signs.began_at <= _STARTS:
-        return "its run folder was deleted before its flow began"
+        return "its run folder was deleted before its flow started"
     # On a full disk the output of an engine does not say so: it cannot be written either.
     lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(told) is not None
     if lacks_space and (outage := _during(outages, "disk", signs, _ECHO)):

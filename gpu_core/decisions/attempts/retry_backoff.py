@@ -47,7 +47,7 @@ def postponed_hold(attempts: Sequence[Attempt], now: datetime) -> Hold | None:
     if last.is_excused:
         return Hold(
             reason=Reason.WAITING_FOR_PLATFORM,
-            summary=last.end_message or "The platform was away.",
+            summary=last.end_message or "The platform was unavailable.",
             resolution=f"It is tried again at {until:%H:%M:%S} UTC.",
         )
     return Hold(

@@ -200,7 +200,7 @@ def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
 def _anomalies(report: DayReport) -> list[str]:
     flagged = [j for j in report.judgements if j.verdict is AnomalyVerdict.ANOMALY]
     if flagged:
-        return ["## Unusually dear", *(_anomaly(judgement) for judgement in flagged)]
+        return ["## Unusually expensive", *(_anomaly(judgement) for judgement in flagged)]
     unjudged = report.judgements[0].verdict is AnomalyVerdict.NOT_ENOUGH_HISTORY
     return [] if unjudged else ["No anomaly."]
 
@@ -267,7 +267,7 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
         for cost in ranked[:_MOST_ROWS]
     ]
     head = ("Run", "Deployment", "Team", "Cost", "GPU-hours", "Waited", "Attempts")
-    return _table("Dearest runs", head, rows)
+    return _table("Most expensive runs", head, rows)
 
 
 def _setbacks(costs: Iterable[RunCost]) -> list[str]:

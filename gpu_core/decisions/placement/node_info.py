@@ -154,7 +154,7 @@ class NodeInfo:
         if shape.memory_mib > max(self.memory_mib_left, 0):
             raise self._error("has not enough memory left", shape.memory_mib)
         if shape.mig_profile is not None and not self._has_instances(shape.mig_profile, shape):
-            raise self._error("has not so many MIG instances left", shape.mig_profile)
+            raise self._error("has too few free MIG instances", shape.mig_profile)
         whole = self._whole(share)
         if whole is None or whole & ~self._free:
             self._refuse_what_is_not_free(shape, share)

@@ -18,7 +18,7 @@ class Judgement(StrEnum):
     """A run whose permission lists the name that the field holds."""
     OURS = "the worker"
     """The worker writes it, whatever the template and the run say."""
-    REFUSED = "nobody"
+    REFUSED = "no run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ TABLE = (
         "PodSpec",
         "activeDeadlineSeconds enableServiceLinks os readinessGates",
         FREE,
-        "Nobody else is concerned.",
+        "Affects this run only.",
     ),
     _row("Affinity", "nodeAffinity podAffinity", FREE, "Fewer nodes for itself."),
     _row("Affinity", "podAntiAffinity", LISTED, "Keeps pods of others from its nodes."),

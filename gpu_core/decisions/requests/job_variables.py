@@ -229,7 +229,7 @@ class GpuRequest(BaseModel):
         alias="budget_usd",
         title="Budget (USD)",
         description="What all attempts of the run may cost together in USD, by default anything; "
-        "the run is warned and then stopped, or goes on, as the policy says.",
+        "the run is warned and then stopped, or continues, as the policy says.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,

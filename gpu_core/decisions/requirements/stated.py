@@ -93,7 +93,7 @@ def _without_text(model: Model | None, stated: Stated) -> Reading:
         raise InvalidInput(
             missing,
             "is missing",
-            remedy="say in words what is to be done, or state model or parameters, and method",
+            remedy="describe the job in words, or state model or parameters, and method",
         )
     if stated.amount is None:
         raise InvalidInput(

@@ -166,7 +166,7 @@ def backfill_would_delay(workload: Workload, position: int) -> Explanation:
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
         summary=f"Waiting for {_wanted(workload)}: free ones are reserved for a run ahead, and "
-        f"this one {needs} that run {'starts' if known else 'is to start'}.",
+        f"this one {needs} that run {'starts' if known else 'must start'}.",
         resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.total_gpus},
@@ -287,7 +287,7 @@ def waiting_for_gpus(
 def _avoided(gpus: int, workload: Workload) -> str:
     """The GPUs of nodes that it avoids for some time, for `Reason.WAITING_FOR_GPUS`."""
     until = workload.avoided_until
-    text = f"{gpus} free on nodes that failed this run lately"
+    text = f"{gpus} free on nodes that failed this run recently"
     return text if until is None else f"{text}, which it leaves alone until {until:%H:%M:%S} UTC"
 
 

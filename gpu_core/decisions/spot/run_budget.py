@@ -36,7 +36,7 @@ class Spending(NamedTuple):
         return (
             f"{format_usd(self.spent_micro_usd)} of its budget of "
             f"{format_usd(self.budget_micro_usd)} are spent, "
-            f"{format_usd(self.next_micro_usd)} more until it could be ended at the next look"
+            f"{format_usd(self.next_micro_usd)} more until it could be stopped at the next poll"
         )
 
 
@@ -145,5 +145,5 @@ def spent_hold(
         reason=Reason.BUDGET_EXCEEDED,
         summary=f"Held: its attempts have cost {format_usd(spent)}, and its budget is "
         f"{format_usd(budget)}.",
-        resolution=f"{_REMEDY}; it goes on from its newest checkpoint.",
+        resolution=f"{_REMEDY}; it resumes from its newest checkpoint.",
     )

@@ -66,7 +66,7 @@ class ZoneChoice:
         if not self.scores:
             return "there is no zone"
         if self.zone is None:
-            return f"every zone has failed lately; again at {self.retry_at:%H:%M:%S}"
+            return f"every zone has failed recently; next try at {self.retry_at:%H:%M:%S}"
         first, *others = sorted(self.scores, key=lambda score: score.zone != self.zone)
         beside = "".join(f", {other.zone} {format_duration(other.useful_s)}" for other in others)
         useful = format_duration(first.useful_s)

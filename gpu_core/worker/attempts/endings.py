@@ -157,7 +157,7 @@ class Endings:
             running,
             EndReason.BUDGET_SPENT,
             grace_s=policy.preemption.grace_period_s,
-            message=f"{spending.reason}; with a higher budget_usd it goes on from its newest "
+            message=f"{spending.reason}; with a higher budget_usd it resumes from its newest "
             "checkpoint.",
             now=now,
         )

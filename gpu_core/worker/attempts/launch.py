@@ -98,7 +98,7 @@ class Launching:
                 extra=run_fields(running),
             )
         run_log(running, Reason.STARTING).info(
-            "Attempt %d %s", running.attempt.number, told(running, "began")
+            "Attempt %d %s", running.attempt.number, told(running, "started")
         )
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
         for what, why in (

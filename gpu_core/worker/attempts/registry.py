@@ -286,7 +286,7 @@ class AttemptRegistry:
             await in_thread(self._ledger.heartbeat, seen_at, reports)
 
         await self.faults.one_by_one(
-            list(alive.values()), by_run, tell, "told to the ledger as alive"
+            list(alive.values()), by_run, tell, "recorded in the ledger as alive"
         )
         for running in alive.values():
             running.attempt = replace(running.attempt, last_seen_at=seen_at)

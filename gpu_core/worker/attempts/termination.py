@@ -82,7 +82,7 @@ async def _ask(
 def _times(running: AttemptState) -> tuple[datetime, datetime]:
     attempt = running.attempt
     if attempt.drain_requested_at is None or attempt.drain_deadline_at is None:
-        raise ValueError(f"attempt {attempt.attempt_id} was not told to end")
+        raise ValueError(f"attempt {attempt.attempt_id} was not asked to stop")
     return attempt.drain_requested_at, attempt.drain_deadline_at
 
 

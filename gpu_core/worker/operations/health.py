@@ -101,7 +101,7 @@ def judge(observed: Observed, *, stuck_after_s: float, now_s: float) -> Health:
 
 
 def _stuck(observed: Observed, since_s: float, what: str, now_s: float) -> Health:
-    reason = f"{what} for {now_s - since_s:.0f} s; restart the worker, its runs go on."
+    reason = f"{what} for {now_s - since_s:.0f} s; restart the worker, its runs continue."
     return _health(observed, WorkerState.STUCK, reason, since_s)
 
 

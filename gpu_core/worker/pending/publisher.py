@@ -102,7 +102,7 @@ class Publisher:
         client: Prefect's client.
         pool: The pool's name, for its artifact.
         state_name: The name of the state of every waiting run; None: the reason why it waits.
-        turn: Held while one run is told why it waits. Who starts a run lets it pass first: the run
+        turn: Held while one run is shown why it waits. Who starts a run lets it pass first: the run
             is held then, so that no later one makes it wait again.
         faults: What goes wrong for single runs.
     """
@@ -158,7 +158,7 @@ class Publisher:
                 if is_held(flow_run.id):
                     continue
                 with self._faults.contained(
-                    explanation.workload_id, flow_run.name, "told why it waits", now
+                    explanation.workload_id, flow_run.name, "shown why it waits", now
                 ):
                     await self._write_state(demands[explanation.workload_id], explanation, stories)
             # Also where that failed: in the next cycle others have their turn.
@@ -225,7 +225,7 @@ class Publisher:
         self, demand: Demand, explanation: Explanation, stories: Mapping[str, str]
     ) -> None:
         flow_run = demand.flow_run
-        # Looked at again: a cancelled run that is told why it waits would come back to life.
+        # Looked at again: a cancelled run that is shown why it waits would come back to life.
         current = await self._client.read_flow_run(flow_run.id)
         if current.state is None or not current.state.is_scheduled():
             return

@@ -74,7 +74,7 @@ async def _mlflow(
     address = block_text(block, "tracking_uri")
     if block is not None and address and split_credentials(address)[1] is not None:
         _log.warning(
-            "The block %s/%s has a user or password in its address, for everybody who may read "
+            "The block %s/%s has a user or password in its address, for all users who may read "
             "blocks; `prefect-gpu setup --pool %s` moves them to the fields that hide them",
             MLFLOW_BLOCK,
             block.name,

@@ -356,7 +356,7 @@ def test_a_lost_run_folder_costs_no_checkpoint(
         Path(run.run_dir).rmdir()
         ckpt.save("safe")
         assert ckpt.restore(None) == "safe"
-    assert "the worker could not be told" in caplog.text
+    assert "the checkpoint could not be reported" in caplog.text
 
 
 def test_keep_and_store_can_be_given(start_attempt: StartAttempt, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def clock_findings(readings: Iterable[ClockReading]) -> Iterator[Finding]:
     """How far is each clock from this machine's?"""
     for reading in readings:
         if reading.theirs is None:
-            yield unknown("clocks.skew", f"{reading.name} does not tell its time")
+            yield unknown("clocks.skew", f"{reading.name} does not report its time")
             continue
         skew_s = (reading.theirs - reading.ours).total_seconds()
         # What the reading cannot tell apart from nothing is nothing.

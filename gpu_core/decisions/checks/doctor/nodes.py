@@ -89,7 +89,7 @@ def _troubles(node: SeenNode) -> Iterator[Finding]:
     elif facts.node.gpu_type == _UNKNOWN_TYPE:
         yield warning(
             "nodes.gpu-type",
-            f"node {node.name}, {gpus}: no label tells their type",
+            f"node {node.name}, {gpus}: no label names their type",
             "install GPU Feature Discovery, or name a label in kubernetes.gpu_type_labels",
         )
     elif facts.node.unhealthy_gpu_ids:

@@ -56,7 +56,7 @@ def unnamed_pool_finding(known: Collection[str], worker_type: str | None) -> Fin
     return unknown(
         "prefect.pool",
         f"{count(len(known), 'GPU pool')}: {listed(known)}; template, queues, workers and lease "
-        "are those of one pool and are not looked at",
+        "are those of one pool and are not checked",
         f"name one: prefect-gpu doctor --pool {quote(min(known))}",
     )
 

@@ -64,7 +64,7 @@ def rights_findings(
             _GRANT if release is None else right_remedy(release, answer.right, answer.namespace),
         )
     if any(answer.is_allowed is None for answer in asked):
-        yield unknown("rights.review", f"the cluster does not tell all rights of {who}")
+        yield unknown("rights.review", f"the cluster does not list all rights of {who}")
     details = [str(answer) for answer in asked]
     has = "has" if user else "have"
     yield ok("rights.granted", f"{who} {has} {granted} of {count(len(asked), 'right')}", details)

@@ -95,7 +95,7 @@ def deadlines(job: JobPlace) -> Iterator[Finding]:
         yield Finding(
             code="kept-too-short",
             path=f"{job.path}.ttlSecondsAfterFinished",
-            problem=f"a worker away for more than {kept_s} s cannot learn how the run ended",
+            problem=f"a worker that is down for more than {kept_s} s cannot read how the run ended",
             remedy=f"set {_LEAST_KEPT_S} or more",
             severity=Severity.WARNING,
         )

@@ -73,7 +73,7 @@ def forced_end(place: ObjectPlace) -> Iterator[Finding]:
             code="karpenter-forced-end",
             path="spec.template.spec.terminationGracePeriod",
             problem=f"pods with a grace of {grace_s} s are deleted at once, by force and without "
-            f"the condition that tells an eviction",
+            f"the condition that marks an eviction",
             remedy="make it longer than the policy's kubernetes.termination_grace",
             severity=Severity.WARNING,
         )

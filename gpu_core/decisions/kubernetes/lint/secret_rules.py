@@ -34,7 +34,7 @@ def literal_secrets(pod: PodPlace) -> Iterator[Finding]:
                 yield Finding(
                     code="literal-secret",
                     path=f"{path}.env[{index}]",
-                    problem=f"{name} looks like a secret, and its value stands in the manifest",
+                    problem=f"{name} looks like a secret, and its value is in the manifest",
                     remedy="put it into a Secret and name it in the policy's kubernetes.secrets",
                 )
 

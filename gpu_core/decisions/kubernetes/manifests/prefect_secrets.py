@@ -84,7 +84,7 @@ def plain_key_warnings(
     remedies = {variable: f"in {_setting(variable)}_NAME and _KEY" for variable in PREFECT_KEYS}
     remedies[_HEADERS] = "in the policy's kubernetes.secrets"
     return tuple(
-        f"{variable} stands in plain words in the Job of every flow, for everybody who may read "
+        f"{variable} is in plain text in the Job of every flow, for all users who may read "
         f"Jobs or pods; name a Secret that has it {remedy}"
         for variable, remedy in remedies.items()
         if environment.get(variable) and variable not in in_secrets

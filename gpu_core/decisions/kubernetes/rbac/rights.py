@@ -121,7 +121,7 @@ RIGHTS: tuple[Right, ...] = (
         "jobs",
         {
             "create": "the start of runs",
-            "get": "a start that an earlier worker began",
+            "get": "a start that an earlier worker initiated",
             "delete": "the end of runs: cancellation, preemption, time limits",
         },
         group="batch",
@@ -144,7 +144,7 @@ RIGHTS: tuple[Right, ...] = (
         "services",
         {
             "create": "how the nodes of a gang find each other",
-            "get": "a start of a gang that an earlier worker began",
+            "get": "a start of a gang that an earlier worker initiated",
         },
     ),
     *_of_worker(

@@ -99,9 +99,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
     {
         Cause.SUSPENDED: _Kind(Phase.PENDING, "The Job is suspended until Kueue admits it"),
         Cause.CREATING: _Kind(Phase.PENDING, "The pod is being started"),
-        Cause.GATED: _Kind(
-            Phase.PENDING, "The pod has a scheduling gate that somebody has to remove"
-        ),
+        Cause.GATED: _Kind(Phase.PENDING, "The pod has a scheduling gate that has to be removed"),
         Cause.UNSCHEDULABLE: _Kind(
             Phase.PENDING,
             "No node takes the pod yet",
@@ -192,7 +190,7 @@ _KINDS: Mapping[Cause, _Kind] = MappingProxyType(
         ),
         Cause.DELETED: _Kind(
             Phase.FAILED,
-            "Somebody deleted it, or a provisioner by force",
+            "It was deleted by a user, or by a provisioner with force",
             charge=_INTERRUPTED,
         ),
     }

@@ -53,7 +53,7 @@ PREFECT_FIELDS = (
         default={},
         effect="Variables of the run's container: a mapping, or a list of items as in a container. "
         "Mappings, and a mapping with a list, are merged by name: the run's over the deployment's "
-        "over the pool's; `null` takes back. `NVIDIA_VISIBLE_DEVICES` and "
+        "over the pool's; `null` removes. `NVIDIA_VISIBLE_DEVICES` and "
         "`CUDA_VISIBLE_DEVICES` are the device plugin's; a container job gets no variables that "
         "begin with `PREFECT_`.",
     ),
@@ -121,7 +121,7 @@ PREFECT_FIELDS = (
     PrefectField(
         name="finished_job_ttl",
         treatment=_MAPPED,
-        effect="How many seconds a finished Job stays, at least 60, so that a worker that was away "
+        effect="How many seconds a finished Job stays, at least 60, so that a worker that was down "
         "still reads how it ended. Without it: the policy's `kubernetes.kept_after_end`, which "
         "also holds for what operators run.",
     ),

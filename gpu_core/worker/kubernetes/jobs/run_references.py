@@ -171,7 +171,7 @@ class RunReferences:
             return
         run_log(running).warning(
             "The job variables name %s, which the policy does not list: the next release refuses "
-            "that. Whoever runs the pool lists it in permissions.default (%s).",
+            "that. Its administrator lists it in permissions.default (%s).",
             ", ".join(dict.fromkeys(map(described, found))),
             ", ".join(dict.fromkeys(each.what.value for each in found)),
         )

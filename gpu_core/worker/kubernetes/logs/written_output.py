@@ -52,7 +52,9 @@ class ToldOutput:
                     return await self._read(flow_run_id, output_log_name(pod))
                 except Exception as error:
                     if not is_unanswered(error):
-                        _log.warning("The output of pod %s is told from its start: %s", pod, error)
+                        _log.warning(
+                            "The output of pod %s is repeated from its start: %s", pod, error
+                        )
                         return ()
                     _log.debug("The output of pod %s is followed later: %s", pod, error)
                 await anyio.sleep(_RETRY_S)

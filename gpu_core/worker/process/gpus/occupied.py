@@ -87,7 +87,7 @@ class OccupiedGpus:
         if not self._is_unknown and self._clock_s() - self._read_at_s > VALID_S:
             _log.error(
                 "No run starts on a GPU of this machine until NVML answers: %s. See whether "
-                "`nvidia-smi` works; runs that have begun go on.",
+                "`nvidia-smi` works; runs that have started continue.",
                 failure,
             )
             self._is_unknown = True

@@ -10,7 +10,7 @@ NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 API = (0, 50)
 NO_CONNECTION = "httpx.ConnectError: All connection attempts failed"
 NO_SPACE = "OSError: [Errno 28] No space left on device"
-WANT = "Prefect's API was away from 12:00:00 to 12:00:50 UTC"
+WANT = "Prefect's API was unavailable from 12:00:00 to 12:00:50 UTC"
 
 
 def second(number):

@@ -576,7 +576,7 @@ def test_every_combination_is_settled(
             assert got.next_state is None
 
 
-AWAY = {"excuse": "Prefect's API was away from 12:00:00 to 12:00:50 UTC"}
+AWAY = {"excuse": "Prefect's API was unavailable from 12:00:00 to 12:00:50 UTC"}
 UNBEGUN = {"has_begun": False, "exit_code": 1}
 
 

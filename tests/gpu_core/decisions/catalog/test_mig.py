@@ -171,7 +171,7 @@ def test_no_more_instances_are_given_than_there_are():
     room.allocate(small, room.find(small))
     assert room.find(small) is None
     assert room.find(large) is not None
-    with pytest.raises(InvalidInput, match="has not so many MIG instances left"):
+    with pytest.raises(InvalidInput, match="has too few free MIG instances"):
         room.allocate(small, first)
     copy = room["n"].copy()
     room.release(small, first)

@@ -75,7 +75,7 @@ def test_who_waits_because_of_it_is_told_so():
     until = NOW + timedelta(minutes=10)
     assert explanation.numbers["avoided_until"] == until.isoformat()
     assert (
-        f"8 free on nodes that failed this run lately, which it leaves alone until "
+        f"8 free on nodes that failed this run recently, which it leaves alone until "
         f"{until:%H:%M:%S} UTC" in explanation.summary
     )
 

@@ -34,7 +34,9 @@ def test_work_for_a_cpu_stays_work_for_a_cpu():
 @pytest.mark.parametrize(
     ("text", "stated", "want_message"),
     [
-        pytest.param(None, Stated(), "model is missing; say in words", id="nothing at all"),
+        pytest.param(
+            None, Stated(), "model is missing; describe the job in words", id="nothing at all"
+        ),
         pytest.param(None, Stated(parameters=1), "method is missing", id="no method"),
         pytest.param(
             None, Stated(parameters=1, method=Method.FULL), "amount is missing", id="no amount"

@@ -391,7 +391,7 @@ def test_a_decision_explains_itself() -> None:
     """Rule and numbers in one sentence."""
     decision = decide(state(HALF, spot=away()), CapacityPolicy())
     assert decision.reason == (
-        "idle: spot is away and worth waiting for; 0s of 1h 21m; slack 6h 00m; "
+        "idle: spot is unavailable and worth waiting for; 0s of 1h 21m; slack 6h 00m; "
         "on-demand costs 3.00 times spot"
     )
     late = decide(state(time_left_s=47 * HOUR_S, spot_micro_usd_per_hour=None), CapacityPolicy())

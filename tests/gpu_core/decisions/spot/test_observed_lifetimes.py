@@ -33,7 +33,7 @@ def stay(begin_h, end_h, reason=EndReason.COMPLETED, **fields):
 
 
 CUT = EndReason.INTERRUPTED
-# Prefect's API was away: the machine went on.
+# Prefect's API was unavailable: the machine went on.
 EXCUSED = {"reason": CUT, "settlement": {"excused_at": at(2).isoformat()}}
 
 

@@ -72,7 +72,7 @@ def test_back_off_doubles_with_each_useless_stay_and_has_an_end() -> None:
     assert wait_s([*useless, stay("a", 60, 5), stay("a", 0, 0)]) == 60
     assert wait_s([stay("a", 0, n / 10) for n in range(40)]) == 3600
     assert choose([stay("a", 0, 0)], one_zone).reason == (
-        "every zone has failed lately; again at 12:01:00"
+        "every zone has failed recently; next try at 12:01:00"
     )
 
 

@@ -394,8 +394,10 @@ ENDED = Exit(exit_code=1, ended_at=NOW)
 @pytest.mark.parametrize(
     ("exit_", "changes", "want"),
     [
-        pytest.param(ENDED, {}, "Prefect's API was away", id="a process, or a pod with Prefect"),
-        pytest.param(None, {}, "Prefect's API was away", id="nobody saw it end"),
+        pytest.param(
+            ENDED, {}, "Prefect's API was unavailable", id="a process, or a pod with Prefect"
+        ),
+        pytest.param(None, {}, "Prefect's API was unavailable", id="nobody saw it end"),
         pytest.param(replace(ENDED, is_flow=False), {}, None, id="a container needs no API"),
         pytest.param(None, {"started_at": None}, None, id="nothing ran"),
     ],

@@ -623,7 +623,7 @@ def test_a_cancelled_flow_whose_gang_is_incomplete_is_not_waited_for():
         pytest.param(
             1,
             True,
-            (1, True, "Somebody deleted it, or a provisioner by force"),
+            (1, True, "It was deleted by a user, or by a provisioner with force"),
             id="somebody else deleted it",
         ),
     ],

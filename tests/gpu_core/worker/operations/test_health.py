@@ -184,7 +184,7 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
         reason = client.get(LIVE_PATH).json()["reason"]
         assert (
             reason
-            == "The event loop has been blocked for 151 s; restart the worker, its runs go on."
+            == "The event loop has been blocked for 151 s; restart the worker, its runs continue."
         )
         client.close()
 

@@ -309,7 +309,7 @@ def test_rights() -> None:
         found,
         [
             ("warning", "alice may not get pods/log in namespace ml: needed for the output"),
-            ("unknown", "does not tell all rights of alice"),
+            ("unknown", "does not list all rights of alice"),
             ("ok", "alice has 1 of 3 rights"),
             ("unknown", "--service-account NAMESPACE/NAME"),
         ],
@@ -547,7 +547,7 @@ def a_node(name: str = "n1", *, is_admitted: bool = True, **fields: Any) -> Seen
         ),
         pytest.param(
             [a_node(labels={})],
-            [("ok", ""), ("warning", "no label tells their type; install GPU Feature Disc")],
+            [("ok", ""), ("warning", "no label names their type; install GPU Feature Disc")],
             id="no labels",
         ),
         pytest.param(
@@ -660,7 +660,7 @@ def a_reading(skew_s: float, error_s: float = 0.5) -> ClockReading:
         pytest.param(a_reading(5, 4), ("ok", "differ by 5.0 s"), id="a very slow answer"),
         pytest.param(
             ClockReading(name="db", theirs=None, ours=NOW, error_s=0),
-            ("unknown", "db does not tell its time"),
+            ("unknown", "db does not report its time"),
             id="no time",
         ),
     ],

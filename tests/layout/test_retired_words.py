@@ -1,0 +1,82 @@
+"""What people read is in plain technical English: no word of `retired_words.RETIRED` is left."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.layout.retired_words import retired_words
+from tests.layout.texts import docstrings, texts
+
+CODE = sorted(path for root in ("gpu_core", "flows", "blocks") for path in Path(root).rglob("*.py"))
+PAGES = [Path("README.md"), *sorted(Path("docs").glob("*.md"))]
+
+
+def of_code(path: Path, source: str) -> Iterator[str]:
+    """The retired words in messages, log lines, descriptions, and the help of commands."""
+    tree = ast.parse(source)
+    found = list(texts(tree))
+    if path.name == "arguments.py":
+        found += docstrings(tree)
+    for line, text in found:
+        # A single word is a name or a value, not a sentence.
+        if " " in text.strip():
+            yield from (f"{path}:{line}: {word}" for word in retired_words(text))
+
+
+def test_messages_have_no_retired_word() -> None:
+    found = [word for path in CODE for word in of_code(path, path.read_text(encoding="utf-8"))]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_has_no_retired_word(page: Path) -> None:
+    found = list(retired_words(page.read_text(encoding="utf-8")))
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_the_headings_of_the_changelog_have_no_retired_word() -> None:
+    lines = Path("CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    headings = [line for line in lines if line.startswith("#")]
+    assert headings
+    assert not [word for heading in headings for word in retired_words(heading)]
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "want"),
+    [
+        pytest.param(
+            "gpu_core/worker/base.py",
+            'log.info("The run %s goes on", name)',
+            ["'goes on'"],
+            id="a log line",
+        ),
+        pytest.param(
+            "gpu_core/decisions/scheduling/messages.py",
+            'f"{gpus} free on nodes that failed " f"{name} lately"',
+            ["'lately'"],
+            id="a text with values in it",
+        ),
+        pytest.param(
+            "gpu_core/cli/queue/arguments.py",
+            'def hold():\n    """Whoever holds a run\n\n    gives\n    back its GPUs."""',
+            ["'Whoever'", "'gives back'"],
+            id="the help of a command, over a line break",
+        ),
+        pytest.param(
+            "gpu_core/worker/base.py",
+            'def hold():\n    """Nobody reads this."""',
+            [],
+            id="a docstring that is no help",
+        ),
+        pytest.param("gpu_core/model.py", 'run_as("nobody")', [], id="a name, not a sentence"),
+        pytest.param(
+            "gpu_core/model.py", '"the dearth of recommended words"', [], id="parts of other words"
+        ),
+    ],
+)
+def test_a_planted_word_is_found(path: str, source: str, want: list[str]) -> None:
+    found = list(of_code(Path(path), source))
+    assert len(found) == len(want), found
+    assert all(word in line and "; say: " in line for word, line in zip(want, found, strict=True))

@@ -1,0 +1,26 @@
+"""The texts in the code that people may read."""
+
+import ast
+from collections.abc import Iterator
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """What this code may print, by line: texts that are no docstrings; X is what is put in."""
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
+            yield node.lineno, "".join(str(part) for part in parts)
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in skipped:
+            yield node.lineno, node.value
+
+
+def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The docstrings of this code, by line of what they belong to: help, where commands are."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
