@@ -32,8 +32,9 @@ from gpu_core.decisions.prefect.api_address import check_api_address
 from gpu_core.decisions.prefect.pool_commands import setup_command
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.attempts.run_faults import is_outage
+from gpu_core.worker.attempts.run_log import describe_placement
 from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
-from gpu_core.worker.attempts.whereabouts import told
+from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health
@@ -297,7 +298,7 @@ class GpuWorker(_Mixin):
                 self._health.note_cycle(WorkerState.WAITING, "Prefect's API has not answered yet.")
             submitted = await super().get_and_submit_flow_runs()
         if self._scheduler is not None and self._scheduling is not None:
-            self._scheduling.start_soon(self._tell, self._scheduler)
+            self._scheduling.start_soon(self._publish, self._scheduler)
         return submitted
 
     async def _submit_run(self, flow_run: FlowRun) -> None:
@@ -333,27 +334,28 @@ class GpuWorker(_Mixin):
         scheduler = self._scheduler
         if scheduler is None:
             return False  # another worker acts by now
-        # Told while it starts, it would be Scheduled again, and run twice.
-        await scheduler.told()
+        flow_run_id = str(flow_run.id)
+        # Published while it starts, why it waits would make it Scheduled again, and run twice.
+        await scheduler.wait_until_published()
         # Prefect would start a run once more that another machine's worker has completed.
-        if await self._waiting.of(flow_run.id) is None:
+        if await self._waiting.of(flow_run_id) is None:
             return False
-        running = scheduler.admitted(flow_run.id)
+        running = scheduler.admitted(flow_run_id)
         # What waits for a node may be pending for minutes: its page says what for.
-        where = f"Attempt {running.attempt.number} {told(running, 'starts')}."
+        where = f"Attempt {running.attempt.number} {describe_placement(running, 'starts')}."
         try:
             state = await propose_state(self.client, Pending(message=where), flow_run.id)
         except PrefectSignal as refusal:
             self.get_flow_run_logger(flow_run).info("Prefect does not start it: %s", refusal)
             return False
         except Exception:
-            # Nobody knows whether it was heard. If it was, nobody else would put the run back.
-            running.is_claimed = True
+            # It may have been heard. If it was, nobody else would put the run back.
+            running.claim(datetime.now(UTC))
             raise
         if not state.is_pending():
             self.get_flow_run_logger(flow_run).info("It does not start: it is %s", state.name)
             return False
-        scheduler.claim(flow_run.id)
+        scheduler.claim(flow_run_id)
         return True
 
     async def _start(self, flow_run: FlowRun) -> None:
@@ -364,7 +366,7 @@ class GpuWorker(_Mixin):
             configuration = await configured(
                 self.job_configuration,
                 flow_run,
-                scheduler.admitted(flow_run.id),
+                scheduler.admitted(str(flow_run.id)),
                 client=self.client,
                 work_pool=self.work_pool,
                 worker={"worker_name": self.name, "worker_id": self.backend_id},
@@ -375,7 +377,7 @@ class GpuWorker(_Mixin):
             why = platform_failure(error)
             if why is not None:
                 self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", why)
-                scheduler.excuse(flow_run.id, why)
+                self._end_unstarted(scheduler, flow_run, StartFailureKind.EXCUSED, why)
                 return
             message = self._secrets.hidden(
                 f"Failed to submit flow run to infrastructure: {type(error).__name__}: {error}"
@@ -384,32 +386,32 @@ class GpuWorker(_Mixin):
             await self._propose_crashed_state(flow_run, message)
             return
         if self._runs_task_group is not None and submitted.identifier != _NOTHING:
-            self._runs_task_group.start_soon(self._note, flow_run.id, submitted.identifier)
+            self._runs_task_group.start_soon(self._note, str(flow_run.id), submitted.identifier)
 
-    async def _note(self, flow_run_id: UUID, identifier: str) -> None:
+    async def _note(self, flow_run_id: str, identifier: str) -> None:
         """Let Prefect know what runs it, after those that start."""
         await self._starts.let_pass()
         async with self._writers:
             if self._scheduler is None or not self._scheduler.begin_note(flow_run_id):
                 return
             try:
-                await self.client.update_flow_run(flow_run_id, infrastructure_pid=identifier)
+                await self.client.update_flow_run(UUID(flow_run_id), infrastructure_pid=identifier)
             except Exception:
                 self._logger.exception(
                     "Prefect has no record of what runs flow run %s",
                     flow_run_id,
-                    extra={"flow_run_id": str(flow_run_id)},
+                    extra={"flow_run_id": flow_run_id},
                 )
 
-    async def _tell(self, scheduler: GpuScheduler) -> None:
+    async def _publish(self, scheduler: GpuScheduler) -> None:
         async with self._writers:
             try:
-                await scheduler.tell()
+                await scheduler.publish()
             except Exception:
                 self._logger.exception("Why runs wait is published later")
         # Starts need not wait for this.
         try:
-            await scheduler.look_at_pool()
+            await scheduler.refresh_pool()
         except Exception as error:
             self._logger.debug("The pool is read later: %s", error, exc_info=True)
 
@@ -422,7 +424,7 @@ class GpuWorker(_Mixin):
             if scheduler is None:
                 self._note_standby()
                 return []
-            found = await scheduler.cycle(self._template, set(self._submitting_flow_run_ids))
+            found = await scheduler.cycle(self._template, self._submitting)
             self._cycle_failure.forget()
             self._health.note_cycle(WorkerState.ACTING)
             return found
@@ -485,12 +487,17 @@ class GpuWorker(_Mixin):
         except NotStarted as error:
             self.get_flow_run_logger(flow_run).warning("It is not started this time: %s", error)
         except Postponed as error:
-            if scheduler is self._scheduler:
-                scheduler.postpone(flow_run.id, self._secrets.hidden(str(error)))
+            self._end_unstarted(scheduler, flow_run, StartFailureKind.POSTPONED, str(error))
         except (Refused, InvalidInput) as error:
-            if scheduler is self._scheduler:
-                scheduler.refuse(flow_run.id, self._secrets.hidden(str(error)))
+            self._end_unstarted(scheduler, flow_run, StartFailureKind.REFUSED, str(error))
         return _NOTHING
+
+    def _end_unstarted(
+        self, scheduler: GpuScheduler, flow_run: FlowRun, kind: StartFailureKind, why: str
+    ) -> None:
+        if scheduler is self._scheduler:  # otherwise another worker acts by now
+            failure = StartFailure(kind, self._secrets.hidden(why))
+            scheduler.end_unstarted(str(flow_run.id), failure)
 
     # -- flows that are bound to the pool --------------------------------------------------------
 
@@ -603,6 +610,11 @@ class GpuWorker(_Mixin):
             )
 
     @property
+    def _submitting(self) -> frozenset[str]:
+        """The flow runs that Prefect's worker is handing to `run` at this moment."""
+        return frozenset(map(str, self._submitting_flow_run_ids))
+
+    @property
     def _state_dir(self) -> Path:
         return self._gpu_settings.resolved_state_dir()
 
@@ -639,7 +651,7 @@ class GpuWorker(_Mixin):
             self._noticed = anyio.Event()
             if self._scheduler is not None and self._pass.locked():
                 try:
-                    self._scheduler.release_ended(set(self._submitting_flow_run_ids))
+                    self._scheduler.release_ended(self._submitting)
                 except Exception:
                     self._logger.exception("Ends are noticed by the next cycle")
             await anyio.sleep(_SHORTEST_REST_S)
@@ -671,7 +683,7 @@ class GpuWorker(_Mixin):
                 async with get_events_subscriber(filter=events) as subscriber:
                     async for event in subscriber:
                         if event.event.endswith(".Cancelling") and self._scheduler is not None:
-                            self._scheduler.endings.poll_cancellations_soon()
+                            self._scheduler.terminator.poll_cancellations_soon()
                         self._wake()
             except Exception as error:
                 # Polling goes on meanwhile.

@@ -159,7 +159,7 @@ class Infrastructure(Protocol):
         """
         ...
 
-    def landed(
+    def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Is it on other nodes, or bound later, than it was placed? None: it is not, or not yet on

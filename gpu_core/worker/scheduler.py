@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,19 +23,17 @@ from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.spot.run_budget import refusal
-from gpu_core.worker.attempts.beginnings import Beginnings
-from gpu_core.worker.attempts.cost_log import CostLog
-from gpu_core.worker.attempts.endings import Endings
 from gpu_core.worker.attempts.launch import Launching
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
-from gpu_core.worker.attempts.run_log import run_log
-from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.attempts.whereabouts import told
+from gpu_core.worker.attempts.run_log import describe_placement, run_log, start_note
+from gpu_core.worker.attempts.running_poll import RunningPoll
+from gpu_core.worker.attempts.settler import Settler
+from gpu_core.worker.attempts.state import AttemptState, StartFailure
+from gpu_core.worker.attempts.terminator import Terminator
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
-from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
@@ -122,7 +119,7 @@ class GpuScheduler:
         )
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)
-        self._strays = ZombieStateGuard(client, self._faults)
+        self._zombies = ZombieStateGuard(client, self._faults)
         self._outages = OutageWatch(
             client,
             settings.resolved_state_dir() / f"{file_name(pool)}.outages.json",
@@ -130,8 +127,8 @@ class GpuScheduler:
             wake,
         )
         tasks.start_soon(self._outages.watch)
-        self._beginnings = Beginnings(client)
-        self.endings = Endings(
+        self._running_poll = RunningPoll(client)
+        self.settler = Settler(
             client=client,
             ledger=ledger,
             attempts=self._attempts,
@@ -139,19 +136,29 @@ class GpuScheduler:
             publisher=self._publisher,
             tasks=tasks,
             wake=wake,
-            cost_log=CostLog(connections.mlflow, ledger),
-            strays=self._strays,
+            mlflow=connections.mlflow,
+            zombies=self._zombies,
             outages=self._outages,
             starts=starts,
             hidden=hidden,
-            land=self._land_last,
+            bind=self._bind_last,
+        )
+        self.terminator = Terminator(
+            client=client,
+            ledger=ledger,
+            attempts=self._attempts,
+            infrastructure=infrastructure,
+            tasks=tasks,
+            wake=wake,
+            settler=self.settler,
+            hidden=hidden,
         )
         self._scale_hints = ScaleHints(pool)
         self._cycle_log = CycleLog()
         # Whom others were preempted for and who has not started since. A worker that starts anew
         # knows none; then the order alone decides who gets what is being freed.
         self._preemptors: set[str] = set()
-        self._untold: tuple[Plan, Mapping[str, Demand]] | None = None
+        self._unpublished: tuple[Plan, Mapping[str, Demand]] | None = None
         self.next_due_at: datetime | None = None
         """When the next run that is not due yet will be, or a start that others wait for may be
         over."""
@@ -177,12 +184,12 @@ class GpuScheduler:
         await self._attempts.recover(
             self._client, self._reader, self._infrastructure, policy, template
         )
-        await self._history.look(policy, datetime.now(UTC))
+        await self._history.refresh(policy, datetime.now(UTC))
         await self._history.of_running(self._attempts, policy)
-        await self._strays.recover(self._ledger, self._pool, datetime.now(UTC))
+        await self._zombies.recover(self._ledger, self._pool, datetime.now(UTC))
         self._watch(self._attempts)
         await self._observe(policy)
-        self.endings.resume_draining(self._attempts)
+        self.terminator.resume_draining(self._attempts)
 
     async def _adopt(self, template: Mapping[str, Any], policy: Policy) -> None:
         """Answer for what another worker opened late, too."""
@@ -193,7 +200,7 @@ class GpuScheduler:
             return
         await self._history.of_running(adopted, policy)
         self._watch(adopted)
-        self.endings.resume_draining(adopted)
+        self.terminator.resume_draining(adopted)
 
     def _watch(self, attempts: Iterable[AttemptState]) -> None:
         for running in attempts:
@@ -201,7 +208,7 @@ class GpuScheduler:
                 self._infrastructure.watch(running)
 
     async def cycle(
-        self, template: Mapping[str, Any], submitting: set[UUID]
+        self, template: Mapping[str, Any], submitting: Collection[str]
     ) -> list[WorkerFlowRunResponse]:
         """Which waiting runs start now? Also ends, settles and preempts what has to be.
 
@@ -222,7 +229,7 @@ class GpuScheduler:
         with steps.timed("read_queue"):  # 4
             line = await self._read_queue(template, policy, now)
         with steps.timed("observe"):  # 5
-            await self._history.look(policy, now)
+            await self._history.refresh(policy, now)
             allocations = await self._observe(policy)
             await self._change_capacity(allocations, policy, now)
         with steps.timed("plan"):  # 6
@@ -234,27 +241,27 @@ class GpuScheduler:
         with steps.timed("admit"):  # 8
             admitted = await self._admit(plan, demands, policy)
         self._expect_starts(demands, admitted)
-        self._untold = plan, demands
+        self._unpublished = plan, demands
         self._log_cycle(plan, demands, admitted, steps)
-        return [line.responses[UUID(flow_run_id)] for flow_run_id in admitted]
+        return [line.responses[flow_run_id] for flow_run_id in admitted]
 
     async def _find_ended(
-        self, template: Mapping[str, Any], submitting: set[UUID], policy: Policy
+        self, template: Mapping[str, Any], submitting: Collection[str], policy: Policy
     ) -> None:
         await self._adopt(template, policy)
         await self._attempts.find_unnoted(self._infrastructure, submitting)
-        self.endings.find_ended(submitting)
+        self.settler.find_ended(submitting)
 
     async def _terminate(self, policy: Policy, now: datetime) -> None:
         """End what was cancelled, what is over a limit, and what cannot work where it is."""
         await self._attempts.beat()
-        await self.endings.end_decided(now)
-        await self._beginnings.poll(self._attempts, now)
-        await self.endings.end_overdue(policy, now)
-        for running, spending in await self._budgets.look(policy, now):
+        await self.terminator.stop_cancelled(now)
+        await self._running_poll.poll(self._attempts, now)
+        await self.terminator.stop_overdue(policy, now)
+        for running, spending in await self._budgets.overspent(policy, now):
             with self._faults.of_run(running, "ended", now):
-                await self.endings.stop_spent(running, spending, policy, now)
-        await self.endings.end_troubled(policy, now)
+                await self.terminator.stop_spent(running, spending, policy, now)
+        await self.terminator.stop_troubled(policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:
         await self._faults.one_by_one(
@@ -271,8 +278,8 @@ class GpuScheduler:
         held = {running.attempt.flow_run_id for running in self._attempts}
         line = await self._reader.line(policy, template, now, held, self._watch_pool)
         waiting = {str(demand.flow_run.id) for demand in line.demands}
-        self._faults.keep(held | waiting | {str(run_id) for run_id in line.responses}, now)
-        await self._strays.put_back(line.responses.keys())
+        self._faults.keep(held | waiting | line.responses.keys(), now)
+        await self._zombies.put_back(line.responses.keys())
         self.next_due_at = line.next_due_at
         return line
 
@@ -296,7 +303,7 @@ class GpuScheduler:
                 continue
             self._preemptors.add(preemptor.workload_id)
             with self._faults.of_run(victim, "preempted", now):
-                await self.endings.preempt(victim, preemptor, policy, now)
+                await self.terminator.preempt(victim, preemptor, policy, now)
 
     async def _admit(
         self, plan: Plan, demands: Mapping[str, Demand], policy: Policy
@@ -317,7 +324,7 @@ class GpuScheduler:
         admitted: Collection[str],
         steps: StepTimes,
     ) -> None:
-        holding = [running.attempt for running in self._attempts if not running.is_gone]
+        holding = [running.attempt for running in self._attempts.holding()]
         used = {(share.node, gpu) for a in holding for share in a.held for gpu in share.gpu_ids}
         there = [node for node in self._nodes if not node.is_planned]
         known = {(node.name, gpu) for node in there for gpu in node.gpu_ids}
@@ -337,30 +344,30 @@ class GpuScheduler:
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where somebody more urgent waits for a start to be over."""
         pending = (d.workload for run_id, d in demands.items() if run_id not in admitted)
-        poll_at = self._beginnings.next_poll_at(self._attempts, pending, datetime.now(UTC))
+        poll_at = self._running_poll.next_poll_at(self._attempts, pending, datetime.now(UTC))
         moments = [moment for moment in (self.next_due_at, poll_at) if moment is not None]
         self.next_due_at = min(moments, default=None)
 
-    def release_ended(self, submitting: set[UUID]) -> None:
+    def release_ended(self, submitting: Collection[str]) -> None:
         """Free the GPUs of attempts that end while a cycle waits for an answer."""
-        self.endings.find_ended(submitting, is_beside_cycle=True)
+        self.settler.find_ended(submitting, is_beside_cycle=True)
 
-    def claim(self, flow_run_id: UUID) -> None:
+    def claim(self, flow_run_id: str) -> None:
         """Prefect has given this run to us, and to no other machine's worker."""
-        self._strays.forget([flow_run_id])
-        running = self._attempts.of_run(str(flow_run_id))
+        self._zombies.forget([flow_run_id])
+        running = self._attempts.of_run(flow_run_id)
         if running is not None:
-            running.is_claimed = True
+            running.claim(datetime.now(UTC))
 
-    def begin_note(self, flow_run_id: UUID) -> bool:
+    def begin_note(self, flow_run_id: str) -> bool:
         """May Prefect note what runs this run? Its end clears the note: a later one would stay."""
-        running = self._attempts.of_run(str(flow_run_id))
-        if running is None or running.is_ending:
+        running = self._attempts.of_run(flow_run_id)
+        if running is None or running.phase.has_ended:
             return False
         running.is_noted = True
         return True
 
-    def admitted(self, flow_run_id: UUID) -> AttemptState:
+    def admitted(self, flow_run_id: str) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.
 
         Raises:
@@ -370,43 +377,31 @@ class GpuScheduler:
 
     async def launch(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
-        workload = self.admitted(flow_run.id).workload
+        workload = self.admitted(str(flow_run.id)).workload
         identity = await self._launching.launch(flow_run, configuration, self._policies.current())
         self._forecasts.started([workload], datetime.now(UTC))
         return identity
 
-    def refuse(self, flow_run_id: UUID, why: str) -> None:
-        """The admitted run can never be started as it is: let it end with this reason."""
-        running = self._attempts.of_run(str(flow_run_id))
+    def end_unstarted(self, flow_run_id: str, failure: StartFailure) -> None:
+        """The admitted run could not be started: free its GPUs and settle its attempt."""
+        running = self._attempts.of_run(flow_run_id)
         if running is not None:
-            self.endings.refuse(running, why)
+            self.settler.end_unstarted(running, failure)
 
-    def postpone(self, flow_run_id: UUID, why: str) -> None:
-        """The admitted run cannot be started just now: let it give back its GPUs, and wait."""
-        running = self._attempts.of_run(str(flow_run_id))
-        if running is not None:
-            self.endings.postpone(running, why)
-
-    def excuse(self, flow_run_id: UUID, why: str) -> None:
-        """The platform kept the admitted run from being started: charge nobody for it."""
-        running = self._attempts.of_run(str(flow_run_id))
-        if running is not None:
-            self.endings.excuse(running, why)
-
-    async def told(self) -> None:
-        """Wait until nobody is in the midst of being told why it waits."""
+    async def wait_until_published(self) -> None:
+        """Wait until no run is in the midst of being shown why it waits."""
         async with self._turn:
             pass
 
-    async def tell(self) -> None:
+    async def publish(self) -> None:
         """Publish why runs wait. Apart from the cycle, so that starting runs comes first."""
-        if self._untold is None:
+        if self._unpublished is None:
             return
-        plan, demands = self._untold
-        self._untold = None
-        self._scale_hints.tell(plan.commands)
+        plan, demands = self._unpublished
+        self._unpublished = None
+        self._scale_hints.publish(plan.commands)
         now = datetime.now(UTC)
-        waiting = self._forecasts.told(
+        waiting = self._forecasts.with_expected_starts(
             [
                 explanation
                 for explanation in self._read(plan.explanations)
@@ -415,7 +410,7 @@ class GpuScheduler:
             {workload_id: demand.workload for workload_id, demand in demands.items()},
             now,
         )
-        await self.endings.learn_stories(
+        await self.settler.learn_stories(
             [
                 explanation.workload_id
                 for explanation in waiting
@@ -426,23 +421,23 @@ class GpuScheduler:
         await self._publisher.waiting(
             waiting,
             demands,
-            self.endings.stories,
+            self.settler.stories,
             now,
             limit=limit,
-            is_held=lambda run: self._attempts.of_run(str(run)) is not None,
+            is_held=lambda run: self._attempts.of_run(run) is not None,
         )
         notice = self._policies.notice
-        await self._publisher.line(waiting, demands, now, () if notice is None else (notice,))
+        await self._publisher.queue(waiting, demands, now, () if notice is None else (notice,))
         await in_thread(self._forecasts.save)
 
-    async def look_at_pool(self) -> None:
-        """Note whom Prefect keeps back, for the next cycle, and who else serves the pool."""
-        await self._watch_pool.look(datetime.now(UTC))
+    async def refresh_pool(self) -> None:
+        """Note which runs Prefect keeps back, for the next cycle, and who else serves the pool."""
+        await self._watch_pool.refresh(datetime.now(UTC))
 
     async def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that go on, for the next worker."""
         await self._infrastructure.close()
-        return sorted(running.record.name for running in self._attempts if not running.is_gone)
+        return sorted(running.record.name for running in self._attempts.holding())
 
     def _plan(self, snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
         """The plan for all with whom planning works; the others are held from the next cycle on."""
@@ -461,7 +456,7 @@ class GpuScheduler:
             pending=tuple(demand.workload for demand in demands.values()),
             usage=self._history.usage(now),
             preemptors=frozenset(self._preemptors),
-            idle_since=self._scale_hints.look(self._nodes, allocations, now),
+            idle_since=self._scale_hints.idle_since(self._nodes, allocations, now),
         )
 
     async def _change_capacity(
@@ -473,35 +468,34 @@ class GpuScheduler:
             self._history.learn_changeovers(self._attempts, policy)
             return self._history.capacity_view(self._nodes, allocations, policy, now)
 
-        for running, decision in await self._changes.look(view, now):
+        for running, decision in await self._changes.due(view, now):
             with self._faults.of_run(running, "moved", now):
-                await self.endings.change_capacity(running, decision, policy, now)
+                await self.terminator.change_capacity(running, decision, policy, now)
 
     async def _observe(self, policy: Policy) -> tuple[Allocation, ...]:
-        """Look at the nodes and at what is held on them, and note whose nodes have come."""
-        allocations = await self._look(policy)
-        if await self._land(policy):
-            allocations = await self._look(policy)
+        """Refresh the nodes and what is held on them, and note which attempts were bound."""
+        allocations = await self._refresh(policy)
+        if await self._bind(policy):
+            allocations = await self._refresh(policy)
         return allocations
 
-    async def _land(self, policy: Policy) -> bool:
+    async def _bind(self, policy: Policy) -> bool:
         """Is an attempt on other nodes than planned, or bound later? It holds what it has there."""
-        zones = self._zones()
-        holding = [running for running in self._attempts if not running.is_gone]
+        zones, holding = self._zones(), self._attempts.holding()
         has_moved = False
         for running in holding:
             with self._faults.of_run(running, "put on its nodes"):
-                if await self._land_one(running, holding, zones, policy):
+                if await self._bind_one(running, holding, zones, policy):
                     has_moved = True
         return has_moved
 
-    async def _land_last(self, running: AttemptState) -> None:
-        """Before its pods go: it may have ended before a cycle looked where it is."""
-        holding = [each for each in self._attempts if not each.is_gone]
+    async def _bind_last(self, running: AttemptState) -> None:
+        """Before its pods go: it may have ended before a cycle saw where it is."""
         with self._faults.of_run(running, "put on its nodes"):
-            await self._land_one(running, holding, self._zones(), self._policies.current())
+            policy = self._policies.current()
+            await self._bind_one(running, self._attempts.holding(), self._zones(), policy)
 
-    async def _land_one(
+    async def _bind_one(
         self,
         running: AttemptState,
         holding: Sequence[AttemptState],
@@ -509,22 +503,23 @@ class GpuScheduler:
         policy: Policy,
     ) -> bool:
         others = [other for other in holding if other is not running]
-        landed = self._infrastructure.landed(running, others, policy)
-        if landed is None:
+        binding = self._infrastructure.binding(running, others, policy)
+        if binding is None:
             return False
         how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
-        zone = zones.get(landed.placement.shares[0].node)
-        await self._attempts.land(running, landed, zone, policy)
+        zone = zones.get(binding.placement.shares[0].node)
+        await self._attempts.bind(running, binding, zone, policy)
         self._history.moved(running)
-        run_log(running, Reason.STARTING).info("%s: it %s", how, told(running, "started"))
+        where = describe_placement(running, "started")
+        run_log(running, Reason.STARTING).info("%s: it %s", how, where)
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
         return True
 
     def _zones(self) -> dict[str, str | None]:
         return {node.name: zone_of(node) for node in self._nodes}
 
-    async def _look(self, policy: Policy) -> tuple[Allocation, ...]:
-        holding = [running for running in self._attempts if not running.is_gone]
+    async def _refresh(self, policy: Policy) -> tuple[Allocation, ...]:
+        holding = self._attempts.holding()
         await self._faults.one_by_one(
             holding, by_run, self._infrastructure.refresh, "asked for its checkpoints"
         )
@@ -533,7 +528,7 @@ class GpuScheduler:
         # Of an attempt whose record was damaged nobody may know which of the GPUs it holds.
         unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}
         self._nodes = tuple(node for node in nodes if node.name not in unknown)
-        self._forecasts.look(self._nodes)
+        self._forecasts.observe(self._nodes)
         return allocations
 
     async def _refuse(self, line: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:

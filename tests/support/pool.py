@@ -198,9 +198,9 @@ class OnePool:
         """One cycle, and what it says to those that wait. Returns who was admitted."""
         admitted = await self.scheduler.cycle(TEMPLATE, set())
         for response in admitted:
-            self.scheduler.claim(response.flow_run.id)
+            self.scheduler.claim(str(response.flow_run.id))
             await self.prefect.set_flow_run_state(response.flow_run.id, Running())
-        await self.scheduler.tell()
+        await self.scheduler.publish()
         return {response.flow_run.id for response in admitted}
 
     def holding(self) -> set[UUID]:

@@ -1,4 +1,7 @@
-"""Flow runs by their ids, in pages no larger than Prefect's server answers."""
+"""Flow runs by their ids, in pages no larger than Prefect's server answers.
+
+Inside this package a flow run's id is text, as in the ledger; Prefect's client wants a UUID.
+"""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -11,37 +14,58 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.exceptions import ObjectNotFound
 
 PAGE = 200
 """How many objects Prefect's server returns at most in one answer (`PREFECT_API_DEFAULT_LIMIT`)."""
 
 
+async def read_flow_run(client: PrefectClient, flow_run_id: str) -> FlowRun | None:
+    """The flow run as Prefect has it; None: it was deleted, or no run can have this id."""
+    if not is_flow_run_id(flow_run_id):
+        return None
+    try:
+        return await client.read_flow_run(UUID(flow_run_id))
+    except ObjectNotFound:
+        return None
+
+
 async def read_flow_runs_by_id(
     client: PrefectClient,
-    ids: Iterable[UUID],
+    ids: Iterable[str],
     *,
     in_states: Iterable[StateType] | None = None,
     not_in_states: Iterable[StateType] | None = None,
-) -> dict[UUID, FlowRun]:
+) -> dict[str, FlowRun]:
     """Which of these flow runs exist, and how does Prefect's server have them?
 
     Args:
         client: Prefect's client.
-        ids: Any number of them; each page of ids is one request.
+        ids: Any number of them; each page of ids is one request. No run has one that is no UUID.
         in_states: Only runs whose state is of one of these types; None: of any.
         not_in_states: Only runs whose state is of none of these types; None: of any.
 
     Returns:
         The runs by id. Deleted ones, and those in other states, are missing.
     """
-    state, wanted_ids = _state_filter(in_states, not_in_states), list(ids)
-    found: dict[UUID, FlowRun] = {}
+    state = _state_filter(in_states, not_in_states)
+    wanted_ids = [UUID(text) for text in ids if is_flow_run_id(text)]
+    found: dict[str, FlowRun] = {}
     for start in range(0, len(wanted_ids), PAGE):
         page = FlowRunFilterId(any_=wanted_ids[start : start + PAGE])
         wanted = FlowRunFilter(id=page, state=state)
         runs = await client.read_flow_runs(flow_run_filter=wanted, limit=PAGE)
-        found.update({run.id: run for run in runs})
+        found.update({str(run.id): run for run in runs})
     return found
+
+
+def is_flow_run_id(text: str) -> bool:
+    """Can Prefect know a run of this id? Not where its row in the ledger is damaged."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _state_filter(

@@ -191,7 +191,7 @@ class _Story:
             await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> list[FlowRun]:
-        runs = [*(await read_flow_runs_by_id(self._client, self._seen)).values()]
+        runs = [*(await read_flow_runs_by_id(self._client, map(str, self._seen))).values()]
         for run in runs:
             if run.state is None:
                 continue

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -14,11 +13,15 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.worker.attempts.registry import AttemptRegistry, with_start, write_start
-from gpu_core.worker.attempts.run_log import run_fields, run_log
+from gpu_core.worker.attempts.run_log import (
+    describe_placement,
+    reasons_of_choice,
+    run_fields,
+    run_log,
+    start_note,
+)
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.attempts.whereabouts import told
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.operations.event_notes import start_note
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.history import History
@@ -56,13 +59,13 @@ class Launching:
         self._store_uri: str | None = None
         self._store_reads = Throttle(_STORE_AGE_S)
 
-    def admitted(self, flow_run_id: UUID) -> AttemptState:
+    def admitted(self, flow_run_id: str) -> AttemptState:
         """The attempt that was opened for this run and has not been started yet.
 
         Raises:
             LookupError: There is none.
         """
-        running = self._attempts.of_run(str(flow_run_id))
+        running = self._attempts.of_run(flow_run_id)
         if running is None or running.attempt.started_at is not None:
             raise LookupError(f"flow run {flow_run_id} was not admitted by this scheduler")
         return running
@@ -76,12 +79,12 @@ class Launching:
             LookupError: The run was not admitted.
             Exception: What runs it could not be created.
         """
-        running = self.admitted(flow_run.id)
+        running = self.admitted(str(flow_run.id))
         context = await self._infrastructure.context(running, await self._context(running, policy))
         started = await self._infrastructure.start(
             running, configuration, context, self._environment(running), policy
         )
-        running.attempt = with_start(running.attempt, started)
+        running.start(with_start(running.attempt, started), started.started_at)
         try:
             await in_thread(write_start, self._ledger, running.attempt)
         except BaseException as error:
@@ -98,16 +101,11 @@ class Launching:
                 extra=run_fields(running),
             )
         run_log(running, Reason.STARTING).info(
-            "Attempt %d %s", running.attempt.number, told(running, "started")
+            "Attempt %d %s", running.attempt.number, describe_placement(running, "started")
         )
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
-        for what, why in (
-            ("GPU types", running.workload.gpu_type_reason),
-            ("Capacity", running.workload.capacity_reason),
-            ("Zone", running.workload.zone_reason),
-        ):
-            if why is not None:
-                run_log(running).info("%s: %s", what, why)
+        for what, why in reasons_of_choice(running).items():
+            run_log(running).info("%s: %s", what, why)
         self._infrastructure.watch(running)
         return started.identity
 

@@ -9,14 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.adapters.prefect.flow_runs import read_flow_run
+from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement
@@ -84,8 +85,13 @@ class AttemptRegistry:
         """The open attempt of this run, if it has one; it never has two."""
         return next((r for r in self._open.values() if r.attempt.flow_run_id == flow_run_id), None)
 
+    def holding(self) -> list[AttemptState]:
+        """Those that hold GPUs, or would if they had asked for any."""
+        return [running for running in self._open.values() if running.phase.holds_gpus]
+
     def remove(self, running: AttemptState) -> None:
-        """Forget an attempt that is settled."""
+        """Forget an attempt: it is settled."""
+        running.move_to(AttemptPhase.SETTLED, datetime.now(UTC))
         self._open.pop(running.attempt.attempt_id, None)
 
     async def open(
@@ -132,21 +138,21 @@ class AttemptRegistry:
                 self.remove(running)
         return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
 
-    async def land(
-        self, running: AttemptState, landed: Binding, zone: str | None, policy: Policy
+    async def bind(
+        self, running: AttemptState, binding: Binding, zone: str | None, policy: Policy
     ) -> None:
-        """Write down that the nodes which an attempt waited for have come, and which they are.
+        """Write down to which nodes an attempt was bound that waited for them.
 
         It holds GPUs, and costs something, only from then on.
         """
-        placement = landed.placement
+        placement = binding.placement
         changes: dict[str, Any] = {
             "node": placement.shares[0].node,
             "gpu_type": placement.gpu_type,
             "gpu_ids": placement.gpu_ids,
             "capacity_type": placement.capacity_type,
             **_paid(placement, policy),
-            "admitted_at": max(landed.since, running.attempt.admitted_at),
+            "admitted_at": max(binding.since, running.attempt.admitted_at),
             "shares": placement.shares,
             "zone": zone,
         }
@@ -219,20 +225,17 @@ class AttemptRegistry:
     ) -> None:
         found = await infrastructure.find(attempts)
         for attempt in attempts:
-            self._open[attempt.attempt_id] = self._stand_in(attempt)
+            running = self._open[attempt.attempt_id] = self._stand_in(attempt)
             try:
                 with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
-                    known = await self._with_found(attempt, found.get(attempt.attempt_id))
-                    self._open[attempt.attempt_id] = self._stand_in(known)
-                    self._open[attempt.attempt_id] = await self._recovered(
-                        known, client, reader, policy, template
-                    )
+                    await self._note_found(running, found.get(attempt.attempt_id))
+                    await self._read_run(running, client, reader, policy, template)
             finally:
                 # Where its run could not be read, the attempt is settled with what is known.
-                self._open[attempt.attempt_id].is_stand_in = False
+                running.move_to(recorded_phase(running.attempt), datetime.now(UTC))
 
     async def find_unnoted(
-        self, infrastructure: Infrastructure, submitting: Collection[UUID]
+        self, infrastructure: Infrastructure, submitting: Collection[str]
     ) -> None:
         """Note the start of what runs although its creation got no answer.
 
@@ -242,13 +245,12 @@ class AttemptRegistry:
         for running in [r for r in self._open.values() if r.has_unwritten_start]:
             with self.faults.of_run(running, "noted as started"):
                 await self._write_start(running, infrastructure)
-        being_started = {str(flow_run_id) for flow_run_id in submitting}
         unnoted = [
             running
             for running in self._open.values()
             if running.attempt.started_at is None
-            and not running.is_ending
-            and running.attempt.flow_run_id not in being_started
+            and not running.phase.has_ended
+            and running.attempt.flow_run_id not in submitting
         ]
         if not unnoted:
             return
@@ -256,7 +258,7 @@ class AttemptRegistry:
         for running in unnoted:
             with self.faults.of_run(running, "noted as started"):
                 started = found.get(running.attempt.attempt_id)
-                running.attempt = await self._with_found(running.attempt, started)
+                await self._note_found(running, started)
                 if started is not None:
                     infrastructure.watch(running)
 
@@ -268,7 +270,11 @@ class AttemptRegistry:
             # Another worker withdrew it meanwhile, and its run goes on in another attempt.
             name, fields = running.record.name, run_fields(running)
             _log.warning("%r is ended: its attempt was withdrawn", name, extra=fields)
-            if await infrastructure.kill(running):
+            if not running.phase.has_ended:
+                running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
+            if await infrastructure.kill(running) and running.phase is not AttemptPhase.SETTLED:
+                if running.phase.holds_gpus:
+                    running.move_to(AttemptPhase.RELEASED, datetime.now(UTC))
                 self.remove(running)
                 infrastructure.settled(running)
             return
@@ -276,7 +282,7 @@ class AttemptRegistry:
 
     async def beat(self) -> None:
         """Tell the ledger who is alive, so that even the end of the machine can be dated."""
-        alive = {a: r for a, r in self._open.items() if not r.is_gone}
+        alive = self.holding()
         if not alive or not self._beats.allows(anyio.current_time()):
             return
         seen_at = datetime.now(UTC)
@@ -285,10 +291,8 @@ class AttemptRegistry:
             reports = {running.attempt.attempt_id: running.report for running in these}
             await in_thread(self._ledger.heartbeat, seen_at, reports)
 
-        await self.faults.one_by_one(
-            list(alive.values()), by_run, tell, "recorded in the ledger as alive"
-        )
-        for running in alive.values():
+        await self.faults.one_by_one(alive, by_run, tell, "recorded in the ledger as alive")
+        for running in alive:
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
 
     def _stand_in(self, attempt: Attempt) -> AttemptState:
@@ -309,17 +313,16 @@ class AttemptRegistry:
             priority=0,
             submitted_at=attempt.admitted_at,
         )
-        limits = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
-        stand_in = self._taken_over(
-            attempt,
-            record,
-            _untouchable(attempt, record),
-            GpuRequest(),
-            limits,
-            attempt.job_variables or {},
+        return AttemptState(
+            attempt=attempt,
+            record=record,
+            workload=_untouchable(attempt, record),
+            request=GpuRequest(),
+            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
+            run_dir=self._run_dir(attempt),
+            phase_at_first=AttemptPhase.RECOVERING,
+            variables=attempt.job_variables or {},
         )
-        stand_in.is_stand_in = True
-        return stand_in
 
     def _new(
         self,
@@ -357,6 +360,7 @@ class AttemptRegistry:
             request=demand.request,
             limits=demand.limits,
             run_dir=self._run_dir(attempt),
+            phase_at_first=AttemptPhase.ADMITTED,
             deployment=demand.source,
             variables=demand.variables,
         )
@@ -381,64 +385,45 @@ class AttemptRegistry:
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
         return self._state_dir / RUNS / attempt.flow_run_id / name
 
-    async def _with_found(self, attempt: Attempt, found: Started | None) -> Attempt:
-        """The attempt with what runs it, also where the last worker died before noting it."""
-        if attempt.started_at is not None or found is None:
-            return attempt
-        started = with_start(attempt, found)
+    async def _note_found(self, running: AttemptState, found: Started | None) -> None:
+        """Note what runs the attempt, also where the last worker died before it could."""
+        if running.attempt.started_at is not None or found is None:
+            return
+        started = with_start(running.attempt, found)
         await in_thread(write_start, self._ledger, started)
-        return started
+        running.start(started, datetime.now(UTC))
 
-    async def _recovered(
+    async def _read_run(
         self,
-        attempt: Attempt,
+        running: AttemptState,
         client: PrefectClient,
         reader: DemandReader,
         policy: Policy,
         template: Mapping[str, Any],
-    ) -> AttemptState:
+    ) -> None:
+        """Replace what stands in for the run by what the ledger and Prefect know of it."""
+        attempt = running.attempt
         record = await in_thread(self._ledger.run, attempt.flow_run_id)
         if record is None:
             raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
+        running.record = record
         # It runs already: what cannot be read any more must not make it a victim.
-        request, workload = GpuRequest(), _untouchable(attempt, record)
-        limits = run_limits(request, policy)
-        variables: Mapping[str, object] = attempt.job_variables or {}
+        running.workload = _untouchable(attempt, record)
+        running.limits = run_limits(GpuRequest(), policy)
         with (
-            suppress(ObjectNotFound, InvalidInput),
-            self.faults.contained(
-                record.flow_run_id, record.name, "read", but=(ObjectNotFound, InvalidInput)
-            ),
+            suppress(InvalidInput),
+            self.faults.contained(record.flow_run_id, record.name, "read", but=(InvalidInput,)),
         ):
-            run = await client.read_flow_run(UUID(attempt.flow_run_id))
+            run = await read_flow_run(client, attempt.flow_run_id)
+            if run is None:
+                return
             if attempt.job_variables is None:  # a version before began it
-                variables = await reader.variables(run, template, attempt.admitted_at)
+                running.variables = await reader.variables(run, template, attempt.admitted_at)
             demand = await reader.read(
-                run, record.queue, policy, template, attempt.admitted_at, variables
+                run, record.queue, policy, template, attempt.admitted_at, running.variables
             )
-            request, limits, workload = demand.request, demand.limits, demand.workload
-        return self._taken_over(attempt, record, workload, request, limits, variables)
-
-    def _taken_over(
-        self,
-        attempt: Attempt,
-        record: RunRecord,
-        workload: Workload,
-        request: GpuRequest,
-        limits: RunLimits,
-        variables: Mapping[str, object],
-    ) -> AttemptState:
-        return AttemptState(
-            attempt=attempt,
-            record=record,
-            workload=workload,
-            request=request,
-            limits=limits,
-            run_dir=self._run_dir(attempt),
-            variables=variables,
-            # Nobody knows; and if nobody has it, nobody else would give it back.
-            is_claimed=True,
-        )
+            running.request, running.limits = demand.request, demand.limits
+            running.workload = demand.workload
 
 
 # What decides how an attempt is judged. Environments are left out: they may hold secrets. So may

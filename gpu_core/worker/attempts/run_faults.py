@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from uuid import UUID
 
 import httpx
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from gpu_core.adapters.kubernetes.api import KubernetesError
 from gpu_core.adapters.ledger import LedgerError, is_ledger_outage
+from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
 from gpu_core.decisions.model.errors import one_line
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration
@@ -143,7 +143,8 @@ class RunFaults:
         _log.error(
             "Run %r is left out for %d s: %s", name, held_s, what, exc_info=error, extra=fields
         )
-        if _is_id(flow_run_id):
+        # A line that Prefect does not take costs other runs theirs.
+        if is_flow_run_id(flow_run_id):
             log = log_of_run(flow_run_id, name, reason=Reason.INTERNAL_ERROR)
             log.error("Skipped for %d s: %s", held_s, what)
 
@@ -205,12 +206,3 @@ class RunFaults:
 def by_run(running: AttemptState) -> tuple[str, str]:
     """Whose attempt is it, for what goes wrong with it: the flow run's id and name."""
     return running.record.flow_run_id, running.record.name
-
-
-def _is_id(flow_run_id: str) -> bool:
-    """Would Prefect take a line for this run? One that it does not take costs others theirs."""
-    try:
-        UUID(flow_run_id)
-    except ValueError:
-        return False
-    return True

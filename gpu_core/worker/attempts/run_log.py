@@ -1,10 +1,12 @@
-"""What the scheduler did with a run: in the log on its page, and as fields of log lines."""
+"""What the scheduler did with a run, in the words of its page, its log and Kubernetes Events."""
 
 import logging
 from datetime import datetime, timedelta
 
 from prefect.logging.loggers import PrefectLogAdapter, get_logger
 
+from gpu_core.decisions.costs.usage import round_half_up
+from gpu_core.decisions.model.units import format_usd
 from gpu_core.worker.attempts.state import AttemptState
 
 _LOGGER = "prefect.flow_runs.gpu"
@@ -91,3 +93,45 @@ def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, ob
         "reason": reason,
     }
     return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def describe_placement(running: AttemptState, verb: str) -> str:
+    """What does the attempt hold, or wait for?
+
+    Args:
+        running: It has its GPUs.
+        verb: What it does there: "started", "starts".
+    """
+    attempt = running.attempt
+    if attempt.gpu_type is None:
+        return f"{verb} on no GPU: it asked for none"
+    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}"
+    kinds = ", ".join(running.awaited_kinds)
+    if kinds:
+        return f"waits for a new node ({kinds}) with {gpus}, {attempt.capacity_type}"
+    nodes = ", ".join(share.node for share in attempt.held)
+    return f"{verb} on {gpus} of {nodes}: {', '.join(attempt.gpu_ids)}"
+
+
+def reasons_of_choice(running: AttemptState) -> dict[str, str]:
+    """Why was it placed where it is, by what was chosen? What its owner chose has no reason."""
+    workload = running.workload
+    known = {
+        "GPU types": workload.gpu_type_reason,
+        "Capacity": workload.capacity_reason,
+        "Zone": workload.zone_reason,
+    }
+    return {what: why for what, why in known.items() if why is not None}
+
+
+def start_note(running: AttemptState) -> str:
+    """Where does the attempt start, at which price, and why there? For a Kubernetes Event."""
+    attempt = running.attempt
+    price = attempt.price_micro_usd_per_gpu_hour
+    sentences = [f"Attempt {attempt.number} {describe_placement(running, 'starts')}."]
+    if price is not None and attempt.gpu_count and not running.awaited_kinds:
+        an_hour = format_usd(round_half_up(price * attempt.priced_gpus))
+        sentences.append(f"It costs {an_hour} an hour ({attempt.capacity_type}).")
+    reasons = reasons_of_choice(running).items()
+    sentences += [f"{what}: {why.rstrip('.')}." for what, why in reasons]
+    return " ".join(sentences)

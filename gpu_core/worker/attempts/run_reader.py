@@ -5,10 +5,8 @@ from functools import partial
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
-from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.adapters.prefect.flow_runs import read_flow_run, read_flow_runs_by_id
 from gpu_core.worker.attempts.run_faults import is_outage
-from gpu_core.worker.attempts.settlement import read_run
-from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 
 
@@ -23,18 +21,16 @@ class RunReader:
         self._client = client
         self._together = BatchLoader(partial(read_flow_runs_by_id, client))
 
-    async def of(self, running: AttemptState) -> FlowRun | None:
-        """The run of this attempt; None when it was deleted, or its id is damaged.
+    async def of(self, flow_run_id: str) -> FlowRun | None:
+        """The run of this id; None when it was deleted, or its id is damaged.
 
         Raises:
             Exception: Prefect's API is away, or cannot answer for this run.
         """
-        if not running.has_valid_id:
-            return None
         try:
-            return await self._together.of(running.flow_run_id)
+            return await self._together.of(flow_run_id)
         except Exception as error:
             if is_outage(error):
                 raise
         # One run that cannot be read costs the others of its page nothing but a request.
-        return await read_run(self._client, running)
+        return await read_flow_run(self._client, flow_run_id)

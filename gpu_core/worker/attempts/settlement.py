@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.exceptions import ObjectNotFound
 from prefect.states import (
     AwaitingConcurrencySlot,
     AwaitingRetry,
@@ -26,13 +25,14 @@ from prefect.states import (
     Scheduled,
 )
 
+from gpu_core.adapters.prefect.flow_runs import read_flow_run
 from gpu_core.decisions.attempts.diagnosis import Diagnosis, why_container_failed, why_flow_failed
 from gpu_core.decisions.attempts.outages import EndSigns, Outage, excuse_of
 from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.worker.attempts.overwritten_states import restore_overwritten
-from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import Exit
 
 # A shell reports a signal as 128 and its number.
@@ -53,16 +53,6 @@ class Ending:
     retries: int | None = None
     """How many retries Prefect's policy of the run allows from now on; None: as many as before.
     Written down with the decision, so that a decision that is applied twice grants one retry."""
-
-
-async def read_run(client: PrefectClient, running: AttemptState) -> FlowRun | None:
-    """The flow run as Prefect has it; None when it was deleted, or its id is damaged."""
-    if not running.has_valid_id:
-        return None
-    try:
-        return await client.read_flow_run(running.flow_run_id)
-    except ObjectNotFound:
-        return None
 
 
 async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
@@ -88,7 +78,7 @@ def is_unexplained(running: AttemptState, run: FlowRun | None, exit_: Exit | Non
         run: The flow run as Prefect has it; None when it was deleted.
         exit_: How it ended, if anything saw it.
     """
-    if run is None or run.state is None or exit_ is None or running.is_draining:
+    if run is None or run.state is None or exit_ is None or running.is_stop_requested:
         return False
     if exit_.is_interruption or (not exit_.is_flow and exit_.exit_code == 0):
         return False
@@ -127,7 +117,7 @@ def decide(
         # A judgement that was damaged in the ledger is made anew.
         with suppress(KeyError, TypeError, ValueError):
             return _remembered(decided, run, has_begun=has_begun)
-    attempt = running.attempt
+    attempt, postponement = running.attempt, running.failure(StartFailureKind.POSTPONED)
     excused = [*takewhile(_is_excused, reversed(earlier))]
     settlement = settle(
         EndFacts(
@@ -136,9 +126,9 @@ def decide(
             state_message=state.message if state is not None else None,
             diagnosis=_diagnosis(state, exit_, last_lines, has_begun=has_begun),
             has_worked_before=_has_worked_before(run, earlier, has_begun=has_begun),
-            refusal=running.refusal,
-            drain_reason=EndReason.POSTPONED if running.postponement else attempt.drain_reason,
-            drain_message=running.postponement or attempt.drain_message,
+            refusal=running.failure(StartFailureKind.REFUSED),
+            drain_reason=EndReason.POSTPONED if postponement else attempt.drain_reason,
+            drain_message=postponement or attempt.drain_message,
             exit_code=exit_.exit_code if exit_ is not None else None,
             exit_is_known=exit_ is not None
             and (exit_.exit_code is not None or exit_.is_own_failure),
@@ -238,8 +228,9 @@ def excuse_of_end(
         has_begun: Whether Prefect counted the attempt as a run.
         is_folder_gone: Whether its run folder was deleted.
     """
-    if running.excuse is not None:
-        return running.excuse
+    excuse = running.failure(StartFailureKind.EXCUSED)
+    if excuse is not None:
+        return excuse
     attempt, state = running.attempt, run.state if run is not None else None
     if state is None or attempt.started_at is None or (exit_ is not None and not exit_.is_flow):
         return None
@@ -321,7 +312,7 @@ async def _finish_cancellation(client: PrefectClient, running: AttemptState) -> 
 
     From Cancelling Prefect accepts nothing but Cancelled, and no process is left to say it.
     """
-    run = await read_run(client, running)
+    run = await read_flow_run(client, running.flow_run_id)
     if run is not None and run.state is not None and run.state.is_cancelling():
         await client.set_flow_run_state(run.id, Cancelled(message="Cancelled."))
 

@@ -1,19 +1,51 @@
 """An attempt that holds GPUs, as the worker keeps it in mind."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from pathlib import Path
-from uuid import UUID
+from typing import NamedTuple
 
 from prefect.client.schemas.responses import DeploymentResponse
 
 from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.decisions.attempts.phase import AttemptLife, AttemptPhase, Step, recorded_phase
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.cluster import Allocation, Placement
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+
+
+class StartFailureKind(Enum):
+    """What follows where an attempt could not be started."""
+
+    REFUSED = auto()
+    """It can never be started as it is."""
+    POSTPONED = auto()
+    """What runs it does not take it now."""
+    EXCUSED = auto()
+    """The platform failed: nobody is charged."""
+
+
+class StartFailure(NamedTuple):
+    """Why an attempt ended before it could work."""
+
+    kind: StartFailureKind
+    why: str
+    """For the run's page, without secrets."""
+
+
+# All phases of an attempt that ends before Prefect has given its run to anybody we know of.
+_UNCLAIMED = frozenset(
+    {
+        AttemptPhase.ADMITTED,
+        AttemptPhase.ENDING,
+        AttemptPhase.RELEASED,
+        AttemptPhase.SETTLED,
+    }
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,45 +58,55 @@ class AttemptState:
     request: GpuRequest
     limits: RunLimits
     run_dir: Path
+    phase_at_first: InitVar[AttemptPhase | None] = None
+    """None: the phase that its row in the ledger tells."""
     deployment: DeploymentResponse | None = None
     """As it was when the attempt was planned."""
     variables: Mapping[str, object] = field(default_factory=dict)
     """All its job variables, for the infrastructure that reads more than `request` has."""
     report: CheckpointReport | None = None
-    is_claimed: bool = False
-    """Prefect has given the run to this worker. Otherwise another machine's may have it."""
-    refusal: str | None = None
-    """Why it can never be started as it is; None: nothing has said so."""
-    postponement: str | None = None
-    """Why what runs it would not take it just now; None: nothing has said so."""
-    excuse: str | None = None
-    """What of the platform's kept it from being started; None: nothing did."""
     is_noted: bool = False
-    """Prefect is told what runs it, or is about to be: its end has to clear that."""
+    """Prefect has, or is about to get, what runs it: its end has to clear that."""
+    start_failure: StartFailure | None = None
+    """Why it ends before it could work; None: nothing has said so."""
     has_unwritten_start: bool = False
     """What runs it was created, and the ledger was away before it could be written down."""
-    began_at: datetime | None = None
-    """When its flow or container began, by Prefect's state of the run; None: not seen yet."""
-    is_stand_in: bool = False
-    """Its run is still to be read: what is known is enough to keep its GPUs, not to settle it."""
-    is_ending: bool = False
-    """Its launcher ended; what it left behind is being killed, and then it is settled."""
-    gone_at: datetime | None = None
-    """Since when none of its processes lives and its GPUs are free; it is being settled."""
+    life: AttemptLife = field(init=False)
+    """Its phases; changed by `move_to` alone."""
+
+    def __post_init__(self, phase_at_first: AttemptPhase | None) -> None:
+        attempt = self.attempt
+        first = Step(phase_at_first or recorded_phase(attempt), attempt.admitted_at)
+        self.life = AttemptLife(attempt.attempt_id, (first,))
 
     @property
-    def flow_run_id(self) -> UUID:
-        """The flow run's id, as Prefect's client wants it."""
-        return UUID(self.attempt.flow_run_id)
+    def phase(self) -> AttemptPhase:
+        """Where it is in its life."""
+        return self.life.phase
+
+    def move_to(self, phase: AttemptPhase, at: datetime) -> None:
+        """Enter the next phase: the only way in which the phase changes.
+
+        Raises:
+            IllegalTransition: That phase does not follow the current one.
+        """
+        self.life = self.life.moved_to(phase, at)
+
+    def claim(self, now: datetime) -> None:
+        """Note that Prefect has given the run to this worker."""
+        if self.phase is AttemptPhase.ADMITTED:
+            self.move_to(AttemptPhase.LAUNCHING, now)
+
+    def start(self, attempt: Attempt, now: datetime) -> None:
+        """Note what was created for it; one that was asked to stop meanwhile stays so."""
+        self.attempt = attempt
+        if self.phase in (AttemptPhase.ADMITTED, AttemptPhase.LAUNCHING):
+            self.move_to(AttemptPhase.STARTED, now)
 
     @property
-    def has_valid_id(self) -> bool:
-        """Can Prefect know its run? Not where its row in the ledger is damaged."""
-        try:
-            UUID(self.attempt.flow_run_id)
-        except ValueError:
-            return False
-        return True
+    def flow_run_id(self) -> str:
+        """The flow run's id."""
+        return self.attempt.flow_run_id
 
     def allocation(self) -> Allocation:
         """The attempt as the scheduler sees it."""
@@ -87,20 +129,35 @@ class AttemptState:
             ),
             checkpointed_at=report.saved_at if report is not None else None,
             works_since=report.works_since if report is not None else None,
-            is_draining=attempt.drain_requested_at is not None,
+            is_draining=self.is_stop_requested,
             drain_deadline_at=attempt.drain_deadline_at,
             draining_for=attempt.preempted_by,
         )
 
     @property
-    def is_gone(self) -> bool:
-        """Are its GPUs free?"""
-        return self.gone_at is not None
+    def is_claimed(self) -> bool:
+        """Has Prefect given the run to this worker? Otherwise another machine's may have it."""
+        return not _UNCLAIMED.issuperset(self.life.history)
 
     @property
-    def is_draining(self) -> bool:
-        """Has it been told to end?"""
+    def began_at(self) -> datetime | None:
+        """When its flow or container began, by Prefect's state of the run; None: not seen yet."""
+        return self.life.entered_at(AttemptPhase.RUNNING)
+
+    @property
+    def gone_at(self) -> datetime | None:
+        """Since when none of its processes lives and its GPUs are free; None: it holds them."""
+        return self.life.entered_at(AttemptPhase.RELEASED)
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Was it asked to stop, whether it has ended since or not?"""
         return self.attempt.drain_requested_at is not None
+
+    def failure(self, kind: StartFailureKind) -> str | None:
+        """Why it could not be started, where that is a failure of this kind."""
+        found = self.start_failure
+        return found.why if found is not None and found.kind is kind else None
 
     @property
     def awaited_kinds(self) -> tuple[str, ...]:
@@ -110,5 +167,5 @@ class AttemptState:
 
     @property
     def drain_reason(self) -> EndReason | None:
-        """What it was told to end for."""
+        """Why it was asked to stop."""
         return self.attempt.drain_reason

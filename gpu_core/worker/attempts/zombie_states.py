@@ -10,7 +10,6 @@ import logging
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -37,7 +36,7 @@ class ZombieStateGuard:
     def __init__(self, client: PrefectClient, faults: RunFaults | None = None) -> None:
         self._client = client
         self._faults = faults or RunFaults()
-        self._waiting: dict[UUID, str] = {}
+        self._waiting: dict[str, str] = {}
         self._polls = Throttle(_POLL_S)
 
     async def recover(self, ledger: Ledger, pool: str, now: datetime) -> None:
@@ -47,9 +46,9 @@ class ZombieStateGuard:
             last = attempts[-1]
             with self._faults.contained(record.flow_run_id, record.name, "watched for strays", now):
                 if record.final_state is None and last.end_reason is not None:
-                    self.watch(UUID(record.flow_run_id), last.end_message or "")
+                    self.watch(record.flow_run_id, last.end_message or "")
 
-    def watch(self, flow_run_id: UUID, message: str) -> None:
+    def watch(self, flow_run_id: str, message: str) -> None:
         """This run was requeued.
 
         Args:
@@ -57,12 +56,12 @@ class ZombieStateGuard:
         """
         self._waiting[flow_run_id] = message
 
-    def forget(self, flow_run_ids: Iterable[UUID]) -> None:
+    def forget(self, flow_run_ids: Iterable[str]) -> None:
         """These start again: what they say now is their own."""
         for flow_run_id in flow_run_ids:
             self._waiting.pop(flow_run_id, None)
 
-    async def put_back(self, in_line: Collection[UUID]) -> None:
+    async def put_back(self, in_line: Collection[str]) -> None:
         """Look after those that should be in line and are not."""
         missing = [flow_run_id for flow_run_id in self._waiting if flow_run_id not in in_line]
         if not missing or not self._polls.allows(anyio.current_time()):
@@ -78,18 +77,18 @@ class ZombieStateGuard:
         if state is None or not (state.is_final() or state.is_running()):
             return  # it is not due, or its queue is paused
         if state.type not in (StateType.CRASHED, StateType.RUNNING):
-            self.forget([run.id])
+            self.forget([str(run.id)])
             return
         states = await self._client.read_flow_run_states(run.id)
         if not was_taken_out(states):
-            self.forget([run.id])
+            self.forget([str(run.id)])
             return
         _log.warning(
             "A process of an attempt that is over said of %r that it is %s; it is requeued",
             run.name,
             state.name,
         )
-        again: State[Any] = AwaitingRetry(message=self._waiting[run.id])
+        again: State[Any] = AwaitingRetry(message=self._waiting[str(run.id)])
         await self._client.set_flow_run_state(run.id, again, force=True)
 
 

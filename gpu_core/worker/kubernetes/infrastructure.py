@@ -50,7 +50,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.attempts.run_log import run_fields
-from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import (
     Binding,
     Exit,
@@ -285,7 +285,7 @@ class KubernetesInfrastructure:
         await self._node_tasks.reconcile(real, busy, policy.kubernetes)
         return self._node_tasks.without_untested(offered, policy.kubernetes, datetime.now(UTC))
 
-    def landed(
+    def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
         """Which GPUs does it hold of the nodes that its pods are bound to?
@@ -471,10 +471,10 @@ class KubernetesInfrastructure:
             self._unadmitted.observe(running.attempt.attempt_id)
             await self._keep_from_replacing(running)
         await self._gang_start.reconcile([r for r in attempts if _is_gang_of_flow(r)])
-        await self._events.look([running for running in attempts if not running.is_gone])
+        await self._events.look([each for each in attempts if each.phase.holds_gpus])
         for running in attempts:
             # Who settles an end tells first that it ran.
-            if not running.is_ending:
+            if not running.phase.has_ended:
                 self._tend_container(running)
 
     def _tend_container(self, running: AttemptState) -> None:
@@ -609,7 +609,7 @@ class KubernetesInfrastructure:
 
     async def _keep_last_words(self, running: AttemptState) -> None:
         """Of the pod that ended first, unless its run has them: with its Job its output goes."""
-        if running.is_draining or self._is_operated(running):
+        if running.is_stop_requested or self._is_operated(running):
             return
         attempt_id = running.attempt.attempt_id
         pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
@@ -627,7 +627,8 @@ class KubernetesInfrastructure:
     async def exit(self, running: AttemptState) -> Exit | None:
         """What the statuses of its pods said last."""
         attempt_id = running.attempt.attempt_id
-        if running.postponement is not None and self._is_incomplete(running):
+        is_postponed = running.failure(StartFailureKind.POSTPONED) is not None
+        if is_postponed and self._is_incomplete(running):
             return None  # what its pods did was to wait for the others
         has_run = bool(begun_pods(self._view.last_pods_of(attempt_id)))
         if has_run and is_container_job(running) and self._containers is not None:

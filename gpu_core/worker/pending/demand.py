@@ -73,7 +73,8 @@ class Refusal:
 class PendingRuns:
     """The outcome of one look at the queues."""
 
-    responses: Mapping[UUID, WorkerFlowRunResponse]
+    responses: Mapping[str, WorkerFlowRunResponse]
+    """By flow run id."""
     demands: tuple[Demand, ...]
     refusals: tuple[Refusal, ...]
     next_due_at: datetime | None
@@ -257,21 +258,25 @@ class DemandReader:
         deployment = await self._deployment(flow_run.deployment_id, now)
         return _merged_variables(template, deployment, flow_run)
 
-    async def _poll(self, before: datetime) -> dict[UUID, WorkerFlowRunResponse]:
+    async def _poll(self, before: datetime) -> dict[str, WorkerFlowRunResponse]:
         first = await self._page(before, queues=sorted(self._queues))
         if not first.is_full:
-            return {response.flow_run.id: response for response in first.responses}
-        found: dict[UUID, WorkerFlowRunResponse] = {}
+            return {str(each.flow_run.id): each for each in first.responses}
+        found: dict[str, WorkerFlowRunResponse] = {}
         for queue in sorted(self._queues) or await self._pool_queues():
             found.update(await self._poll_queue(before, queue))
         return found
 
-    async def _poll_queue(self, before: datetime, queue: str) -> dict[UUID, WorkerFlowRunResponse]:
-        found: dict[UUID, WorkerFlowRunResponse] = {}
+    async def _poll_queue(self, before: datetime, queue: str) -> dict[str, WorkerFlowRunResponse]:
+        found: dict[str, WorkerFlowRunResponse] = {}
         after: datetime | None = None
         while True:
             page = await self._page(before, queues=[queue], after=after)
-            fresh = {r.flow_run.id: r for r in page.responses if r.flow_run.id not in found}
+            fresh = {
+                flow_run_id: response
+                for response in page.responses
+                if (flow_run_id := str(response.flow_run.id)) not in found
+            }
             found.update(fresh)
             if not page.is_full or not fresh:
                 return found

@@ -39,7 +39,7 @@ class Forecasts:
         self._started: deque[tuple[datetime, str, int]] = deque()
         self._is_saved = True
 
-    def look(self, nodes: Iterable[Node]) -> None:
+    def observe(self, nodes: Iterable[Node]) -> None:
         """Learn which GPUs there are now."""
         self._totals = gpus_by_type(nodes)
 
@@ -67,7 +67,7 @@ class Forecasts:
         replace_file(self._path, json.dumps(states).encode())
         self._is_saved = True
 
-    def told(
+    def with_expected_starts(
         self, explanations: Sequence[Explanation], workloads: Mapping[str, Workload], now: datetime
     ) -> tuple[Explanation, ...]:
         """The same explanations, with expected starts where enough was learned.
@@ -83,11 +83,13 @@ class Forecasts:
             key: self._first_seen.get(key, (now, seen)) for key, seen in features.items()
         }
         return tuple(
-            self._told(explanation, features.get(explanation.workload_id), workloads, now)
+            self._with_expected_start(
+                explanation, features.get(explanation.workload_id), workloads, now
+            )
             for explanation in explanations
         )
 
-    def _told(
+    def _with_expected_start(
         self,
         explanation: Explanation,
         features: LineFeatures | None,

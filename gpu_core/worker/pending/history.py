@@ -60,7 +60,7 @@ class History:
         self._follower = LedgerFollower()
         self._run_times = RunTimeHistory()
         self._book: UsageBook | None = None
-        self._looked_at: datetime | None = None
+        self._refreshed_at: datetime | None = None
         self._on_spot: dict[str, Attempt] = {}
         self._spot_lives: Mapping[str, CapacityLife] = {}
         self._spot_pasts: Mapping[str, SpotPast] = {}
@@ -70,13 +70,13 @@ class History:
         self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
 
-    async def look(self, policy: Policy, now: datetime) -> None:
+    async def refresh(self, policy: Policy, now: datetime) -> None:
         """Learn what was started and what ended since the last look, on any machine."""
         book = self._book
         if book is None or not book.serves(policy, now):
             book = UsageBook(policy, now)
-        looked_at = self._looked_at
-        since = now - _LEARNED_FROM if looked_at is None else looked_at - _OVERLAP
+        refreshed_at = self._refreshed_at
+        since = now - _LEARNED_FROM if refreshed_at is None else refreshed_at - _OVERLAP
         reach = since if book is self._book else min(since, book.since)
         records = await in_thread(self._read, reach, now)
         news = self._follower.look(records, since)
@@ -99,7 +99,7 @@ class History:
             with self._counted(record[0]):
                 self._learn(record)
         self._learn_lives(news, now)
-        self._book, self._looked_at = book, now
+        self._book, self._refreshed_at = book, now
 
     def moved(self, running: AttemptState) -> None:
         """An attempt that waited for its nodes holds other GPUs, and only from now on."""

@@ -53,27 +53,27 @@ ATTEMPTS_KEY = "gpu-attempts"
 _REFRESH = timedelta(seconds=30)
 
 
-class Told(NamedTuple):
-    """What a run was told last of why it waits."""
+class Shown(NamedTuple):
+    """What a run's page said last of why it waits."""
 
     reason: Reason
     step: int
     at: datetime
 
 
-def is_news(explanation: Explanation, told: Told | None, now: datetime) -> bool:
-    """Should a run be told once more why it waits?
+def is_news(explanation: Explanation, shown: Shown | None, now: datetime) -> bool:
+    """Should the run's page be written once more?
 
-    A new reason at once, a new place in line now and then.
+    A new reason at once, a new place in the queue now and then.
 
     Args:
         explanation: Why it waits now.
-        told: What it was told last; None: nothing.
+        shown: What it says; None: nothing.
         now: Aware.
     """
-    if told is None or explanation.reason is not told.reason:
+    if shown is None or explanation.reason is not shown.reason:
         return True
-    return step(explanation.position) != told.step and now - told.at >= _REFRESH
+    return step(explanation.position) != shown.step and now - shown.at >= _REFRESH
 
 
 def waiting_state_name(run: FlowRun, reason: Reason, fixed_name: str | None) -> str:
@@ -119,7 +119,7 @@ class Publisher:
         self._client = client
         self._pool_key = artifact_key(pool)
         self._state_name = state_name
-        self._told: dict[str, Told] = {}
+        self._shown: dict[str, Shown] = {}
         self._line_id: UUID | None = None
         self._line: object = None
         self._rows: object = None
@@ -134,7 +134,7 @@ class Publisher:
         now: datetime,
         *,
         limit: int,
-        is_held: Callable[[UUID], bool],
+        is_held: Callable[[str], bool],
     ) -> None:
         """Show each waiting run its reason, where that is new; at most `limit` runs at a time.
 
@@ -146,28 +146,28 @@ class Publisher:
             limit: How many runs may be written to.
             is_held: Has this run an attempt by now? It waits no longer.
         """
-        self._told = {key: told for key, told in self._told.items() if key in demands}
+        self._shown = {key: shown for key, shown in self._shown.items() if key in demands}
         written = 0
         for explanation in explanations:
-            if not is_news(explanation, self._told.get(explanation.workload_id), now):
+            if not is_news(explanation, self._shown.get(explanation.workload_id), now):
                 continue
             if written >= limit:
                 return
             flow_run = demands[explanation.workload_id].flow_run
             async with self._turn:
-                if is_held(flow_run.id):
+                if is_held(explanation.workload_id):
                     continue
                 with self._faults.contained(
                     explanation.workload_id, flow_run.name, "shown why it waits", now
                 ):
                     await self._write_state(demands[explanation.workload_id], explanation, stories)
             # Also where that failed: in the next cycle others have their turn.
-            self._told[explanation.workload_id] = Told(
+            self._shown[explanation.workload_id] = Shown(
                 explanation.reason, step(explanation.position), now
             )
             written += 1
 
-    async def line(
+    async def queue(
         self,
         explanations: Sequence[Explanation],
         demands: Mapping[str, Demand],
@@ -210,11 +210,11 @@ class Publisher:
             plain = [without_texts(row) for row in rows]
             await self._write_artifact(self._pool_key, None, "table", plain, description, metadata)
 
-    async def attempts(self, flow_run_id: UUID, attempts: Sequence[Attempt]) -> None:
+    async def attempts(self, flow_run_id: str, attempts: Sequence[Attempt]) -> None:
         """Show a run the story of its attempts."""
         await self._write_artifact(
             ATTEMPTS_KEY,
-            flow_run_id,
+            UUID(flow_run_id),
             "markdown",
             attempts_markdown(attempts),
             "The attempts of this run: GPUs, times, endings and cost.",

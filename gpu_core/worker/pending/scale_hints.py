@@ -27,9 +27,9 @@ class ScaleHints:
     def __init__(self, pool: str) -> None:
         self._pool = pool
         self._idle_since: dict[str, datetime] = {}
-        self._told: frozenset[object] = frozenset()
+        self._published: frozenset[object] = frozenset()
 
-    def look(
+    def idle_since(
         self, nodes: Iterable[Node], allocations: Iterable[Allocation], now: datetime
     ) -> Mapping[str, datetime]:
         """Since when has each node without work had none, as far as this worker saw?
@@ -44,15 +44,15 @@ class ScaleHints:
         }
         return self._idle_since
 
-    def tell(self, commands: Iterable[Command]) -> None:
-        """Tell the hints that are new."""
+    def publish(self, commands: Iterable[Command]) -> None:
+        """Log the hints that are new, each with an event."""
         hints = {_essence(c): c for c in commands if isinstance(c, ScaleUp | ScaleDown)}
         for essence, hint in hints.items():
-            if essence not in self._told:
-                self._tell(hint)
-        self._told = frozenset(hints)
+            if essence not in self._published:
+                self._emit(hint)
+        self._published = frozenset(hints)
 
-    def _tell(self, hint: ScaleHint) -> None:
+    def _emit(self, hint: ScaleHint) -> None:
         direction = "up" if isinstance(hint, ScaleUp) else "down"
         _log.info("Scale %s: %s", direction, hint.reason)
         emit_event(

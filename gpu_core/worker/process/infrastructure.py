@@ -119,7 +119,9 @@ class ProcessInfrastructure:
         """What was planned: nobody else places a process."""
         return tuple(running.allocation() for running in attempts)
 
-    def landed(self, running: AttemptState, others: Sequence[AttemptState], policy: Policy) -> None:
+    def binding(
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> None:
         """Never: a machine plans with itself only."""
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:

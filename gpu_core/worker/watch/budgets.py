@@ -26,9 +26,9 @@ class BudgetWatch:
         self._ledger = ledger
         self._attempts = attempts
         self._earlier: dict[str, tuple[Attempt, ...]] = {}
-        self._told: dict[str, BudgetStage] = {}
+        self._warned: dict[str, BudgetStage] = {}
 
-    async def look(self, policy: Policy, now: datetime) -> list[tuple[AttemptState, Spending]]:
+    async def overspent(self, policy: Policy, now: datetime) -> list[tuple[AttemptState, Spending]]:
         """Who is to be ended, and why? Also warns, once for each attempt and stage."""
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
@@ -52,9 +52,9 @@ class BudgetWatch:
             policy=policy.capacity,
             now=now,
         )
-        told = self._told.get(attempt.attempt_id, BudgetStage.WITHIN)
-        if found.stage is not BudgetStage.STOP and found.stage is not told:
-            self._told[attempt.attempt_id] = found.stage
+        warned = self._warned.get(attempt.attempt_id, BudgetStage.WITHIN)
+        if found.stage is not BudgetStage.STOP and found.stage is not warned:
+            self._warned[attempt.attempt_id] = found.stage
             run_log(running).warning("Budget: %s", found.reason)
         return found
 
@@ -62,7 +62,7 @@ class BudgetWatch:
         """What was spent before an attempt never changes: it is read once."""
         ids = {running.attempt.attempt_id for running in watched}
         self._earlier = {key: found for key, found in self._earlier.items() if key in ids}
-        self._told = {key: stage for key, stage in self._told.items() if key in ids}
+        self._warned = {key: stage for key, stage in self._warned.items() if key in ids}
         new = [r.attempt for r in watched if r.attempt.attempt_id not in self._earlier]
         if not new:
             return
@@ -77,9 +77,4 @@ class BudgetWatch:
 
 
 def _is_watched(running: AttemptState) -> bool:
-    return (
-        running.workload.budget_micro_usd is not None
-        and not running.is_gone
-        and not running.is_draining
-        and running.attempt.started_at is not None
-    )
+    return running.workload.budget_micro_usd is not None and running.phase.is_up

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -50,7 +49,7 @@ class PoolWatch:
         self._polls = Throttle(_POLL_S)
         self._notices: dict[str, Notice] = {}
         self._said: set[str] = set()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._kept_back: tuple[KeptBack, ...] = ()
 
     @property
@@ -58,24 +57,24 @@ class PoolWatch:
         """What a person must know of the pool, as of the last look."""
         return tuple(notice.text for notice in self._notices.values())
 
-    def kept_back(self, handed_out: Collection[UUID]) -> tuple[KeptBack, ...]:
+    def kept_back(self, handed_out: Collection[str]) -> tuple[KeptBack, ...]:
         """The runs that wait and that Prefect hands out to nobody.
 
         Args:
             handed_out: What it has handed out since the last look: they are kept back no more.
         """
-        self._kept_back = tuple(k for k in self._kept_back if k.flow_run.id not in handed_out)
+        self._kept_back = tuple(k for k in self._kept_back if str(k.flow_run.id) not in handed_out)
         return self._kept_back
 
-    async def look(self, now: datetime) -> None:
-        """Look again, if the last look is old."""
+    async def refresh(self, now: datetime) -> None:
+        """Read the pool, if that is due."""
         if not self._polls.allows(anyio.current_time()):
             return
         status = await read_pool_status(self._client, self._pool)
         # That no worker is online is no news from a worker.
         self._say({notice.key: notice for notice in notices(status) if notice.key != NO_WORKER})
         if status.strangers:
-            await self._tell_owners(status)
+            await self._warn_owners(status)
         found: tuple[KeptBack, ...] = ()
         if status.may_keep_back:
             runs, _ = await read_waiting(self._client, self._pool, now)
@@ -90,11 +89,11 @@ class PoolWatch:
         if _essence(before) != _essence(found):
             self._wake()
 
-    async def _tell_owners(self, status: PoolStatus) -> None:
+    async def _warn_owners(self, status: PoolStatus) -> None:
         for run in await read_strangers_runs(self._client, status):
-            if run.run_id not in self._told:
+            if run.run_id not in self._warned:
                 log_of_run(run.run_id, run.run).warning(run.text(status))
-                self._told.add(run.run_id)
+                self._warned.add(run.run_id)
 
     def _serves(self, queue: str) -> bool:
         return not self._queues or queue in self._queues
@@ -112,5 +111,5 @@ class PoolWatch:
         self._notices = dict(found)
 
 
-def _essence(kept: Collection[KeptBack]) -> set[tuple[UUID, str]]:
-    return {(each.flow_run.id, each.hold.reason) for each in kept}
+def _essence(kept: Collection[KeptBack]) -> set[tuple[str, str]]:
+    return {(str(each.flow_run.id), each.hold.reason) for each in kept}

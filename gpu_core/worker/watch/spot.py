@@ -28,7 +28,7 @@ class CapacityChanges:
         self._attempts = attempts
         self._checks = Throttle(LOOK_S)
 
-    async def look(
+    async def due(
         self, view: Callable[[], CapacityView], now: datetime
     ) -> list[tuple[AttemptState, CapacityDecision]]:
         """Who should leave where it is, and why? Nobody between two looks.
@@ -63,9 +63,5 @@ class CapacityChanges:
 def _may_change(running: AttemptState) -> bool:
     """Does it work, on capacity that its owner left open?"""
     return (
-        not running.is_gone
-        and not running.is_draining
-        and not running.awaited_kinds
-        and running.attempt.started_at is not None
-        and running.request.capacity_type == AUTO
+        running.phase.is_up and not running.awaited_kinds and running.request.capacity_type == AUTO
     )

@@ -18,6 +18,7 @@ from prefect.workers.base import BaseWorker
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker import GpuProcessWorker
+from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from tests.support.pool import refused_request
 
@@ -61,37 +62,30 @@ class Scheduler:
         self.server = server
         self.outcome = outcome
         self.begin_note = lambda _flow_run_id: holds
-        self.refused = []
-        self.postponed = []
-        self.excused = []
+        self.failures = []
         self.running = SimpleNamespace(
             attempt=SimpleNamespace(number=2, gpu_type=None),
             deployment=None,
             record=SimpleNamespace(flow_name="train"),
-            is_claimed=False,
+            claim=self.claim_now,
         )
 
-    async def told(self):
+    def claim_now(self, _now):
+        self.is_claimed = True
+
+    async def wait_until_published(self):
         assert not self.server.heard, "it could be told why it waits, and be Scheduled again"
         self.server.heard.append("why it waits")
 
     def claim(self, flow_run_id):
-        assert flow_run_id == RUN.id
+        assert flow_run_id == str(RUN.id)
 
     def admitted(self, _flow_run_id):
         return self.running
 
-    def refuse(self, flow_run_id, why):
-        assert flow_run_id == RUN.id
-        self.refused.append(why)
-
-    def postpone(self, flow_run_id, why):
-        assert flow_run_id == RUN.id
-        self.postponed.append(why)
-
-    def excuse(self, flow_run_id, why):
-        assert flow_run_id == RUN.id
-        self.excused.append(why)
+    def end_unstarted(self, flow_run_id, failure):
+        assert flow_run_id == str(RUN.id)
+        self.failures.append(failure)
 
     async def launch(self, _flow_run, _configuration):
         if isinstance(self.outcome, Exception):
@@ -126,13 +120,13 @@ def test_what_prefect_hears_of_a_start(monkeypatch, waiting, outcome, holds, wan
         async with anyio.create_task_group() as group:
             worker._runs_task_group = group
             await worker._submit_run(RUN)
-        return worker._submitting_flow_run_ids, worker._scheduler.excused
+        return worker._submitting_flow_run_ids, worker._scheduler.failures
 
-    submitting, excused = anyio.run(story)
+    submitting, failures = anyio.run(story)
     assert submitting == set()
     assert server.heard == ["why it waits", "who waits?", *want]
     is_of_platform = isinstance(outcome, httpx.ConnectError | Unavailable)
-    assert len(excused) == is_of_platform
+    assert [failure.kind for failure in failures] == [StartFailureKind.EXCUSED] * is_of_platform
 
 
 def test_a_start_that_got_no_answer_is_given_back_by_who_settles_it():
@@ -150,7 +144,7 @@ def test_a_start_that_got_no_answer_is_given_back_by_who_settles_it():
         worker._client, worker._work_pool = server, POOL
         worker._scheduler = Scheduler(server, "host:7", holds=True)
         await worker._submit_run(RUN)
-        return worker._scheduler.running.is_claimed
+        return worker._scheduler.is_claimed
 
     assert anyio.run(story)
     assert server.heard == ["why it waits", "who waits?", "Pending"]
@@ -169,7 +163,7 @@ def test_what_can_never_be_started_is_left_to_who_settles_ends(monkeypatch, capl
     worker = GpuProcessWorker(work_pool_name="gpus")
     worker._scheduler = Scheduler(Server([]), error, holds=True)
     assert anyio.run(worker.run, RUN, SimpleNamespace()).identifier == "none"
-    assert worker._scheduler.refused == [str(error)]
+    assert worker._scheduler.failures == [StartFailure(StartFailureKind.REFUSED, str(error))]
     assert not caplog.records
 
 
@@ -178,8 +172,9 @@ def test_what_the_cluster_does_not_take_now_gives_its_gpus_back(monkeypatch, cap
     worker = GpuProcessWorker(work_pool_name="gpus")
     worker._scheduler = Scheduler(Server([]), Postponed("exceeded quota"), holds=True)
     assert anyio.run(worker.run, RUN, SimpleNamespace()).identifier == "none"
-    assert worker._scheduler.postponed == ["exceeded quota"]
-    assert not worker._scheduler.refused
+    assert worker._scheduler.failures == [
+        StartFailure(StartFailureKind.POSTPONED, "exceeded quota")
+    ]
     assert not caplog.records
 
 
@@ -211,7 +206,7 @@ def test_ends_are_noticed_while_a_cycle_waits_for_an_answer(cycle_is_under_way):
             tasks.cancel_scope.cancel()
 
     anyio.run(story)
-    assert asked == ([{RUN.id}] if cycle_is_under_way else [])
+    assert asked == ([{str(RUN.id)}] if cycle_is_under_way else [])
 
 
 class Synced(Exception):

@@ -36,7 +36,7 @@ class GangStart:
             gangs: Attempts of flows on several nodes. One that was postponed begins no more.
         """
         for running in gangs:
-            if running.postponement is not None or running.is_draining:
+            if running.start_failure is not None or running.is_stop_requested:
                 continue
             pods = self._view.pods_of(running.attempt.attempt_id)
             held = _held_first_pod(pods, running.workload.nodes)

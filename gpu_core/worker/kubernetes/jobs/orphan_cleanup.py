@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
+from gpu_core.adapters.prefect.flow_runs import read_flow_run
 from gpu_core.decisions.kubernetes.manifests.names import FLOW_RUN_LABEL, POOL_LABEL, label_value
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
@@ -84,9 +83,8 @@ class Orphans:
     async def _end(self, attempt_id: str, fenced: Collection[str]) -> None:
         items = (*self._view.jobs_of(attempt_id), *self._view.pods_of(attempt_id))
         flow_run_id = _label(items, FLOW_RUN_LABEL) or ""
-        try:
-            run = await self._client.read_flow_run(UUID(flow_run_id))
-        except (ObjectNotFound, ValueError):
+        run = await read_flow_run(self._client, flow_run_id)
+        if run is None:
             self._tell_of_others(items)
             return
         if run.work_pool_name not in (None, self._pool):

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
@@ -56,7 +55,7 @@ class CheckpointReports:
         return True
 
     async def _read(self, attempts: Sequence[AttemptState]) -> None:
-        ids = [UUID(running.attempt.flow_run_id) for running in attempts]
+        ids = [running.attempt.flow_run_id for running in attempts]
         runs = await read_flow_runs_by_id(self._client, ids)
         labels = {str(run.id): run.labels for run in runs.values()}
         for running in attempts:

@@ -89,7 +89,7 @@ class ContainerRuns:
         attempt_id, uid = running.attempt.attempt_id, str(pod["metadata"]["uid"])
         key, followed = f"{attempt_id}/{uid}", self._followed.setdefault(attempt_id, {})
         if uid in followed:
-            if running.is_draining or running.is_ending:
+            if running.phase.is_stopping:
                 self._output.hurry(key)
             return
         name, lines = str(pod["metadata"]["name"]), deque[str](maxlen=_LAST_LINES)
@@ -142,7 +142,7 @@ class ContainerRuns:
             await self._starts.let_pass()
             async with self._telling, self._turn_of(attempt_id):
                 # Who settles its end tells it then. The run may have another attempt by now.
-                if not running.is_ending:
+                if not running.phase.has_ended:
                     await self._tell_running(running)
         except Exception as error:
             _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)

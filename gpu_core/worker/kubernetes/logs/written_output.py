@@ -39,7 +39,7 @@ class ToldOutput:
         self._sending = anyio.Lock()
         self._is_sent = False
 
-    async def of(self, flow_run_id: UUID, pod: str) -> tuple[LogLine, ...]:
+    async def of(self, flow_run_id: str, pod: str) -> tuple[LogLine, ...]:
         """The newest lines of this pod in the log of the run, with all of the last two seconds.
 
         Waits for a server that does not answer: until it does, no line can be told. Where it
@@ -66,8 +66,8 @@ class ToldOutput:
                 await APILogHandler.aflush()
                 self._is_sent = True
 
-    async def _read(self, flow_run_id: UUID, name: str) -> tuple[LogLine, ...]:
-        of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
+    async def _read(self, flow_run_id: str, name: str) -> tuple[LogLine, ...]:
+        of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[UUID(flow_run_id)]))
         found: list[LogLine] = []
         for number in range(_MOST_PAGES):
             page = await self._client.read_logs(

@@ -85,8 +85,8 @@ def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
             await attempts.open({key: on("new/big/0")}, {key: demand(run)}, {}, policy, NOW)
             running = attempts.of_run(key)
             waits = running.awaited_kinds, running.attempt.price_micro_usd_per_gpu_hour
-            landed = Binding(placement=on("n1"), since=came_at)
-            await attempts.land(running, landed, "zone-a", policy)
+            binding = Binding(placement=on("n1"), since=came_at)
+            await attempts.bind(running, binding, "zone-a", policy)
             return waits, running
 
         waits, running = anyio.run(waiting_then_there)
@@ -131,7 +131,7 @@ def test_what_runs_although_its_creation_got_no_answer_is_noted(
         key = str(run.id)
         await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
         for _ in range(2):
-            submitting = {run.id} if is_submitting else set()
+            submitting = {key} if is_submitting else set()
             await attempts.find_unnoted(Infrastructure(), submitting)
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
@@ -255,7 +255,8 @@ def test_a_start_that_the_ledger_was_away_for_is_written_down_later(tmp_path, is
         key = str(run.id)
         await attempts.open({key: placement}, {key: demand(run)}, {}, Policy(version=1), NOW)
         running = attempts.of_run(key)
-        running.attempt = with_start(running.attempt, Started(started_at=NOW, identity="a", pid=7))
+        started = Started(started_at=NOW, identity="a", pid=7)
+        running.start(with_start(running.attempt, started), NOW)
         running.has_unwritten_start = True
         if is_withdrawn:
             assert ledger.withdraw_attempt(running.attempt.attempt_id)

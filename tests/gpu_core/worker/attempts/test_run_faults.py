@@ -123,7 +123,7 @@ def test_a_run_that_fails_while_it_waits_is_held_alone(tmp_path, monkeypatch, ow
 
 
 RUNNING = [
-    pytest.param("_begin", "endings", id="ending it"),
+    pytest.param("_stop", "terminator", id="ending it"),
     pytest.param("trouble", "infrastructure", id="asking whether it can go on"),
     pytest.param("lives", "infrastructure", id="asking whether it lives"),
     pytest.param("refresh", "infrastructure", id="asking for its checkpoints"),
@@ -159,28 +159,28 @@ def test_a_run_that_fails_while_it_holds_gpus_keeps_them(tmp_path, monkeypatch, 
     prefect = FakePrefect()
     bounded = {"max_duration": "1s"}
     prefect.submit(1, bounded)
-    prefect.submit(2, {"budget_usd": 100, "team": "bad"} | (bounded if name == "_begin" else {}))
+    prefect.submit(2, {"budget_usd": 100, "team": "bad"} | (bounded if name == "_stop" else {}))
 
     async def story(ledger):
         pool = OnePool(tmp_path, ledger, prefect, [make_node(gpus=3)], POLICY)
         async with pool.scheduling():
             assert await pool.cycle() == {GOOD, BAD}
             owner = {
-                "endings": pool.scheduler.endings,
+                "terminator": pool.scheduler.terminator,
                 "infrastructure": pool.infrastructure,
             }.get(where, where)
             fault.at(owner, name, is_bad(pool, name))
             monkeypatch.setattr(scheduler, "datetime", _Later)
             prefect.submit(3, {})
             third = await pool.cycle()
-            draining = {r.flow_run_id for r in pool.scheduler._attempts if r.is_draining}
+            draining = {r.flow_run_id for r in pool.scheduler._attempts if r.is_stop_requested}
             return third, draining, pool.holding()
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         third, draining, holding = anyio.run(story, ledger)
     assert fault.raised
     assert third == {LATER}
-    assert GOOD in draining
+    assert str(GOOD) in draining
     assert BAD in holding
 
 
@@ -240,7 +240,7 @@ def test_an_id_that_is_none_stops_no_cycle(tmp_path, is_started):
             running = pool.scheduler._attempts.of_run(str(BAD))
             changes = {"flow_run_id": "no uuid"} | ({} if is_started else {"started_at": None})
             running.attempt = replace(running.attempt, **changes)
-            pool.scheduler.endings.poll_cancellations_soon()
+            pool.scheduler.terminator.poll_cancellations_soon()
             prefect.submit(3, {})
             return await pool.cycle()
 

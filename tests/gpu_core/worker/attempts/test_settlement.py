@@ -27,6 +27,7 @@ from prefect.states import (
 )
 
 from gpu_core.decisions.attempts.outages import Outage
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
@@ -405,7 +406,8 @@ ENDED = Exit(exit_code=1, ended_at=NOW)
 def test_an_outage_that_the_worker_saw_excuses_a_flow(tmp_path, exit_, changes, want):
     running = undisturbed(tmp_path)
     running.attempt = replace(running.attempt, **changes)
-    running.gone_at = NOW
+    running.move_to(AttemptPhase.ENDING, NOW)
+    running.move_to(AttemptPhase.RELEASED, NOW)
     found = excuse_of_end(
         *(running, flow_run(Running()), exit_, (), (OUTAGE,)), has_begun=True, is_folder_gone=False
     )

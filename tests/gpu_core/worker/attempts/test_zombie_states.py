@@ -68,24 +68,24 @@ class Prefect:
 
 def looked_after(prefect, in_line=()):
     """The runs that are still watched after one look."""
-    strays = ZombieStateGuard(prefect)
-    strays.watch(RUN, "its node was lost")
-    anyio.run(strays.put_back, in_line)
-    return list(strays._waiting)
+    guard = ZombieStateGuard(prefect)
+    guard.watch(str(RUN), "its node was lost")
+    anyio.run(guard.put_back, in_line)
+    return list(guard._waiting)
 
 
 @pytest.mark.parametrize("kind", ["CRASHED", "RUNNING"])
 def test_a_run_that_was_taken_out_of_the_line_is_put_back_with_its_story(kind):
     prefect = Prefect("SCHEDULED", "PENDING", "SCHEDULED", kind)
-    assert looked_after(prefect) == [RUN]
+    assert looked_after(prefect) == [str(RUN)]
     assert prefect.was_set == [(RUN, StateType.SCHEDULED, "its node was lost")]
 
 
 @pytest.mark.parametrize(
     ("types", "want_watched"),
     [
-        pytest.param(["SCHEDULED"], [RUN], id="it is not due"),
-        pytest.param(["SCHEDULED", "PENDING"], [RUN], id="it is being started"),
+        pytest.param(["SCHEDULED"], [str(RUN)], id="it is not due"),
+        pytest.param(["SCHEDULED", "PENDING"], [str(RUN)], id="it is being started"),
         pytest.param(["SCHEDULED", "CANCELLED"], [], id="a person cancelled it"),
         pytest.param(["SCHEDULED", "COMPLETED"], [], id="its last process did its work after all"),
         pytest.param(["SCHEDULED", "PENDING", "CRASHED"], [], id="another worker was given it"),
@@ -100,14 +100,14 @@ def test_a_run_is_left_alone_when(types, want_watched):
 
 def test_nobody_is_asked_while_all_are_in_line():
     prefect = Prefect("SCHEDULED", "CRASHED")
-    assert looked_after(prefect, in_line=[RUN]) == [RUN]
+    assert looked_after(prefect, in_line=[str(RUN)]) == [str(RUN)]
     assert prefect.asked == 0
 
 
 @pytest.mark.parametrize(
     ("final_state", "end_reason", "want_watched"),
     [
-        pytest.param(None, EndReason.INTERRUPTED, [RUN], id="it waits for its next attempt"),
+        pytest.param(None, EndReason.INTERRUPTED, [str(RUN)], id="it waits for its next attempt"),
         pytest.param("Crashed", EndReason.INTERRUPTED, [], id="it is over"),
         pytest.param(None, None, [], id="it runs"),
     ],
@@ -120,8 +120,8 @@ def test_the_next_worker_watches_what_an_earlier_one_put_back(
         str(RUN), admitted_at=now - timedelta(minutes=2), end_reason=end_reason,
         released_at=end_reason and now - timedelta(minutes=1),
     )  # fmt: skip
-    strays = ZombieStateGuard(Prefect())
+    guard = ZombieStateGuard(Prefect())
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         ledger.import_records([(make_run(str(RUN), final_state=final_state), [attempt])])
-        anyio.run(strays.recover, ledger, "gpus", now)
-    assert list(strays._waiting) == want_watched
+        anyio.run(guard.recover, ledger, "gpus", now)
+    assert list(guard._waiting) == want_watched

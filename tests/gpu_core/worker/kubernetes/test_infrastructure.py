@@ -12,6 +12,7 @@ from aiohttp import web
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, RANK_LABEL
 from gpu_core.decisions.model.cluster import NodeShare
@@ -25,7 +26,7 @@ from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.testing.builders import make_policy
 from gpu_core.worker import GpuKubernetesWorker
-from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
 from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_node
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
@@ -85,6 +86,7 @@ def running(**attempt):
         request=GpuRequest(),
         limits=LIMITS,
         run_dir=Path("unused"),
+        phase_at_first=None if attempt.get("started_at") else AttemptPhase.ADMITTED,
     )
 
 
@@ -857,7 +859,8 @@ def test_what_the_pods_of_a_gang_did_that_was_never_whole_is_no_end(pods, postpo
     shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(2))
     attempt = running(attempt_id="a", shares=shares, started_at=NOON)
     attempt.workload = replace(attempt.workload, gpu_count=1, nodes=2)
-    attempt.postponement = postponement
+    if postponement is not None:
+        attempt.start_failure = StartFailure(StartFailureKind.POSTPONED, postponement)
     infrastructure = of_cluster(SimpleNamespace())
     for number in range(pods):
         pod = make_pod("Failed", uid=f"p{number}", terminated={"exitCode": 137})

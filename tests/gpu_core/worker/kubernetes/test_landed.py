@@ -108,7 +108,7 @@ def moved(policy, attempts, *pods):
     infrastructure = a_cluster(policy, *pods)
     for running in attempts:
         others = [other for other in attempts if other is not running]
-        landed = infrastructure.landed(running, others, policy)
+        landed = infrastructure.binding(running, others, policy)
         if landed is not None:
             running.attempt = replace(
                 running.attempt,
@@ -178,11 +178,11 @@ def test_gpus_are_held_from_when_the_pod_is_bound_where_it_was_planned():
     """Until then its Job waits in the line of Kueue."""
     attempt = a_waiting_attempt("a", "nvidia-a: 1")
     infrastructure = a_cluster(KUEUE, a_pod("a", 0, "nvidia-a"))
-    landed = infrastructure.landed(attempt, [], KUEUE)
+    landed = infrastructure.binding(attempt, [], KUEUE)
     assert landed.since == datetime.fromisoformat(moment(30)) > attempt.attempt.admitted_at
     assert landed.placement.shares == attempt.attempt.held
     attempt.attempt = replace(attempt.attempt, admitted_at=landed.since)
-    assert infrastructure.landed(attempt, [], KUEUE) is None
+    assert infrastructure.binding(attempt, [], KUEUE) is None
 
 
 def test_where_it_was_is_known_when_its_pod_is_gone():
@@ -190,14 +190,14 @@ def test_where_it_was_is_known_when_its_pod_is_gone():
     pod = a_pod("a", 0, "nvidia-b")
     infrastructure = a_cluster(KUEUE, pod)
     infrastructure._view._pod_changed(pod, None)
-    landed = infrastructure.landed(an_attempt("a", "nvidia-a: 0"), [], KUEUE)
+    landed = infrastructure.binding(an_attempt("a", "nvidia-a: 0"), [], KUEUE)
     assert landed is not None
     assert landed.placement.shares[0].node == "nvidia-b"
 
 
 def test_what_was_promised_is_held_from_its_promise_on():
     infrastructure = a_cluster(OWN, a_pod("a", 0, "nvidia-a"))
-    assert infrastructure.landed(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None
+    assert infrastructure.binding(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None
 
 
 def test_who_is_still_to_be_placed_holds_no_gpu_that_somebody_has():

@@ -29,7 +29,7 @@ def explanations(*ids):
 def looking(path):
     """Forecasts of a pool with one node."""
     forecasts = Forecasts(path)
-    forecasts.look([make_node()])
+    forecasts.observe([make_node()])
     return forecasts
 
 
@@ -39,7 +39,7 @@ def taught(path, waits_s=(600,) * 30):
     for number, wait_s in enumerate(waits_s):
         workload = make_workload(f"w{number}")
         seen_at = later(number * 1_000)
-        forecasts.told(
+        forecasts.with_expected_starts(
             explanations(workload.workload_id), {workload.workload_id: workload}, seen_at
         )
         forecasts.started([workload], seen_at + timedelta(seconds=wait_s))
@@ -47,7 +47,9 @@ def taught(path, waits_s=(600,) * 30):
 
 
 def forecast(forecasts):
-    (told,) = forecasts.told(explanations("new"), {"new": make_workload("new")}, later(30_000))
+    (told,) = forecasts.with_expected_starts(
+        explanations("new"), {"new": make_workload("new")}, later(30_000)
+    )
     return told
 
 
@@ -79,7 +81,9 @@ def test_who_starts_at_once_teaches_nothing_about_waits(tmp_path):
 def test_a_held_run_has_no_expected_start(tmp_path):
     """It is not in the line."""
     held = Explanation(workload_id="new", reason=Reason.HELD, summary="", resolution="", position=0)
-    (told,) = taught(tmp_path / "f.json").told([held], {"new": make_workload("new")}, NOW)
+    (told,) = taught(tmp_path / "f.json").with_expected_starts(
+        [held], {"new": make_workload("new")}, NOW
+    )
     assert told == held
 
 

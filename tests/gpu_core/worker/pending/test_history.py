@@ -42,7 +42,7 @@ def history(ledger):
 
 
 def look(history, hours, policy=BUDGETED):
-    anyio.run(history.look, policy, at(hours))
+    anyio.run(history.refresh, policy, at(hours))
     return history.usage(at(hours))
 
 
@@ -246,7 +246,7 @@ def test_what_is_older_than_ten_half_lives_has_no_share(ledger, history):
     """Run times are still learned from it."""
     close(ledger, opened(ledger, make_run()), 1)
     late = at(1) + timedelta(days=11)
-    anyio.run(history.look, BUDGETED, late)
+    anyio.run(history.refresh, BUDGETED, late)
     assert history.usage(late).gpu_s_by_user == {}
 
 

@@ -14,7 +14,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders import make_workload
 from gpu_core.worker.pending.publisher import (
     Publisher,
-    Told,
+    Shown,
     is_news,
     is_shown,
     step,
@@ -37,7 +37,7 @@ GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 )
 def test_a_new_reason_is_told_at_once_and_a_new_place_now_and_then(told, age_s, want):
     explanation = Explanation(workload_id="run", reason=GPUS, summary="", resolution="", position=3)
-    last = None if told is None else Told(*told, NOON)
+    last = None if told is None else Shown(*told, NOON)
     assert is_news(explanation, last, NOON + timedelta(seconds=age_s)) is want
 
 
@@ -79,7 +79,7 @@ def published(client, *names, summaries=None):
         for name in names
     ]
     demands = {name: SimpleNamespace(workload=workload) for name, workload in workloads.items()}
-    anyio.run(publisher.line, explanations, demands, NOON)
+    anyio.run(publisher.queue, explanations, demands, NOON)
     return client.rows
 
 
@@ -132,8 +132,8 @@ def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
 
     publisher = Publisher(Client(), "gpu", None, anyio.Lock())
     first, second = (make_attempt(number=number) for number in (1, 2))
-    anyio.run(publisher.attempts, uuid4(), [first])
-    anyio.run(publisher.attempts, uuid4(), [first, second])
+    anyio.run(publisher.attempts, str(uuid4()), [first])
+    anyio.run(publisher.attempts, str(uuid4()), [first, second])
     assert did == ["create", "read", "update"]
 
 

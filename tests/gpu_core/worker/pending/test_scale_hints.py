@@ -35,8 +35,8 @@ def events(monkeypatch):
 
 def test_a_hint_is_told_once_however_its_numbers_move(events):
     hints = ScaleHints("gpu")
-    hints.tell([up(reason="10 wait"), down()])
-    hints.tell([up(reason="11 wait"), down()])
+    hints.publish([up(reason="10 wait"), down()])
+    hints.publish([up(reason="11 wait"), down()])
     assert [event["event"] for event in events] == [
         "prefect-gpu.scale.up",
         "prefect-gpu.scale.down",
@@ -47,15 +47,18 @@ def test_a_hint_is_told_once_however_its_numbers_move(events):
 
 def test_another_target_is_another_hint_and_one_that_went_may_come_again(events):
     hints = ScaleHints("gpu")
-    hints.tell([up(3)])
-    hints.tell([up(4)])
-    hints.tell([])
-    hints.tell([up(4)])
+    hints.publish([up(3)])
+    hints.publish([up(4)])
+    hints.publish([])
+    hints.publish([up(4)])
     assert [event["payload"]["target_nodes"] for event in events] == [3, 4, 4]
 
 
 def test_a_node_is_idle_from_the_first_look_that_finds_it_so():
     hints = ScaleHints("gpu")
-    hints.look([make_node("n1")], [], NOW)
+    hints.idle_since([make_node("n1")], [], NOW)
     later = NOW + timedelta(minutes=5)
-    assert hints.look([make_node("n1"), make_node("n2")], [], later) == {"n1": NOW, "n2": later}
+    assert hints.idle_since([make_node("n1"), make_node("n2")], [], later) == {
+        "n1": NOW,
+        "n2": later,
+    }

@@ -12,7 +12,7 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
 from gpu_core.decisions.model.redaction import basic_credentials
-from gpu_core.worker.attempts.cost_log import CostLog
+from gpu_core.worker.attempts.settler import log_cost
 from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import read_connections
@@ -142,9 +142,9 @@ def test_costs_are_logged_as_the_blocks_user(login, want, monkeypatch):
         run=lambda _run: run, attempts_of=lambda _runs: {run.flow_run_id: (attempt,)}
     )
     with mlflow_listener() as mlflow:
-        log = CostLog(MlflowAccess.of(f"http://{mlflow.address}", **login), ledger)
+        access = MlflowAccess.of(f"http://{mlflow.address}", **login)
         with pytest.raises(MlflowException, match="PERMISSION_DENIED"):
-            log.log(run.flow_run_id)
+            log_cost(access, ledger, run.flow_run_id)
     assert set(mlflow.authorizations) == {want}
     assert any("cost/" in body for body in mlflow.bodies)
     assert not [body for body in mlflow.bodies if PASSWORD in body]

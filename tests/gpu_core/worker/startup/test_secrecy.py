@@ -15,6 +15,7 @@ from prefect.settings import (
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.testing.builders import make_node
+from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.secrecy import (
     Secrets,
@@ -101,7 +102,9 @@ def test_why_an_attempt_ended_is_said_without_passwords(tmp_path):
         async with pool.scheduling():
             (run,) = await pool.cycle()
             running = pool.scheduler._attempts.of_run(str(run))
-            pool.scheduler.endings.refuse(running, "no connection to postgresql://u:pa55@db/x")
+            why = "no connection to postgresql://u:pa55@db/x"
+            failure = StartFailure(StartFailureKind.REFUSED, why)
+            pool.scheduler.settler.end_unstarted(running, failure)
             with anyio.fail_after(60):
                 while pool.holding():
                     await anyio.wait_all_tasks_blocked()

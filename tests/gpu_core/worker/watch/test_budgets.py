@@ -55,7 +55,7 @@ def stopped(ledger, taken, hours, **capacity):
     attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
     attempts._open[taken.attempt.attempt_id] = taken
     watch, policy = BudgetWatch(ledger, attempts), make_policy(capacity=capacity)
-    return [bool(anyio.run(watch.look, policy, at(hour))) for hour in hours]
+    return [bool(anyio.run(watch.overspent, policy, at(hour))) for hour in hours]
 
 
 def test_it_is_warned_once_and_then_stopped(ledger, caplog):

@@ -54,7 +54,7 @@ def prefect(monkeypatch, caplog):
 def look(watch, times=1):
     async def looking():
         for _ in range(times):
-            await watch.look(NOW)
+            await watch.refresh(NOW)
 
     anyio.run(looking)
 
@@ -93,7 +93,7 @@ def test_who_is_kept_back_wakes_the_cycle_and_is_forgotten_when_handed_out(prefe
 
     (kept,) = watch.kept_back(())
     assert (kept.queue, str(kept.hold.reason), woken) == ("low", "PoolPaused", [1])
-    assert watch.kept_back({kept.flow_run.id}) == ()
+    assert watch.kept_back({str(kept.flow_run.id)}) == ()
     assert watch.kept_back(()) == ()
 
 

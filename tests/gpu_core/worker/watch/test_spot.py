@@ -63,7 +63,7 @@ def looks(ledger, taken, hours):
                 NODES, POLICY, at(hour), allocations=[taken.allocation()], sights=sights
             )
 
-        return [decision for _, decision in anyio.run(changes.look, view, at(hour))]
+        return [decision for _, decision in anyio.run(changes.due, view, at(hour))]
 
     return [[str(decision.capacity) for decision in found_at(hour)] for hour in hours]
 

@@ -11,6 +11,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     GANG_ANNOTATION,
     RANK_LABEL,
 )
+from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from tests.gpu_core.worker.kubernetes.objects import make_pod
@@ -56,7 +57,12 @@ def a_gang():
         pytest.param(
             [rank(0, annotations={GANG_ANNOTATION: "complete"}), rank(1)], {}, [], id="it began"
         ),
-        pytest.param([rank(0), rank(1)], {"postponement": "quota"}, [], id="it is postponed"),
+        pytest.param(
+            [rank(0), rank(1)],
+            {"start_failure": StartFailure(StartFailureKind.POSTPONED, "quota")},
+            [],
+            id="it is postponed",
+        ),
     ],
 )
 def test_the_first_pod_is_annotated_when_the_gang_is_complete(pods, changes, want):

@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, ROLE_LABEL
 from gpu_core.decisions.kubernetes.manifests.tombstone import (
     TOMBSTONE,
@@ -208,7 +209,6 @@ def attempt_of(case):
         limits=LIMITS,
         run_dir=None,
         variables=variables,
-        is_claimed=True,
     )
 
 
@@ -302,9 +302,9 @@ def test_what_was_answered_needs_no_tombstone():
         cluster = Cluster()
         api = Acting(cluster)
         infrastructure = infrastructure_of(api)
-        answered, unclaimed = attempt_of({}), attempt_of({})
+        answered = attempt_of({})
+        unclaimed = replace(attempt_of({}), phase_at_first=AttemptPhase.ADMITTED)
         answered.attempt = replace(answered.attempt, started_at=NOON)
-        unclaimed.is_claimed = False
         for attempt in (answered, unclaimed):
             assert await infrastructure.kill(attempt)
         assert cluster.objects == {}

@@ -9,6 +9,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Pending, Running
 
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.worker.attempts.state import AttemptState
@@ -162,7 +163,7 @@ def test_who_waits_to_tell_of_an_attempt_that_is_settled_says_nothing():
             for each in (*others, attempt):
                 containers.begin_to_tell_running(each)
             await server.is_asked.wait()
-            attempt.is_ending = True
+            attempt.move_to(AttemptPhase.ENDING, NOON)
             server.answers.set()
         return server.heard
 

@@ -51,7 +51,7 @@ class Server:
 
 
 def told_of(server, pod="a"):
-    return anyio.run(ToldOutput(server).of, RUN, pod)
+    return anyio.run(ToldOutput(server).of, str(RUN), pod)
 
 
 def test_what_is_told_of_a_pod_are_the_lines_with_its_name():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import anyio
 import pytest
@@ -11,7 +11,7 @@ from prefect.states import Pending, Running
 
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.testing.builders import make_workload
-from gpu_core.worker.attempts.beginnings import Beginnings
+from gpu_core.worker.attempts.running_poll import RunningPoll
 from gpu_core.worker.attempts.state import AttemptState
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
@@ -54,7 +54,7 @@ class Server:
 
 def polled(attempts, states):
     server = Server(states)
-    anyio.run(Beginnings(server).poll, attempts, NOW)
+    anyio.run(RunningPoll(server).poll, attempts, NOW)
     return server
 
 
@@ -74,7 +74,7 @@ def state(kind, ago_s):
 def test_it_begins_when_prefect_says_that_it_runs(kind, ago_s, want_ago_s):
     """Never before its admission, and never in the future."""
     running = starting()
-    polled([running], {running.flow_run_id: state(kind, ago_s)})
+    polled([running], {UUID(running.flow_run_id): state(kind, ago_s)})
     want = None if want_ago_s is None else NOW - timedelta(seconds=want_ago_s)
     assert running.began_at == want
     assert running.allocation().is_starting is (want is None)
@@ -103,7 +103,7 @@ def test_the_server_is_asked_once_a_second_at_most():
     server = Server({})
 
     async def twice():
-        found = Beginnings(server)
+        found = RunningPoll(server)
         await found.poll([running], NOW)
         await found.poll([running], NOW)
         assert server.questions == 1
@@ -126,12 +126,12 @@ def test_the_server_is_asked_once_a_second_at_most():
 def test_the_next_cycle_comes_soon_where_somebody_waits_for_the_start(running, pending, is_soon):
     """Otherwise the end of a start changes nothing."""
     waiting = [make_workload(f"p{number}", priority=p) for number, p in enumerate(pending)]
-    found = Beginnings(Server({})).next_poll_at([running], waiting, NOW)
+    found = RunningPoll(Server({})).next_poll_at([running], waiting, NOW)
     assert found == (NOW + timedelta(seconds=1) if is_soon else None)
 
 
 def test_a_damaged_id_keeps_nobody_else_from_having_begun():
     """No flow run has the id that the ledger says."""
     damaged, sound = starting(flow_run_id="no-uuid"), starting()
-    polled([damaged, sound], {sound.flow_run_id: state(Running, 40)})
+    polled([damaged, sound], {UUID(sound.flow_run_id): state(Running, 40)})
     assert (damaged.began_at, sound.began_at) == (None, NOW - timedelta(seconds=40))

@@ -1,4 +1,4 @@
-"""When the flows and containers of attempts begin: until then nobody takes their GPUs."""
+"""Polls Prefect for started attempts that are Running: until then nobody takes their GPUs."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -8,6 +8,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, StateType
 
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.operations.throttle import Throttle
@@ -18,8 +19,8 @@ _POLL_S = 1.0
 _NOT_BEGUN = [StateType.SCHEDULED, StateType.PENDING]
 
 
-class Beginnings:
-    """Polls Prefect for which attempts have begun: the flow or the container of each is Running.
+class RunningPoll:
+    """Moves started attempts to Running when the flow or the container of each has begun.
 
     Args:
         client: Prefect's.
@@ -34,18 +35,25 @@ class Beginnings:
 
         A worker that was restarted learns it from Prefect, too.
         """
-        by_run = {r.flow_run_id: r for r in attempts if _is_starting(r) and r.has_valid_id}
+        by_run = {
+            running.attempt.flow_run_id: running
+            for running in attempts
+            if running.phase is AttemptPhase.STARTED
+        }
         if not by_run or not self._polls.allows(anyio.current_time()):
             return
         begun = await read_flow_runs_by_id(self._client, by_run, not_in_states=_NOT_BEGUN)
-        for run in begun.values():
-            running = by_run[run.id]
-            running.began_at = _began_at(run, running.attempt.admitted_at, now)
+        for flow_run_id, run in begun.items():
+            running = by_run[flow_run_id]
+            # It may have ended, or been asked to stop, while Prefect answered.
+            if running.phase is AttemptPhase.STARTED:
+                began_at = _began_at(run, running.attempt.admitted_at, now)
+                running.move_to(AttemptPhase.RUNNING, began_at)
 
     def next_poll_at(
         self, attempts: Iterable[AttemptState], pending: Iterable[Workload], now: datetime
     ) -> datetime | None:
-        """When is it worth asking again? None: no pending workload waits for a start.
+        """When is it worth polling again? None: no pending workload waits for a start.
 
         Args:
             pending: Those that were not admitted.
@@ -54,18 +62,12 @@ class Beginnings:
         if most_urgent is None:
             return None
         is_awaited = any(
-            _is_starting(running)
+            running.phase is AttemptPhase.STARTED
             and running.workload.is_preemptible
             and running.workload.priority < most_urgent
             for running in attempts
         )
         return now + timedelta(seconds=_POLL_S) if is_awaited else None
-
-
-def _is_starting(running: AttemptState) -> bool:
-    if running.began_at is not None or running.attempt.started_at is None:
-        return False
-    return not running.is_ending and not running.is_draining
 
 
 def _began_at(run: FlowRun, admitted_at: datetime, now: datetime) -> datetime:

@@ -16,18 +16,19 @@ from prefect.states import Completed, Crashed, Failed, Running
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.quickstart.services import free_port
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
-from gpu_core.worker.attempts.cost_log import CostLog
-from gpu_core.worker.attempts.endings import Endings, _lingers
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import Published
 from gpu_core.worker.attempts.settlement_retries import SettlementRetries
-from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.attempts.settler import Settler
+from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
+from gpu_core.worker.attempts.terminator import Terminator, _lingers
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.pending.publisher import Publisher
@@ -63,7 +64,6 @@ def running(tmp_path):
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=60, max_failures=3, max_interruptions=None),
         run_dir=tmp_path / "run",
-        is_claimed=True,
     )
 
 
@@ -88,7 +88,7 @@ def orphan(running):
 
 
 def while_the_api_is_away(tmp_path, ledger, running, act):
-    """Let `act(endings, woken)` work in a world in which Prefect cannot be reached."""
+    """Let `act(settler, woken)` work in a world in which Prefect cannot be reached."""
 
     async def main():
         url = f"http://127.0.0.1:{free_port()}/api"
@@ -96,7 +96,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
         async with PrefectClient(url) as client, anyio.create_task_group() as tasks:
             attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger)
             attempts._open[running.attempt.attempt_id] = running
-            endings = Endings(
+            settler = Settler(
                 client=client,
                 ledger=ledger,
                 attempts=attempts,
@@ -106,12 +106,12 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 publisher=Publisher(client, "gpus", None, anyio.Lock()),
                 tasks=tasks,
                 wake=woken.set,
-                cost_log=CostLog(None, ledger),
-                strays=ZombieStateGuard(client),
+                mlflow=None,
+                zombies=ZombieStateGuard(client),
                 outages=OutageWatch(client, tmp_path / "outages.json", None),
                 starts=StartsFirst(),
             )
-            await act(endings, woken)
+            await act(settler, woken)
             tasks.cancel_scope.cancel()
 
     anyio.run(main)
@@ -120,16 +120,29 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
 def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, running, orphan):
     """An orphan of the launcher holds its GPUs; nobody else may get them before it is killed."""
 
-    async def act(endings, woken):
-        endings.find_ended(set())
+    async def act(settler, woken):
+        settler.find_ended(set())
         assert orphan.poll() is None
-        assert not running.is_gone
+        assert running.phase.holds_gpus
         with anyio.fail_after(20):
             await woken.wait()
         assert orphan.poll() is not None
-        assert running.is_gone
+        assert not running.phase.holds_gpus
 
     while_the_api_is_away(tmp_path, ledger, running, act)
+
+
+def terminator_of(settler):
+    """What asks attempts to stop, in the same world."""
+    return Terminator(
+        client=settler._client,
+        ledger=settler._ledger,
+        attempts=settler._attempts,
+        infrastructure=settler._infrastructure,
+        tasks=settler._tasks,
+        wake=settler._wake,
+        settler=settler,
+    )
 
 
 def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, running, monkeypatch):
@@ -137,13 +150,15 @@ def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, runni
     trouble = TerminationRequest(reason=EndReason.REFUSED, message="Image 'x' does not exist.")
     monkeypatch.setattr(ProcessInfrastructure, "trouble", lambda *_: trouble)
 
-    async def act(endings, woken):
-        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
-        assert running.is_ending
-        assert running.refusal == trouble.message
-        assert not running.is_draining
-        monkeypatch.setattr(endings, "refuse", None)  # what is settled already is left alone
-        await endings.end_troubled(Policy(version=1), datetime.now(UTC))
+    async def act(settler, woken):
+        terminator = terminator_of(settler)
+        await terminator.stop_troubled(Policy(version=1), datetime.now(UTC))
+        assert running.phase.has_ended
+        assert running.start_failure == StartFailure(StartFailureKind.REFUSED, trouble.message)
+        assert not running.is_stop_requested
+        # What is settled already is left alone.
+        monkeypatch.setattr(settler, "end_unstarted", None)
+        await terminator.stop_troubled(Policy(version=1), datetime.now(UTC))
         with anyio.fail_after(20):
             await woken.wait()
 
@@ -155,11 +170,11 @@ def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_a
 ):
     """Its end cannot be written down yet, and another reason must not replace the true one."""
 
-    async def act(endings, woken):
-        endings.find_ended(set())
+    async def act(settler, woken):
+        settler.find_ended(set())
         with anyio.fail_after(20):
             await woken.wait()
-        await endings.end_overdue(Policy(version=1), datetime.now(UTC))
+        await terminator_of(settler).stop_overdue(Policy(version=1), datetime.now(UTC))
         assert running.drain_reason is None
 
     while_the_api_is_away(tmp_path, ledger, running, act)
@@ -174,9 +189,9 @@ def test_a_start_that_a_killed_worker_did_not_note_is_known_from_the_end(
     if not is_noted:
         running.attempt = replace(running.attempt, started_at=None)
 
-    async def act(endings, _woken):
-        await endings._note_start(running, Exit(exit_code=0, started_at=began))
-        await endings._note_start(running, None)
+    async def act(settler, _woken):
+        await settler._note_start(running, Exit(exit_code=0, started_at=began))
+        await settler._note_start(running, None)
 
     while_the_api_is_away(tmp_path, ledger, running, act)
     (attempt,) = ledger.open_attempts("gpus", "host-1")
@@ -206,24 +221,24 @@ def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, runnin
     if not is_started:
         running.attempt = replace(running.attempt, started_at=None)
 
-    async def act(endings, woken):
-        endings.find_ended(set(), is_beside_cycle=True)
-        assert running.is_ending is is_started
+    async def act(settler, woken):
+        settler.find_ended(set(), is_beside_cycle=True)
+        assert running.phase.has_ended is is_started
         if is_started:
             with anyio.fail_after(20):
                 await woken.wait()
-            assert running.is_gone
+            assert not running.phase.holds_gpus
 
     while_the_api_is_away(tmp_path, ledger, running, act)
 
 
 def test_an_attempt_whose_run_is_being_read_is_not_settled_yet(tmp_path, ledger, running):
     """It is settled once, with what its run says, and not with what stands in for it."""
-    running.is_stand_in = True
+    running = replace(running, phase_at_first=AttemptPhase.RECOVERING)
 
-    async def act(endings, _woken):
-        endings.find_ended(set(), is_beside_cycle=True)
-        assert not running.is_ending
+    async def act(settler, _woken):
+        settler.find_ended(set(), is_beside_cycle=True)
+        assert not running.phase.has_ended
 
     while_the_api_is_away(tmp_path, ledger, running, act)
 
@@ -233,7 +248,7 @@ def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running,
     monkeypatch.setattr(SettlementRetries, "after_outage", lambda _retries: 600.0)
     tries = []
 
-    async def act(endings, _woken):
+    async def act(settler, _woken):
         tried = anyio.Event()
 
         async def settle(_running):
@@ -242,14 +257,14 @@ def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running,
             if len(tries) == 1:
                 raise ConnectionError("the API is away")
 
-        monkeypatch.setattr(endings, "_settle", settle)
-        endings.find_ended(set())
+        monkeypatch.setattr(settler, "_settle", settle)
+        settler.find_ended(set())
         with anyio.fail_after(20):
             await tried.wait()
             tried = anyio.Event()
             await anyio.wait_all_tasks_blocked()
-            endings._outages._note("api", True, datetime.now(UTC))
-            endings._outages._note("api", False, datetime.now(UTC))
+            settler._outages._note("api", True, datetime.now(UTC))
+            settler._outages._note("api", False, datetime.now(UTC))
             await tried.wait()
         assert tries == [1, 2]
 
@@ -269,18 +284,18 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
     tmp_path, ledger, running, monkeypatch, caplog, damage
 ):
     """Its GPUs are free from the beginning, its page says it once, and nothing is charged."""
-    monkeypatch.setattr("gpu_core.worker.attempts.endings.SettlementRetries", NoPauses)
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.SettlementRetries", NoPauses)
     tries = []
 
     def refuse(*_, **__):
-        tries.append(running.is_gone)
+        tries.append(not running.phase.holds_gpus)
         raise ValueError("a text that the server refuses")
 
     async def answer(value):
         return value
 
-    monkeypatch.setattr("gpu_core.worker.attempts.endings.has_begun", lambda *_: answer(True))
-    monkeypatch.setattr("gpu_core.worker.attempts.endings.excuse_of_end", refuse)
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.has_begun", lambda *_: answer(True))
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.excuse_of_end", refuse)
     if damage == "no run has its id":
         running.attempt = replace(running.attempt, flow_run_id="no uuid")
 
@@ -293,12 +308,12 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
         published.append(settlement.next_state)
         return True
 
-    monkeypatch.setattr("gpu_core.worker.attempts.endings.publish", publish)
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.publish", publish)
 
-    async def act(endings, _woken):
+    async def act(settler, _woken):
         settled = anyio.Event()
-        monkeypatch.setattr(endings._infrastructure, "settled", lambda _running: settled.set())
-        endings.find_ended(set())
+        monkeypatch.setattr(settler._infrastructure, "settled", lambda _running: settled.set())
+        settler.find_ended(set())
         with anyio.fail_after(60):
             await settled.wait()
 
@@ -337,11 +352,11 @@ def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
     ]
     asking = []
 
-    async def act(endings, _woken):
+    async def act(settler, _woken):
         judged, all_asked = anyio.Semaphore(0), anyio.Event()
 
-        async def judge(running, _gone_at):
-            assert running.is_gone
+        async def judge(running):
+            assert not running.phase.holds_gpus
             asking.append(running.attempt.attempt_id)
             await judged.acquire()
             return Published(stands=True, state=None)
@@ -350,13 +365,13 @@ def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
             if len(asking) == len(many):
                 all_asked.set()
 
-        monkeypatch.setattr(endings, "_judge", judge)
-        monkeypatch.setattr(endings, "_report", report)
+        monkeypatch.setattr(settler, "_judge", judge)
+        monkeypatch.setattr(settler, "_report", report)
         for each in many:
-            endings._attempts._open[each.attempt.attempt_id] = each
-        del endings._attempts._open[running.attempt.attempt_id]
-        endings.find_ended(set())
-        while not all(each.is_gone for each in many):
+            settler._attempts._open[each.attempt.attempt_id] = each
+        del settler._attempts._open[running.attempt.attempt_id]
+        settler.find_ended(set())
+        while any(each.phase.holds_gpus for each in many):
             await anyio.wait_all_tasks_blocked()
         await anyio.wait_all_tasks_blocked()
         assert len(asking) == 8
@@ -374,17 +389,17 @@ def test_an_end_is_judged_after_the_starts_that_are_under_way(
     """Its GPUs are free at once: only its page waits."""
     monkeypatch.setattr(starts_first, "LONGEST_YIELD_S", 60.0)
 
-    async def act(endings, _woken):
+    async def act(settler, _woken):
         judged = anyio.Event()
 
-        async def judge(_running, _gone_at):
+        async def judge(_running):
             judged.set()
             return Published(stands=True, state=None)
 
-        monkeypatch.setattr(endings, "_judge", judge)
-        with endings._starts.start():
-            endings.find_ended(set())
-            while not running.is_gone:
+        monkeypatch.setattr(settler, "_judge", judge)
+        with settler._starts.start():
+            settler.find_ended(set())
+            while running.phase.holds_gpus:
                 await anyio.wait_all_tasks_blocked()
             await anyio.wait_all_tasks_blocked()
             assert not judged.is_set()

@@ -17,7 +17,7 @@ _log = logging.getLogger("prefect.gpu.draining")
 # Of the grace period, what is kept for Prefect to end the flow after SIGTERM; SIGKILL follows.
 _TERMINATION_S = 6.0
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 def notice_window_s(grace_s: float) -> float:
@@ -71,7 +71,7 @@ async def _ask(
         return running.report is None or running.report.answers_notice
 
     async def is_started() -> bool:
-        return running.attempt.started_at is not None or running.is_gone
+        return running.attempt.started_at is not None or not running.phase.holds_gpus
 
     window = timedelta(seconds=notice_window_s((deadline_at - requested_at).total_seconds()))
     await _until(is_answered, requested_at + window)
@@ -96,18 +96,18 @@ def _notice(running: AttemptState, requested_at: datetime, deadline_at: datetime
 
 
 def deadline(requested_at: datetime, grace_s: int) -> datetime:
-    """When is an attempt that is told to end now killed at the latest?"""
+    """When is an attempt that is asked to stop now killed at the latest?"""
     return requested_at + timedelta(seconds=grace_s)
 
 
 def _lives(running: AttemptState, infrastructure: Infrastructure) -> bool:
     """Is there, or will there be, a process? One that was admitted is about to have one."""
     if running.attempt.started_at is None:
-        return not running.is_gone
+        return running.phase.holds_gpus
     return infrastructure.lives(running)
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], until: datetime) -> None:
     # What is waited for happens in other processes; nothing here could set an event.
     while not await condition() and datetime.now(UTC) < until:  # noqa: ASYNC110
-        await anyio.sleep(_LOOK_S)
+        await anyio.sleep(_POLL_S)

@@ -49,13 +49,13 @@ def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
             assert await pool.cycle() == {RUN}
             (running,) = pool.scheduler._attempts
             assert running.attempt.node == "n1"
-            landed = Binding(placement=ELSEWHERE, since=datetime.now(UTC))
-            monkeypatch.setattr(pool.infrastructure, "landed", lambda *_: landed)
+            binding = Binding(placement=ELSEWHERE, since=datetime.now(UTC))
+            monkeypatch.setattr(pool.infrastructure, "binding", lambda *_: binding)
             monkeypatch.setattr(pool.infrastructure, "kill", kill)
             if ledger_fails:
                 monkeypatch.setattr(ledger, "move_attempt", lambda *_: 1 / 0)
             pool.infrastructure.ended.add(running.attempt.attempt_id)
-            pool.scheduler.endings.find_ended(set())
+            pool.scheduler.settler.find_ended(set())
             with anyio.fail_after(20):
                 await came.wait()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpu_core.worker.attempts.termination import notice_window_s
+from gpu_core.worker.attempts.draining import notice_window_s
 
 
 @pytest.mark.parametrize(

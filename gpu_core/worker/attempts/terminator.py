@@ -1,0 +1,265 @@
+"""Which attempts have to stop, and why: preempted, cancelled, over a limit, or where they cannot
+work."""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import FlowRun, StateType
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.prefect.flow_runs import is_flow_run_id, read_flow_runs_by_id
+from gpu_core.decisions.attempts.phase import AttemptPhase
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.units import count, format_duration
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.spot.run_budget import Spending
+from gpu_core.decisions.spot.state import CapacityDecision
+from gpu_core.worker.attempts.draining import deadline, drain
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.run_log import run_fields, run_log
+from gpu_core.worker.attempts.settler import Settler
+from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
+from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
+
+_log = logging.getLogger("prefect.gpu.terminator")
+
+# Prefect's own process ends a cancelled flow and takes up to 30 s for it; then we do.
+_CANCEL_GRACE_S = 40
+
+_CANCEL_POLL_S = 5.0
+
+# Hooks of a flow run after its last state, and may upload what it made.
+_LINGERS_S = 600
+_CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
+
+_START_FAILURES = {
+    EndReason.REFUSED: StartFailureKind.REFUSED,
+    EndReason.POSTPONED: StartFailureKind.POSTPONED,
+}
+
+
+class Terminator:
+    """Asks attempts to stop, and drains them beside the cycle.
+
+    Args:
+        tasks: Where draining runs beside the cycle.
+        wake: Called when GPUs may have become free.
+        settler: Ends at once what can never start.
+        hidden: A text without secrets, for Kubernetes Events.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: PrefectClient,
+        ledger: Ledger,
+        attempts: AttemptRegistry,
+        infrastructure: Infrastructure,
+        tasks: TaskGroup,
+        wake: Callable[[], None],
+        settler: Settler,
+        hidden: Callable[[str], str] = str,
+    ) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._attempts = attempts
+        self._infrastructure = infrastructure
+        self._tasks = tasks
+        self._wake = wake
+        self._settler = settler
+        self._hidden = hidden
+        self._cancel_polls = Throttle(_CANCEL_POLL_S)
+
+    async def preempt(
+        self, running: AttemptState, preemptor: Workload, policy: Policy, now: datetime
+    ) -> None:
+        """Take the GPUs of this attempt for a more urgent workload."""
+        await self._stop(
+            running,
+            EndReason.PREEMPTED,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
+            f"{running.workload.priority:,} points) and needs "
+            f"{count(preemptor.total_gpus, 'GPU')}.",
+            now=now,
+            preempted_by=preemptor.workload_id,
+        )
+
+    async def change_capacity(
+        self, running: AttemptState, decision: CapacityDecision, policy: Policy, now: datetime
+    ) -> None:
+        """Stop this attempt so that its run moves to other capacity."""
+        await self._stop(
+            running,
+            EndReason.PREEMPTED,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"Moves to other capacity: {decision.reason}.",
+            now=now,
+        )
+
+    async def stop_spent(
+        self, running: AttemptState, spending: Spending, policy: Policy, now: datetime
+    ) -> None:
+        """Stop for good what has used up its budget, after it has saved."""
+        await self._stop(
+            running,
+            EndReason.BUDGET_SPENT,
+            grace_s=policy.preemption.grace_period_s,
+            message=f"{spending.reason}; with a higher budget_usd it resumes from its newest "
+            "checkpoint.",
+            now=now,
+        )
+
+    def poll_cancellations_soon(self) -> None:
+        """Let the next cycle poll for cancelled runs, however recently the last one did."""
+        self._cancel_polls.reset()
+
+    async def stop_cancelled(self, now: datetime) -> None:
+        """Stop what people cancelled or deleted, and what outlives its run for long."""
+        started = {
+            running.flow_run_id: running
+            for running in self._attempts
+            if running.attempt.started_at and is_flow_run_id(running.flow_run_id)
+        }
+        if not started or not self._cancel_polls.allows(anyio.current_time()):
+            return
+        runs = await read_flow_runs_by_id(self._client, started)
+        for flow_run_id, running in started.items():
+            with self._attempts.faults.of_run(running, "ended", now):
+                await self._stop_if_cancelled(running, runs.get(flow_run_id), now)
+
+    async def _stop_if_cancelled(
+        self, running: AttemptState, run: FlowRun | None, now: datetime
+    ) -> None:
+        if run is not None and run.state_type not in _CANCELLED:
+            if _lingers(run, now):
+                fields = run_fields(running)
+                _log.warning("The process of %r is ended: its run is over", run.name, extra=fields)
+                await self._infrastructure.terminate(running)
+            return
+        if running.drain_reason is EndReason.CANCELLED:
+            return
+        done = "deleted" if run is None else "cancelled"
+        await self._stop(
+            running,
+            EndReason.CANCELLED,
+            grace_s=_CANCEL_GRACE_S,
+            message=f"A person {done} the run.",
+            now=now,
+        )
+
+    async def stop_overdue(self, policy: Policy, now: datetime) -> None:
+        """Stop what runs longer than its `max_duration`."""
+        for running in self._attempts:
+            limit_s = running.limits.max_duration_s
+            if limit_s is None or not running.phase.is_up:
+                continue
+            if (now - running.attempt.admitted_at).total_seconds() <= limit_s:
+                continue
+            with self._attempts.faults.of_run(running, "ended", now):
+                await self._stop(
+                    running,
+                    EndReason.TIMED_OUT,
+                    grace_s=policy.preemption.grace_period_s,
+                    message=f"It ran longer than {format_duration(limit_s)}.",
+                    now=now,
+                )
+
+    async def stop_troubled(self, policy: Policy, now: datetime) -> None:
+        """Stop what is where it can never work, or can work no longer."""
+        for running in self._attempts:
+            if not running.phase.is_up:
+                continue
+            with self._attempts.faults.of_run(running, "ended", now):
+                trouble = self._infrastructure.trouble(running, policy, now)
+                if trouble is None:
+                    continue
+                kind = _START_FAILURES.get(trouble.reason)
+                if kind is not None:
+                    self._settler.end_unstarted(running, StartFailure(kind, trouble.message))
+                    continue
+                await self._stop(
+                    running,
+                    trouble.reason,
+                    grace_s=policy.preemption.grace_period_s,
+                    message=trouble.message,
+                    now=now,
+                )
+
+    def resume_draining(self, attempts: Iterable[AttemptState]) -> None:
+        """Drain what another worker had asked to stop."""
+        for running in attempts:
+            if running.phase is AttemptPhase.DRAINING:
+                self._tasks.start_soon(self._drain, running)
+
+    async def _stop(
+        self,
+        running: AttemptState,
+        reason: EndReason,
+        *,
+        grace_s: int,
+        message: str,
+        now: datetime,
+        preempted_by: str | None = None,
+    ) -> None:
+        if running.phase is AttemptPhase.ADMITTED:
+            return  # it is launched or withdrawn within a moment; the next cycle decides anew
+        if running.phase.has_ended and reason is not EndReason.CANCELLED:
+            return  # it ended by itself before; its end is only not written down yet
+        deadline_at = deadline(now, grace_s)
+        is_first = await in_thread(
+            lambda: self._ledger.mark_draining(
+                running.attempt.attempt_id,
+                requested_at=now,
+                reason=reason,
+                deadline_at=deadline_at,
+                message=message,
+                preempted_by=preempted_by,
+            )
+        )
+        if not is_first:
+            return
+        running.attempt = replace(
+            running.attempt,
+            drain_requested_at=now,
+            drain_reason=reason,
+            drain_deadline_at=deadline_at,
+            drain_message=message,
+            preempted_by=preempted_by,
+        )
+        # A cancellation overrides a preemption under way; it may also have ended meanwhile.
+        if not running.phase.is_stopping:
+            running.move_to(AttemptPhase.DRAINING, now)
+        run_log(running, reason).warning(
+            "Must stop by %s UTC: %s", f"{deadline_at:%H:%M:%S}", message
+        )
+        note = f"Must stop by {deadline_at:%H:%M:%S} UTC: {message}"
+        self._infrastructure.record_event(running, reason, self._hidden(note))
+        self._tasks.start_soon(self._drain, running)
+
+    async def _drain(self, running: AttemptState) -> None:
+        try:
+            await drain(running, self._infrastructure, self._wake)
+        except Exception:
+            # An error here must not end the worker, nor leave the GPUs held.
+            name = running.record.name
+            _log.exception("Run %r is killed instead of ended", name, extra=run_fields(running))
+            with suppress(Exception):
+                await self._infrastructure.kill(running)
+            self._wake()
+
+
+def _lingers(run: FlowRun, now: datetime) -> bool:
+    """Is its flow long over by Prefect's state? Its process may hang, or a sidecar still run."""
+    if run.state is None or run.state.type not in (StateType.COMPLETED, StateType.FAILED):
+        return False
+    return (now - run.state.timestamp).total_seconds() > _LINGERS_S
