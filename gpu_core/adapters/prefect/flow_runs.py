@@ -16,8 +16,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import ObjectNotFound
 
-PAGE = 200
-"""How many objects Prefect's server returns at most in one answer (`PREFECT_API_DEFAULT_LIMIT`)."""
+from gpu_core.adapters.prefect.paging import PAGE
 
 
 async def read_flow_run(client: PrefectClient, flow_run_id: str) -> FlowRun | None:

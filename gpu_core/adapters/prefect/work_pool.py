@@ -1,6 +1,6 @@
 """A work pool as Prefect's API shows it: pauses, limits, workers, and the runs that wait."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -19,9 +19,9 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus, WorkPool, WorkQueue
 from prefect.client.schemas.sorting import FlowRunSort
 
+from gpu_core.adapters.prefect.paging import read_pages
 from gpu_core.decisions.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker, StrangersRun
 
-_PAGE = 200
 # A pool that has been paused for a week may have any number of them; all are counted.
 _MOST_WAITING = 1_000
 _EVENTS = 50
@@ -62,19 +62,25 @@ async def read_waiting(
         next_scheduled_start_time=FlowRunFilterNextScheduledStartTime(before_=before),
     )
     of_pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
-    found: list[FlowRun] = []
-    while len(found) < _MOST_WAITING:
-        page = await client.read_flow_runs(
+
+    def read(limit: int, offset: int) -> Awaitable[list[FlowRun]]:
+        return client.read_flow_runs(
             flow_run_filter=wanted,
             work_pool_filter=of_pool,
             sort=FlowRunSort.NEXT_SCHEDULED_START_TIME_ASC,
-            limit=_PAGE,
-            offset=len(found),
+            limit=limit,
+            offset=offset,
         )
+
+    found: list[FlowRun] = []
+    async for page in read_pages(read):
         found += page
-        if len(page) < _PAGE:
-            # What waits for a retry in its own process is not handed out to workers.
-            return tuple(run for run in found if not _is_in_process(run)), len(found)
+        if len(found) >= _MOST_WAITING:
+            break
+    # What waits for a retry in its own process is not handed out to workers.
+    waiting = tuple(run for run in found if not _is_in_process(run))
+    if len(found) < _MOST_WAITING:
+        return waiting, len(found)
     response = await client.request(
         "POST",
         "/flow_runs/count",
@@ -83,7 +89,7 @@ async def read_waiting(
             "work_pools": of_pool.model_dump(mode="json"),
         },
     )
-    return tuple(run for run in found if not _is_in_process(run)), int(response.json())
+    return waiting, int(response.json())
 
 
 async def read_strangers_runs(client: PrefectClient, pool: PoolStatus) -> tuple[StrangersRun, ...]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import Artifact
 from prefect.exceptions import ObjectNotFound
 from rich.console import Console
 
+from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.work_pool import read_pool_status, read_waiting
 from gpu_core.cli.queue.table import queue_table
 from gpu_core.cli.shared.prefect_api import ask
@@ -89,10 +89,7 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
             remedy=f"make one under another name: `{setup_command('gpu', _OUR_TYPES[0])}`",
         )
     _, waiting = await read_waiting(client, pool, now)
-    found = await client.read_artifacts(
-        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[artifact_key(pool)])), limit=1
-    )
-    published = found[0] if found else None
+    published = await find_artifact(client, artifact_key(pool))
     return PublishedLine(
         published_at=None if published is None else published.updated,
         entries=_entries(published) if waiting else (),

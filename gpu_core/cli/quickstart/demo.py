@@ -15,13 +15,7 @@ from uuid import UUID
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    ArtifactFilterKey,
-)
 from prefect.client.schemas.objects import Artifact, FlowRun
-from prefect.client.schemas.sorting import ArtifactSort
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.padding import Padding
@@ -30,6 +24,7 @@ from rich.text import Text
 from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
@@ -303,17 +298,10 @@ class _Story:
 
     async def _artifact(self, flow_run_id: UUID, key: str) -> Artifact:
         """The newest artifact of a run under this key."""
-        found = await self._client.read_artifacts(
-            artifact_filter=ArtifactFilter(
-                flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]),
-                key=ArtifactFilterKey(any_=[key]),
-            ),
-            sort=ArtifactSort.CREATED_DESC,
-            limit=1,
-        )
-        if not found:
+        found = await find_artifact(self._client, key, str(flow_run_id))
+        if found is None:
             raise ServiceError(f"{self._seen[flow_run_id].name} has no artifact {key}")
-        return found[0]
+        return found
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -10,13 +10,12 @@ from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterName,
 )
-from prefect.client.schemas.responses import DeploymentResponse
 
+from gpu_core.adapters.prefect.paging import read_all
 from gpu_core.cli.project.file import Deployment, ProjectFile, is_template
 from gpu_core.cli.setup.session import Session, SetupError, say
 
 # Deployments in one answer of the server.
-_PAGE = 200
 _FIELDS = (
     "entrypoint",
     "description",
@@ -112,14 +111,11 @@ def _wanted(deployment: Deployment) -> dict[str, Any]:
 async def _read(client: PrefectClient, names: list[str]) -> dict[str, dict[str, Any]]:
     """The deployments of these names, of all flows, by `flow/name`."""
     wanted = DeploymentFilter(name=DeploymentFilterName(any_=names))
-    deployments: list[DeploymentResponse] = []
-    while True:
-        page = await client.read_deployments(
-            deployment_filter=wanted, limit=_PAGE, offset=len(deployments)
+    deployments = await read_all(
+        lambda limit, offset: client.read_deployments(
+            deployment_filter=wanted, limit=limit, offset=offset
         )
-        deployments += page
-        if len(page) < _PAGE:
-            break
+    )
     found: dict[str, dict[str, Any]] = {}
     for deployment in deployments:
         flow = await client.read_flow(deployment.flow_id)

@@ -26,12 +26,12 @@ from prefect.states import (
 )
 
 from gpu_core.adapters.prefect.flow_runs import read_flow_run
+from gpu_core.adapters.prefect.states import read_states, restore_overwritten
 from gpu_core.decisions.attempts.diagnosis import Diagnosis, why_container_failed, why_flow_failed
 from gpu_core.decisions.attempts.outages import EndSigns, Outage, excuse_of
 from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.worker.attempts.overwritten_states import restore_overwritten
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import Exit
 
@@ -64,8 +64,7 @@ async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
         return False
     if run.state is not None and run.state.is_running():
         return True
-    states = await client.read_flow_run_states(run.id)
-    types = [state.type for state in sorted(states, key=lambda state: state.timestamp)]
+    types = [state.type for state in await read_states(client, run)]
     since = max((n for n, type_ in enumerate(types) if type_ is StateType.PENDING), default=0)
     return StateType.RUNNING in types[since:]
 
@@ -303,7 +302,7 @@ async def publish(
         return Published(stands=True)
     if run.state is None or answer.state is None or not state.is_scheduled():
         return Published(stands=True, state=answer.state)
-    was_over = await restore_overwritten(client, run.id, run.state, answer.state, ends_run)
+    was_over = await restore_overwritten(client, run, answer.state, ends_run)
     return Published(stands=not was_over)
 
 
@@ -341,9 +340,8 @@ async def allow_another_attempt(
 
 async def _died_waiting(client: PrefectClient, run: FlowRun) -> bool:
     """Was it paused with its process waiting when that ended?"""
-    states = await client.read_flow_run_states(run.id)
-    newest_first = sorted(states, key=lambda state: state.timestamp, reverse=True)
-    # Prefect itself puts a flow that gets SIGTERM back in line.
+    newest_first = reversed(await read_states(client, run))
+    # Prefect itself requeues a flow that gets SIGTERM.
     last = next((state for state in newest_first if state.type is not StateType.SCHEDULED), None)
     return last is not None and last.is_paused() and not last.state_details.pause_reschedule
 

@@ -13,13 +13,13 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
+from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.worker.attempts.overwritten_states import restore_rescheduled
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import run_fields, run_log

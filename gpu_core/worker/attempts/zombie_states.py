@@ -7,7 +7,7 @@ nobody would start it again.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from prefect.states import AwaitingRetry
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.adapters.prefect.states import read_states
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
@@ -79,8 +80,7 @@ class ZombieStateGuard:
         if state.type not in (StateType.CRASHED, StateType.RUNNING):
             self.forget([str(run.id)])
             return
-        states = await self._client.read_flow_run_states(run.id)
-        if not was_taken_out(states):
+        if not was_taken_out(await read_states(self._client, run)):
             self.forget([str(run.id)])
             return
         _log.warning(
@@ -92,15 +92,12 @@ class ZombieStateGuard:
         await self._client.set_flow_run_state(run.id, again, force=True)
 
 
-def was_taken_out(states: Iterable[State[Any]]) -> bool:
-    """Did somebody take this run out of the line who had not been given it?
+def was_taken_out(oldest_first: Sequence[State[Any]]) -> bool:
+    """Did a process change this run's state to which no worker had given it?
 
-    Whoever starts a run in good order makes it Pending first.
-
-    Args:
-        states: All states of the run, in any order.
+    A start in good order makes a run Pending first.
     """
-    for state in sorted(states, key=lambda state: state.timestamp, reverse=True):
+    for state in reversed(oldest_first):
         if state.type is StateType.PENDING:
             return False
         if state.type is StateType.SCHEDULED:

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -14,6 +14,7 @@ from prefect.client.schemas.responses import DeploymentResponse, WorkerFlowRunRe
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.base import BaseVariables
 
+from gpu_core.adapters.prefect.scheduled_runs import read_scheduled_runs
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
 from gpu_core.decisions.model.reasons import Reason
@@ -31,10 +32,6 @@ from gpu_core.decisions.requests.run_variables import env_of_run, variable_defau
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.watch.pool import KeptBack, PoolWatch
-
-# The server caps one poll at this many runs, and sorts by queue first: a full page may hide the
-# whole of the next queue behind it.
-_PAGE = 200
 
 # How far ahead to look, so that a run that is due before the next poll starts on time.
 LOOK_AHEAD = timedelta(seconds=30)
@@ -79,13 +76,6 @@ class PendingRuns:
     refusals: tuple[Refusal, ...]
     next_due_at: datetime | None
     """When the next run that is not due yet will be."""
-
-
-class _Page(NamedTuple):
-    """One answer of the server, without the runs that this version of its client cannot read."""
-
-    responses: list[WorkerFlowRunResponse]
-    is_full: bool
 
 
 class DemandReader:
@@ -136,7 +126,9 @@ class DemandReader:
             watch: Knows which runs Prefect keeps back; None: none.
         """
         async with self._turn:
-            responses = await self._poll(now + LOOK_AHEAD)
+            responses = await read_scheduled_runs(
+                self._client, self._pool, self._queues, now + LOOK_AHEAD, self._response
+            )
         due: list[WorkerFlowRunResponse] = []
         later: list[WorkerFlowRunResponse] = []
         for response in responses.values():
@@ -258,64 +250,16 @@ class DemandReader:
         deployment = await self._deployment(flow_run.deployment_id, now)
         return _merged_variables(template, deployment, flow_run)
 
-    async def _poll(self, before: datetime) -> dict[str, WorkerFlowRunResponse]:
-        first = await self._page(before, queues=sorted(self._queues))
-        if not first.is_full:
-            return {str(each.flow_run.id): each for each in first.responses}
-        found: dict[str, WorkerFlowRunResponse] = {}
-        for queue in sorted(self._queues) or await self._pool_queues():
-            found.update(await self._poll_queue(before, queue))
-        return found
-
-    async def _poll_queue(self, before: datetime, queue: str) -> dict[str, WorkerFlowRunResponse]:
-        found: dict[str, WorkerFlowRunResponse] = {}
-        after: datetime | None = None
-        while True:
-            page = await self._page(before, queues=[queue], after=after)
-            fresh = {
-                flow_run_id: response
-                for response in page.responses
-                if (flow_run_id := str(response.flow_run.id)) not in found
-            }
-            found.update(fresh)
-            if not page.is_full or not fresh:
-                return found
-            after = page.responses[-1].flow_run.next_scheduled_start_time
-
-    async def _page(
-        self, before: datetime, queues: list[str], after: datetime | None = None
-    ) -> _Page:
-        # The client's own method has no `scheduled_after`, without which the 201st run of a queue
-        # would never be seen.
-        body: dict[str, Any] = {"scheduled_before": before.isoformat()}
-        if queues:
-            body["work_queue_names"] = queues
-        if after is not None:
-            body["scheduled_after"] = after.isoformat()
-        response = await self._client.request(
-            "POST",
-            "/work_pools/{name}/get_scheduled_flow_runs",
-            path_params={"name": self._pool},
-            json=body,
-        )
-        rows = response.json()
-        read = [self._response(row) for row in rows]
-        return _Page([found for found in read if found is not None], len(rows) >= _PAGE)
-
     def _response(self, data: Any) -> WorkerFlowRunResponse | None:
         run = data.get("flow_run", {})
         with self._faults.contained(str(run.get("id")), str(run.get("name")), "read"):
             return WorkerFlowRunResponse.model_validate(data)
         return None
 
-    async def _pool_queues(self) -> list[str]:
-        queues = await self._client.read_work_queues(work_pool_name=self._pool)
-        self._queue_names = {queue.id: queue.name for queue in queues}
-        return sorted(self._queue_names.values())
-
     async def _queue_name(self, queue_id: UUID) -> str | None:
         if queue_id not in self._queue_names:
-            await self._pool_queues()
+            queues = await self._client.read_work_queues(work_pool_name=self._pool)
+            self._queue_names = {queue.id: queue.name for queue in queues}
         return self._queue_names.get(queue_id)
 
     async def _flow_name(self, flow_id: UUID) -> str:

@@ -14,16 +14,13 @@ from uuid import UUID
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    ArtifactFilterKey,
-)
+from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.responses import SetStateStatus
 from prefect.states import AwaitingConcurrencySlot, Scheduled
 
+from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
+from gpu_core.adapters.prefect.states import restore_overwritten
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
@@ -34,7 +31,6 @@ from gpu_core.decisions.scheduling.queue_table import (
     to_row,
     without_texts,
 )
-from gpu_core.worker.attempts.overwritten_states import restore_overwritten
 from gpu_core.worker.attempts.run_faults import RunFaults, is_outage
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.pending.demand import Demand
@@ -120,10 +116,10 @@ class Publisher:
         self._pool_key = artifact_key(pool)
         self._state_name = state_name
         self._shown: dict[str, Shown] = {}
-        self._line_id: UUID | None = None
-        self._line: object = None
+        self._queue_id: UUID | None = None
+        self._queue: object = None
         self._rows: object = None
-        self._line_written_at: datetime | None = None
+        self._queue_written_at: datetime | None = None
         self._turn = turn
 
     async def waiting(
@@ -188,38 +184,52 @@ class Publisher:
             with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
                 rows.extend(map(to_row, table_entries([e], {e.workload_id: workload})))
         essence = [*notices, *((e.workload_id, e.reason, e.position) for e in explanations)]
-        written_at = self._line_written_at
+        written_at = self._queue_written_at
         is_stale = written_at is None or now - written_at >= _REFRESH
-        if essence == self._line and (rows == self._rows or not is_stale):
+        if essence == self._queue and (rows == self._rows or not is_stale):
             return
-        await self._write_line(rows, notices)
-        self._line, self._rows, self._line_written_at = essence, rows, now
+        await self._write_queue(rows, notices)
+        self._queue, self._rows, self._queue_written_at = essence, rows, now
 
-    async def _write_line(
+    async def _write_queue(
         self, rows: Sequence[Mapping[str, object]], notices: Sequence[str]
     ) -> None:
-        """Write these rows; where the server refuses them, the same without anybody's texts."""
-        description = "\n\n".join([*notices, "Runs that wait for GPUs, the next one first."])
-        metadata = {NOTICES: json.dumps(list(notices))}
+        """Write these rows; where the server refuses them, the same without texts of people."""
+
+        async def write(rows: Sequence[Mapping[str, object]]) -> None:
+            artifact = ArtifactCreate(
+                key=self._pool_key,
+                type="table",
+                data=rows,
+                description="\n\n".join([*notices, "Runs that wait for GPUs, the next one first."]),
+                metadata_={NOTICES: json.dumps(list(notices))},
+            )
+            self._queue_id = await write_artifact(self._client, artifact, self._queue_id)
+
+        if self._queue_id is None:  # one from before a restart is edited in place
+            found = await find_artifact(self._client, self._pool_key)
+            self._queue_id = None if found is None else found.id
         try:
-            await self._write_artifact(self._pool_key, None, "table", rows, description, metadata)
+            await write(rows)
         except Exception as error:
             if is_outage(error):
                 raise
             _log.warning("The queue is published without the texts of its runs: %s", error)
-            plain = [without_texts(row) for row in rows]
-            await self._write_artifact(self._pool_key, None, "table", plain, description, metadata)
+            await write([without_texts(row) for row in rows])
 
     async def attempts(self, flow_run_id: str, attempts: Sequence[Attempt]) -> None:
-        """Show a run the story of its attempts."""
-        await self._write_artifact(
-            ATTEMPTS_KEY,
-            UUID(flow_run_id),
-            "markdown",
-            attempts_markdown(attempts),
-            "The attempts of this run: GPUs, times, endings and cost.",
-            may_be_there=len(attempts) > 1,
+        """Show a run the history of its attempts."""
+        artifact = ArtifactCreate(
+            key=ATTEMPTS_KEY,
+            flow_run_id=UUID(flow_run_id),
+            type="markdown",
+            data=attempts_markdown(attempts),
+            description="The attempts of this run: GPUs, times, endings and cost.",
         )
+        # The first attempt's end makes it, and those of later ones edit it.
+        is_first = len(attempts) <= 1
+        found = None if is_first else await find_artifact(self._client, ATTEMPTS_KEY, flow_run_id)
+        await write_artifact(self._client, artifact, None if found is None else found.id)
 
     async def _write_state(
         self, demand: Demand, explanation: Explanation, stories: Mapping[str, str]
@@ -243,7 +253,7 @@ class Publisher:
         if answer.status is not SetStateStatus.ACCEPT or answer.state is None:
             return
         if await restore_overwritten(
-            *(self._client, flow_run.id, current.state, answer.state),
+            *(self._client, current, answer.state),
             lambda state: not state.is_scheduled(),
         ):
             return
@@ -252,56 +262,6 @@ class Publisher:
                 str(flow_run.id), flow_run.name, demand.flow_name, reason=explanation.reason
             )
             log.info("%s: %s", explanation.reason, why)
-
-    async def _write_artifact(
-        self,
-        key: str,
-        flow_run_id: UUID | None,
-        kind: str,
-        data: object,
-        description: str,
-        metadata: dict[str, str] | None = None,
-        *,
-        may_be_there: bool = True,
-    ) -> None:
-        artifact_id = await self._artifact_id(key, flow_run_id) if may_be_there else None
-        if artifact_id is not None:
-            update = ArtifactUpdate(data=data, description=description, metadata_=metadata)
-            await self._client.update_artifact(artifact_id, update)
-            return
-        created = await self._client.create_artifact(
-            ArtifactCreate(
-                key=key,
-                type=kind,
-                data=data,
-                description=description,
-                metadata_=metadata,
-                flow_run_id=flow_run_id,
-            )
-        )
-        self._note_id(flow_run_id, created.id)
-
-    async def _artifact_id(self, key: str, flow_run_id: UUID | None) -> UUID | None:
-        """The artifact of this key and run, from before a restart too: it is edited in place."""
-        if flow_run_id is None and self._line_id is not None:
-            return self._line_id
-        found = await self._client.read_artifacts(
-            artifact_filter=ArtifactFilter(
-                key=ArtifactFilterKey(any_=[key]),
-                flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]) if flow_run_id else None,
-            ),
-            limit=1,
-        )
-        if not found:
-            return None
-        self._note_id(flow_run_id, found[0].id)
-        return found[0].id
-
-    def _note_id(self, flow_run_id: UUID | None, artifact_id: UUID) -> None:
-        # The line is written again and again; the artifact of a run once for each attempt, and
-        # there is no end of runs.
-        if flow_run_id is None:
-            self._line_id = artifact_id
 
 
 def step(position: int) -> int:

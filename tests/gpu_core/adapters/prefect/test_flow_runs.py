@@ -7,7 +7,8 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.states import Pending, Running, Scheduled
 
-from gpu_core.adapters.prefect.flow_runs import PAGE, read_flow_runs_by_id
+from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.adapters.prefect.paging import PAGE
 
 STATES = (Scheduled(), Pending(), Running())
 

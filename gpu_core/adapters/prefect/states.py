@@ -1,46 +1,49 @@
-"""Ends of runs that another state has overwritten: the worker's own, or Prefect's after SIGTERM."""
+"""The states of flow runs, and ends that another state has overwritten."""
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 
 
+async def read_states(client: PrefectClient, run: FlowRun) -> list[State[Any]]:
+    """All states of the run, the oldest first."""
+    return sorted(await client.read_flow_run_states(run.id), key=lambda state: state.timestamp)
+
+
 async def restore_overwritten(
     client: PrefectClient,
-    flow_run_id: UUID,
-    before: State[Any],
+    run: FlowRun,
     written: State[Any],
     counts: Callable[[State[Any]], bool],
 ) -> bool:
-    """Put back what was said of the run between our look and our write, such as Cancelled.
+    """Put back what was said of the run between our read and our write, such as Cancelled.
 
     Prefect has no conditional write, and accepts Scheduled for a run that has ended.
 
     Args:
         client: Prefect's.
-        flow_run_id: The run.
-        before: Its state as it was read.
+        run: As it was read, with its state.
         written: The state that was written.
         counts: Whether a state in between must not be lost.
 
     Returns:
         Whether one was put back.
     """
-    states = await client.read_flow_run_states(flow_run_id)
+    before = run.state
+    if before is None:
+        return False
     between = [
         state
-        for state in states
+        for state in await read_states(client, run)
         if state.id not in (before.id, written.id)
         and before.timestamp <= state.timestamp <= written.timestamp
         and counts(state)
     ]
     if not between:
         return False
-    last = max(between, key=lambda state: state.timestamp)
-    await client.set_flow_run_state(flow_run_id, last, force=True)
+    await client.set_flow_run_state(run.id, between[-1], force=True)
     return True
 
 
@@ -63,10 +66,9 @@ async def restore_rescheduled(
     # A person's retry has a message, in Prefect's UI as well as in the worker's own words.
     if run.state is None or run.state.name != "AwaitingRetry" or run.state.message:
         return None
-    states = await client.read_flow_run_states(run.id)
+    states = await read_states(client, run)
     before = [state for state in states if state.timestamp < run.state.timestamp]
-    last = max(before, key=lambda state: state.timestamp, default=None)
-    if last is None or not counts(last):
+    if not before or not counts(before[-1]):
         return None
-    await client.set_flow_run_state(run.id, last, force=True)
-    return last
+    await client.set_flow_run_state(run.id, before[-1], force=True)
+    return before[-1]
