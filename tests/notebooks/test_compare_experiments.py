@@ -1,7 +1,8 @@
-"""The notebook runs as it is in the repository, on trainings that really happened."""
+"""The notebook runs as it is in the repository, on real trainings and on its generated data."""
 
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
@@ -12,6 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.mlflow.comparison import read_comparison
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.decisions.costs.usage_cost import run_cost
@@ -71,30 +73,63 @@ def test_an_mlflow_without_costs_is_an_empty_table(tmp_path: Path) -> None:
     assert read_comparison(MlflowClient(f"sqlite:///{tmp_path}/mlflow.db"), "accuracy").empty
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
-    cells = nbformat.read(_NOTEBOOK, as_version=4).cells
-    code = [cell for cell in cells if cell.cell_type == "code"]
-    assert code
-    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+def test_the_notebook_is_kept_with_two_plots_and_nothing_of_one_machine() -> None:
+    """Its readers see what it shows; warnings and paths of the machine that ran it are left out."""
+    outputs = _outputs(nbformat.read(_NOTEBOOK, as_version=4))
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    assert not [output for output in outputs if output.output_type in {"stream", "error"}]
 
 
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """A ledger with an attempt on each of two days of the last week."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    now = datetime.now(UTC)
+    attempts = [
+        make_attempt(
+            "run", number, admitted_at=now - timedelta(days=number, hours=1),
+            released_at=now - timedelta(days=number), end_reason=EndReason.COMPLETED,
+        )
+        for number in (1, 2)
+    ]  # fmt: skip
+    with Ledger.open(url) as ledger:
+        ledger.import_records([(make_run("run"), attempts)])
+    return url
+
+
+@pytest.mark.parametrize("has_data", [True, False], ids=["own data", "generated data"])
 def test_the_notebook_shows_two_plots_and_what_a_point_costs(
-    tracking_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tracking_uri: str,
+    ledger_url: str,
+    has_data: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _own_kernel(tmp_path, monkeypatch)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    for name, value in (("MLFLOW_TRACKING_URI", tracking_uri), ("PREFECT_GPU_LEDGER", ledger_url)):
+        monkeypatch.setenv(name, value) if has_data else monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
     notebook = nbformat.read(_NOTEBOOK, as_version=4)
 
     NotebookClient(
-        notebook, kernel_name=_KERNEL, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+        notebook,
+        kernel_name=_KERNEL,
+        timeout=600,
+        resources={"metadata": {"path": str(_NOTEBOOK.parent)}},
     ).execute()
 
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    shown = [output.data for output in outputs if "data" in output]
+    shown = [output.data for output in _outputs(notebook) if "data" in output]
     assert sum("image/png" in data for data in shown) == 2
-    assert "usd_per_point" in shown[-1]["text/plain"]
-    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    (summary,) = (data for data in shown if "usd_per_point" in data["text/plain"])
+    want_experiment = "strong" if has_data else "generated-ranking"
+    assert want_experiment in summary["text/plain"]
+    warnings = [output.text for output in _outputs(notebook) if output.get("name") == "stderr"]
+    # MLflow says that it makes the tables of a new database.
+    assert [text for text in warnings if "INFO mlflow.store" not in text] == []
+
+
+def _outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [output for cell in notebook.cells for output in cell.get("outputs", ())]
 
 
 def _own_kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
