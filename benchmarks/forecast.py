@@ -20,10 +20,10 @@ from benchmarks.line_simulator import ORDERS, Order, Queued, replay
 from benchmarks.philly import Job, read_jobs
 from gpu_core.decisions.forecasting.quantiles import RecentSample
 from gpu_core.decisions.forecasting.start_times import (
+    COVERAGE,
     LineFeatures,
     StartForecast,
     StartForecaster,
-    interval_score_s,
     turnover_wait_s,
 )
 
@@ -109,6 +109,16 @@ def measure(jobs: list[Job], order: Order) -> list[dict[str, str | int | float]]
         }
         for (part, name), rows in sorted(results.items())
     ]
+
+
+def interval_score_s(forecast: StartForecast, waited_s: float) -> float:
+    """How good was this interval? Its width, and ten seconds for each second it missed by.
+
+    The interval score for a central 80 % interval, less is better; Gneiting & Raftery, JASA
+    102(477), 2007, section 6.2.
+    """
+    missed_s = max(forecast.low_s - waited_s, waited_s - forecast.high_s, 0.0)
+    return forecast.high_s - forecast.low_s + 2 / (1 - COVERAGE) * missed_s
 
 
 def _result(forecast: StartForecast, waited_s: float) -> tuple[bool, float, float]:

@@ -28,12 +28,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.policy.spot import StrategyName
 from gpu_core.decisions.simulation.spot.comparison import compare
 from gpu_core.decisions.simulation.spot.optimum_error import OptimumErrors
 from gpu_core.decisions.simulation.spot.replay import Task
-from gpu_core.decisions.simulation.spot.trace import SpotTrace, renewal_trace
+from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 TICKS = 1_950
 _REFERENCE_REPLAYS = 8 * 300

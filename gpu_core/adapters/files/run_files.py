@@ -104,13 +104,11 @@ def notice_text(notice: Notice) -> str:
     return _text(notice).decode()
 
 
-def read_notice(run_dir: str | Path) -> Notice | None:
-    """Has the run been told to end? None: no, or the file cannot be understood (logged)."""
-    return read_notice_file(Path(run_dir, NOTICE_FILE))
-
-
 def read_notice_file(path: Path) -> Notice | None:
-    """The same for a notice at any path, such as a pod annotation that Kubernetes has mounted."""
+    """Must the run end? None: no, or the file cannot be understood (logged).
+
+    The file is that of the run's folder, or a pod annotation that Kubernetes mounts.
+    """
     return _read(path, _notice)
 
 
@@ -137,25 +135,16 @@ def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | Non
         return None
 
 
-def write_exit_report(run_dir: str | Path, report: ExitReport) -> None:
-    """Record how the command ended, for a command that has no launcher.
-
-    Raises:
-        OSError: The run's folder is missing, or the disk refused.
-    """
-    _write(Path(run_dir, EXIT_FILE), report)
-
-
 def read_exit_report(run_dir: str | Path) -> ExitReport | None:
     """How did the command end? None: nobody saw it end, or the file cannot be understood."""
     return _read(Path(run_dir, EXIT_FILE), _exit_report)
 
 
-def _write(path: Path, record: Notice | CheckpointReport | ExitReport) -> None:
+def _write(path: Path, record: Notice | CheckpointReport) -> None:
     replace_file(path, _text(record))
 
 
-def _text(record: Notice | CheckpointReport | ExitReport) -> bytes:
+def _text(record: Notice | CheckpointReport) -> bytes:
     values = {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in asdict(record).items()

@@ -9,13 +9,12 @@ default.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from gpu_core.adapters.files.text_file import read_text_file
-from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.model.section import CapacityType, Section
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 from gpu_core.decisions.simulation.trace import TraceJob
@@ -64,13 +63,5 @@ def read_lines(path: Path, model: type[LineT]) -> Iterator[tuple[str, LineT]]:
     for number, line in enumerate(read_text_file(path, "file of JSON lines").splitlines(), 1):
         if line.strip():
             where = f"{path}:{number}"
-            yield where, _read_line(line, where, model)
-
-
-def _read_line(line: str, where: str, model: type[LineT]) -> LineT:
-    try:
-        return model.model_validate_json(line)
-    except ValidationError as error:
-        first = input_errors(error, model)[0]
-        first.field = f"{where}: {first.field}" if first.field else where
-        raise first from None
+            read = partial(model.model_validate_json, line)
+            yield where, first_mistake_refused(read, model, where)

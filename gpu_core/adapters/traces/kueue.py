@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gpu_core.adapters.files.text_file import is_file
 from gpu_core.adapters.files.yaml_file import read_yaml
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.model.section import Name, Section
 from gpu_core.decisions.policy.flavor_keys import ANY
 from gpu_core.decisions.policy.quotas import QuotaPolicy
@@ -167,12 +167,7 @@ def read_generator(source: str) -> GeneratedWorkload:
 
 
 def _generated(data: Any, source: str) -> GeneratedWorkload:
-    try:
-        generator = _Generator.model_validate(data)
-    except ValidationError as error:
-        first = input_errors(error, _Generator)[0]
-        first.field = f"{source}: {first.field}" if first.field else source
-        raise first from None
+    generator = first_mistake_refused(lambda: _Generator.model_validate(data), _Generator, source)
     _check_size(generator, source)
     queues = list(_queues(generator))
     jobs = [job for _, queue, shape in queues for job in _jobs(queue, shape)]

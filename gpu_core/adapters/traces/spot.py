@@ -7,10 +7,10 @@ which 1 means unavailable are in circulation; nothing in a file tells them apart
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_core.adapters.files.text_file import read_json_file
-from gpu_core.decisions.model.pydantic_errors import input_errors
+from gpu_core.decisions.model.pydantic_errors import first_mistake_refused
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 _MOST_TICK_S = 7 * 24 * 3600
@@ -37,10 +37,5 @@ def read_spot_trace(path: Path) -> SpotTrace:
         InvalidInput: The file cannot be used; the message names the field.
     """
     data = read_json_file(path, 'spot trace, {"metadata": {"gap_seconds": 600}, "data": [1, 0]}')
-    try:
-        file = _File.model_validate(data)
-    except ValidationError as error:
-        first = input_errors(error, _File)[0]
-        first.field = f"{path}: {first.field}" if first.field else str(path)
-        raise first from None
+    file = first_mistake_refused(lambda: _File.model_validate(data), _File, str(path))
     return SpotTrace(name=path.stem, tick_s=file.metadata.gap_seconds, nodes_up=tuple(file.data))

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from gpu_core.adapters.aws.catalog import PlacementScore
+from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.offerings import ON_DEMAND, RESERVED, SPOT, Catalog, Offering
 from gpu_core.decisions.catalog.refresh import Change, change_rows
@@ -22,7 +22,9 @@ def types_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     terms = [
         t for t in (ON_DEMAND, SPOT, RESERVED) if any(o.key.capacity_type == t for o in offerings)
     ]
-    table = _table("GPU types, lowest price per GPU-hour", _summary_caption(catalog, offerings))
+    table = simple_table(
+        "GPU types, lowest price per GPU-hour", _summary_caption(catalog, offerings)
+    )
     table.add_column("GPU type", no_wrap=True)
     for heading in ("GiB", *terms):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -68,7 +70,7 @@ def _summary_caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
 
 def offerings_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     """A row for each offering; those that cannot be had now say so instead of a price."""
-    table = _table("Offerings", _caption(catalog, offerings))
+    table = simple_table("Offerings", _caption(catalog, offerings))
     for heading in ("GPU type", "Instance type", "Where", "Capacity"):
         table.add_column(heading, overflow="fold")
     for heading in ("GPUs", "$/GPU-hour", "$/hour", "Seen"):
@@ -76,18 +78,6 @@ def offerings_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
     for offering in offerings:
         table.add_row(*map(Text, _cells(catalog, offering)))
     return table
-
-
-def _table(title: str, caption: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        caption=Text(caption),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
 
 
 def _sources(catalog: Catalog) -> tuple[str, ...]:

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpu_core.cli.shared.terminal import wrapped
+from gpu_core.cli.shared.terminal import simple_table, wrapped
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import Wishes
@@ -126,8 +125,7 @@ def _one_for_each_kind(candidates: Sequence[RankedOffering]) -> list[RankedOffer
 
 def _table(candidates: Iterable[RankedOffering], *, is_wide: bool, has_limits: bool) -> Table:
     """A row for each; a wide terminal has room for places and ranges, too."""
-    title = "Offerings, the best place of each"
-    table = _simple_table(title)
+    table = simple_table("Offerings, the best place of each")
     for heading in ("Offering", "GPUs", *(["Where"] if is_wide else [])):
         table.add_column(heading, overflow="fold")
     for heading in ("GiB/GPU", "Time", "Cost", "Interr.", *(["Limits"] if has_limits else [])):
@@ -135,16 +133,6 @@ def _table(candidates: Iterable[RankedOffering], *, is_wide: bool, has_limits: b
     for candidate in candidates:
         table.add_row(*map(Text, _cells(candidate, is_wide=is_wide, has_limits=has_limits)))
     return table
-
-
-def _simple_table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
 
 
 def _cells(candidate: RankedOffering, *, is_wide: bool, has_limits: bool) -> Iterator[str]:
@@ -169,7 +157,7 @@ def _cells(candidate: RankedOffering, *, is_wide: bool, has_limits: bool) -> Ite
 def _memory(option: Option) -> Table:
     memory: Memory = option.fit.memory
     title = f"Memory of each GPU on {option.key.instance_type}: {_gib(memory.bytes)}"
-    table = _simple_table(title)
+    table = simple_table(title)
     table.add_column("Term", no_wrap=True)
     table.add_column("GiB", justify="right")
     table.add_column("Calculation")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_core.cli.project.file import Deployment, ProjectFile, is_template, moved
+from gpu_core.cli.project.file import Deployment, ProjectFile, is_template
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
@@ -162,7 +162,7 @@ def _variable_problems(deployment: Deployment, pool: PoolFacts) -> list[InvalidI
     problems += mistakes_in(lambda: parse_request(known, of_pool))
     if pool.type == GpuKubernetesWorker.type:
         problems += mistakes_in(lambda: parse_pod_request(known, pool.defaults))
-    moved_here = [moved(each, f"work_pool.job_variables.{each.field}") for each in problems]
+    moved_here = [each.at(f"work_pool.job_variables.{each.field}") for each in problems]
     if pool.type != GpuKubernetesWorker.type and not problems and _is_container(deployment):
         moved_here.append(
             InvalidInput(

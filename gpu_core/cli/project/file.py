@@ -81,7 +81,7 @@ class ProjectFile:
         """The error of a deployment's field, with file and line."""
         path = f"deployments.{deployment.index}.{error.field}"
         place = f"{self.source}:{self.lines[path]}" if path in self.lines else self.source
-        return moved(error, f"{place}: {deployment.field(error.field)}")
+        return error.at(f"{place}: {deployment.field(error.field)}")
 
 
 def read_project_file(path: Path) -> ProjectFile:
@@ -154,18 +154,6 @@ def _unreadable_values(value: object, path: str = "") -> Iterator[InvalidInput]:
             got=str(value),
             remedy=f'write "{value}", with quotes',
         )
-
-
-def moved(error: InvalidInput, path: str) -> InvalidInput:
-    """The same error for a field of this name."""
-    return InvalidInput(
-        path,
-        error.problem,
-        got=error.got,
-        allowed=error.allowed,
-        nearest=error.nearest,
-        remedy=error.remedy,
-    )
 
 
 def is_template(value: object) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gpu_core.adapters.checkpoints.store import open_store
 from gpu_core.adapters.ledger.engine import parse_url
-from gpu_core.cli.project.file import moved
 from gpu_core.cli.setup.session import SetupOptions
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import refuse
@@ -28,7 +27,7 @@ def with_checked_addresses(options: SetupOptions) -> SetupOptions:
         try:
             return check(given)
         except InvalidInput as error:
-            errors.append(moved(error, option))
+            errors.append(error.at(option))
             return None
 
     found = replace(

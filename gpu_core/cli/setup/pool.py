@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 from prefect.types.names import BANNED_CHARACTERS
 
-from gpu_core.cli.project.file import is_template, moved
+from gpu_core.cli.project.file import is_template
 from gpu_core.cli.setup.session import Session, SetupOptions, say
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
@@ -83,7 +83,7 @@ def check_defaults(pool: WorkPool | None) -> None:
     defaults = {name: value for name, value in given.items() if not is_template(value)}
     refuse(
         [
-            moved(error, f"work pool {pool.name}: variables.{error.field} default")
+            error.at(f"work pool {pool.name}: variables.{error.field} default")
             for error in mistakes_in(lambda: parse_pod_request(defaults, defaults))
         ]
     )

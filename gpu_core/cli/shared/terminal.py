@@ -4,6 +4,10 @@ import shutil
 import sys
 import textwrap
 
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
 
 def wrapped(text: str, indent: str) -> str:
     """The text in lines that fit; one line where a program reads it.
@@ -17,4 +21,17 @@ def wrapped(text: str, indent: str) -> str:
     columns = max(40, shutil.get_terminal_size().columns)
     return textwrap.fill(
         text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def simple_table(title: str, caption: str | None = None) -> Table:
+    """A table with a line under its headings alone."""
+    return Table(
+        title=title,
+        title_justify="left",
+        caption=None if caption is None else Text(caption),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
-from rich.table import Table
 
-from gpu_core.decisions.model.units import format_duration
+from gpu_core.cli.simulate.table import comparison
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.simulation.offering import Offering, by_strategy, offer
@@ -43,7 +42,8 @@ def run_offering(
     if as_json:
         print(json.dumps([asdict(column) for column in columns], indent=2))
     else:
-        Console().print(_table(columns))
+        offered = [(column.policy, column.offering, column.cpu_s) for column in columns]
+        Console().print(comparison("Offered in order, none ends", offered, _ROWS))
     return 0
 
 
@@ -54,17 +54,6 @@ def _offered(trace: Trace, text: str, parse: Callable[[str], Policy]) -> Offered
     place = by_strategy(trace.nodes, strategy)
     offering = offer((job.shape for job in trace.jobs), trace.gpus, place)
     return Offered(policy=text, offering=offering, cpu_s=time.process_time() - began_s)
-
-
-def _table(columns: Sequence[Offered]) -> Table:
-    table = Table(title="Offered in order, none ends", title_justify="left")
-    table.add_column("")
-    for column in columns:
-        table.add_column(column.policy, justify="right")
-    for label, cell in _ROWS:
-        table.add_row(label, *(cell(column.offering) for column in columns))
-    table.add_row("CPU time", *(format_duration(column.cpu_s) for column in columns))
-    return table
 
 
 def _percent(value: float | None) -> str:

@@ -1,26 +1,33 @@
 """Policies side by side, one column each."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rich.table import Table
 
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.simulation.metrics import Metrics, Spread
 
+Values = TypeVar("Values")
 _NOTHING = "–"
 
 
 def simulation_table(columns: Sequence[tuple[str, Metrics, float]]) -> Table:
-    """A table of replays.
+    """The replays: for each policy its name, its metrics, and its CPU seconds."""
+    return comparison("Simulation", columns, _ROWS)
 
-    Args:
-        columns: For each policy its name, what the replay was like, and its CPU seconds.
-    """
-    table = Table(title="Simulation", title_justify="left")
+
+def comparison(
+    title: str,
+    columns: Sequence[tuple[str, Values, float]],
+    rows: Sequence[tuple[str, Callable[[Values], str]]],
+) -> Table:
+    """A column for each policy's name, values and CPU seconds, and these rows."""
+    table = Table(title=title, title_justify="left")
     table.add_column("")
     for name, _, _ in columns:
         table.add_column(name, justify="right")
-    for label, cell in _ROWS:
+    for label, cell in rows:
         table.add_row(label, *(cell(values) for _, values, _ in columns))
     table.add_row("CPU time", *(format_duration(cpu_s) for _, _, cpu_s in columns))
     return table

@@ -40,11 +40,6 @@ class GpuType:
     read_on: date
 
     @property
-    def has_nvlink(self) -> bool:
-        """Does the product speak NVLink to its neighbours?"""
-        return self.nvlink_gb_per_s is not None
-
-    @property
     def mig_profiles(self) -> tuple[str, ...]:
         """The parts that it can be divided into; none: it cannot."""
         return tuple(MIG_PROFILES.get(self.name, ()))

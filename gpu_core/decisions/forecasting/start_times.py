@@ -114,16 +114,6 @@ class StartForecaster:
         return forecaster
 
 
-def interval_score_s(forecast: StartForecast, waited_s: float) -> float:
-    """How good was this interval? Its width, and ten seconds for each second it missed by.
-
-    The interval score for a central 80 % interval, less is better; Gneiting & Raftery, JASA
-    102(477), 2007, section 6.2.
-    """
-    missed_s = max(forecast.low_s - waited_s, waited_s - forecast.high_s, 0.0)
-    return forecast.high_s - forecast.low_s + 2 / (1 - COVERAGE) * missed_s
-
-
 def turnover_wait_s(features: LineFeatures) -> float:
     """How long until those ahead and it have started, if starts go on as in the last hour?"""
     slowest = features.total_gpus / _SLOWEST_TURNOVER_S

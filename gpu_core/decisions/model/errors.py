@@ -46,6 +46,17 @@ class InvalidInput(GpuSchedulingError):
         self.nearest = nearest
         self.remedy = remedy
 
+    def at(self, field: str) -> "InvalidInput":
+        """The same mistake in the field of this name."""
+        return InvalidInput(
+            field,
+            self.problem,
+            got=self.got,
+            allowed=self.allowed,
+            nearest=self.nearest,
+            remedy=self.remedy,
+        )
+
     def __str__(self) -> str:
         parts = [f"{one_line(self.field, _LONGEST_FIELD)} {self.problem}"]
         if self.got is not None:

@@ -135,6 +135,20 @@ def validated(
     return value
 
 
+def first_mistake_refused(
+    validate: Callable[[], ModelT], model: type[ModelT], source: str
+) -> ModelT:
+    """The value that `validate` makes of one line or small file.
+
+    Raises:
+        InvalidInput: It cannot be used; its first mistake, with the source.
+    """
+    try:
+        return validate()
+    except ValidationError as error:
+        raise located(input_errors(error, model)[0], source, {}) from None
+
+
 def _further(
     model: type[ModelT],
     data: object,
@@ -271,7 +285,9 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> InvalidInput:
         case "string_too_short":
             return InvalidInput(path, "is empty", allowed="text")
         case kind if kind == _OUR_ERROR:
-            return _at(path, got, context["error"])
+            found: InvalidInput = context["error"].at(path)
+            found.got = got
+            return found
         case kind:
             problem, accepted = _WRONG_TYPES.get(kind, ("cannot be used", None))
             if accepted in _NUMBERS:
@@ -314,17 +330,6 @@ def _other_type(
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return _not_a_choice(path, got, ", ".join(repr(str(member.value)) for member in wanted))
     return InvalidInput(path, "is not a list", got=got, allowed="a list")
-
-
-def _at(path: str, got: object, error: InvalidInput) -> InvalidInput:
-    return InvalidInput(
-        path,
-        error.problem,
-        got=got,
-        allowed=error.allowed,
-        nearest=error.nearest,
-        remedy=error.remedy,
-    )
 
 
 def _unquote(kind: str, got: object) -> str | None:

@@ -104,15 +104,7 @@ def _of_one(error: InvalidInput, source: str, place: str | None) -> FileFinding:
 
 def without_field(error: InvalidInput) -> str:
     """What is wrong and what would help, for a place that names the field itself."""
-    unnamed = InvalidInput(
-        "",
-        error.problem,
-        got=error.got,
-        allowed=error.allowed,
-        nearest=error.nearest,
-        remedy=error.remedy,
-    )
-    return str(unnamed).strip()
+    return str(error.at("")).strip()
 
 
 def _line_of(path: str, lines: Mapping[str, int]) -> int | None:

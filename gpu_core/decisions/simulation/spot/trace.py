@@ -1,4 +1,4 @@
-"""Spot traces: was spot there, tick by tick; and made-up ones whose law is known."""
+"""Spot traces: was spot available, tick by tick."""
 
 import random
 from dataclasses import dataclass
@@ -49,32 +49,3 @@ def window_starts(trace: SpotTrace, window_ticks: int, number: int, seed: int) -
     chance = random.Random(f"{seed} {trace.name}")  # noqa: S311 - a repeatable sample
     part = (ticks - window_ticks) / number
     return tuple(int((n + chance.random()) * part) for n in range(number))
-
-
-def renewal_trace(
-    *,
-    mean_up_s: float,
-    mean_away_s: float,
-    tail: float,
-    ticks: int,
-    tick_s: int,
-    seed: int,
-) -> SpotTrace:
-    """A trace whose times up and away are independent, with hazards that fall with age.
-
-    Args:
-        mean_up_s: Of the times up.
-        mean_away_s: Of the times away.
-        tail: The shape of both Lomax laws, over 1; nearer to 1 is a heavier tail.
-        tick_s: The length of a tick; a time lasts one at least.
-        seed: The same seed gives the same trace.
-    """
-    chance = random.Random(seed)  # noqa: S311 - a repeatable sample
-    is_up = chance.random() < mean_up_s / (mean_up_s + mean_away_s)
-    nodes_up: list[int] = []
-    while len(nodes_up) < ticks:
-        scale_s = (mean_up_s if is_up else mean_away_s) * (tail - 1)
-        life_s = scale_s * ((1 - chance.random()) ** (-1 / tail) - 1)
-        nodes_up += [int(is_up)] * max(1, min(round(life_s / tick_s), ticks))
-        is_up = not is_up
-    return SpotTrace(name=f"renewal-{seed}", tick_s=tick_s, nodes_up=tuple(nodes_up[:ticks]))

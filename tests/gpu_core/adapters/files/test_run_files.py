@@ -14,12 +14,11 @@ from gpu_core.adapters.files.run_files import (
     Notice,
     read_checkpoint_report,
     read_exit_report,
-    read_notice,
+    read_notice_file,
     write_checkpoint_report,
-    write_exit_report,
     write_notice,
 )
-from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE
+from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOTICE = Notice(
@@ -41,6 +40,16 @@ SAVED = CheckpointReport(
     expected_loss_s=300.5,
 )
 EXITED = ExitReport(exit_code=-9, ended_at=NOON)
+
+
+def read_notice(folder: Path) -> Notice | None:
+    return read_notice_file(folder / NOTICE_FILE)
+
+
+def write_exit_report(folder: Path, report: ExitReport) -> None:
+    """As the launcher writes it."""
+    values = {"exit_code": report.exit_code, "ended_at": report.ended_at.isoformat()}
+    (folder / EXIT_FILE).write_text(json.dumps(values))
 
 
 @pytest.mark.parametrize(

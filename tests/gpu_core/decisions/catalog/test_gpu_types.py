@@ -24,7 +24,7 @@ def test_known_figures(gpu_type, want_bf16, want_mib, want_nvlink):
     assert known.tflops(Precision.BF16) == want_bf16
     assert known.tflops(Precision.INT4) == known.tflops(Precision.FP16)
     assert known.reported_memory_mib == want_mib
-    assert known.has_nvlink is want_nvlink
+    assert (known.nvlink_gb_per_s is not None) is want_nvlink
 
 
 @pytest.mark.parametrize("known", GPU_TYPES.values(), ids=lambda known: known.name)

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.forecasting.start_times import (
     LineFeatures,
-    StartForecast,
     StartForecaster,
-    interval_score_s,
     turnover_wait_s,
 )
 from gpu_core.decisions.model.errors import InvalidInput
@@ -127,17 +125,3 @@ def test_goes_on_after_a_restart_as_if_there_was_none() -> None:
 def test_refuses_what_is_no_state(state: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match="forecaster is not a state of version 1"):
         StartForecaster.from_state(state)
-
-
-@pytest.mark.parametrize(
-    ("waited_s", "score_s"),
-    [
-        pytest.param(150, 100, id="inside: the width"),
-        pytest.param(200, 100, id="on the edge"),
-        pytest.param(90, 200, id="10 s too early"),
-        pytest.param(205, 150, id="5 s too late"),
-    ],
-)
-def test_interval_score(waited_s: float, score_s: float) -> None:
-    forecast = StartForecast(low_s=100, median_s=120, high_s=200)
-    assert interval_score_s(forecast, waited_s) == pytest.approx(score_s)

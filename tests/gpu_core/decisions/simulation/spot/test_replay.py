@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.spot import CapacityPolicy, StrategyName
 from gpu_core.decisions.simulation.spot.comparison import Comparison, compare
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.replay import Task, replay, watched
-from gpu_core.decisions.simulation.spot.trace import SpotTrace, renewal_trace, window_starts
+from gpu_core.decisions.simulation.spot.trace import SpotTrace, window_starts
 from gpu_core.decisions.spot.state import Capacity
 from tests.support.examples import examples
 
