@@ -1,6 +1,6 @@
 """How good is the checkpoint interval? `python -m benchmarks.checkpoint_policy [--json]`.
 
-Lives of spot capacity are drawn from a mixture of three exponentials, fitted to the published
+Lifetimes of spot capacity are drawn from a mixture of three exponentials, fitted to the published
 survival figures of 204 p3.2xlarge lives (skypilot-org/spot-traces, 2022-23): mean 2.1 h, median
 0.65 h, mean life left at 0, 10, 20, 30, 60 and 120 minutes, and the shares that live on for
 another 12 minutes. On each life a run restarts, works and saves until it ends; the useful share
@@ -137,7 +137,7 @@ def measure(case: Case, lives: int, seed: int) -> Row:
 
 
 def draw_lives_s(lives: int, seed: int) -> list[float]:
-    """Lives of spot capacity, in seconds."""
+    """Lifetimes of spot capacity, in seconds."""
     chance = random.Random(seed)
     shares = [share for share, _ in _MIXTURE]
     means_s = [mean_s for _, mean_s in _MIXTURE]

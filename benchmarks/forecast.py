@@ -21,7 +21,7 @@ from benchmarks.philly import Job, read_jobs
 from gpu_core.decisions.forecasting.quantiles import RecentSample
 from gpu_core.decisions.forecasting.start_times import (
     COVERAGE,
-    LineFeatures,
+    QueueFeatures,
     StartForecast,
     StartForecaster,
     turnover_wait_s,
@@ -34,10 +34,10 @@ SCORED_WAIT_S = 60
 class Forecaster(Protocol):
     """What is compared."""
 
-    def observe(self, features: LineFeatures, waited_s: float) -> None:
+    def observe(self, features: QueueFeatures, waited_s: float) -> None:
         """Learn from a start."""
 
-    def forecast(self, features: LineFeatures) -> StartForecast | None:
+    def forecast(self, features: QueueFeatures) -> StartForecast | None:
         """Say when it starts."""
 
 
@@ -47,11 +47,11 @@ class TurnoverForecaster:
     def __init__(self, remembered_starts: int) -> None:
         self._ratios = RecentSample(remembered_starts)
 
-    def observe(self, features: LineFeatures, waited_s: float) -> None:
+    def observe(self, features: QueueFeatures, waited_s: float) -> None:
         """Learn from a start."""
         self._ratios.add(waited_s / turnover_wait_s(features))
 
-    def forecast(self, features: LineFeatures) -> StartForecast | None:
+    def forecast(self, features: QueueFeatures) -> StartForecast | None:
         """Say when it starts."""
         low, high = self._ratios.upper(0.1), self._ratios.upper(0.9)
         if low is None or high is None or len(self._ratios) < 20:
@@ -82,7 +82,7 @@ def main() -> None:
 def measure(jobs: list[Job], order: Order) -> list[dict[str, str | int | float]]:
     """Coverage, interval score and median error of each forecaster on each part of the month."""
     forecasters = {name: make() for name, make in FORECASTERS.items()}
-    made: dict[int, tuple[LineFeatures, dict[str, StartForecast | None]]] = {}
+    made: dict[int, tuple[QueueFeatures, dict[str, StartForecast | None]]] = {}
     results: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
     for event in replay(jobs, order):
         job = event.job

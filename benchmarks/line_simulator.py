@@ -12,7 +12,7 @@ from itertools import groupby
 
 from benchmarks.philly import Job
 from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
-from gpu_core.decisions.forecasting.start_times import LineFeatures
+from gpu_core.decisions.forecasting.start_times import QueueFeatures
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 
@@ -54,7 +54,7 @@ class Queued:
     """A job that did not start when it was submitted, and what was known then."""
 
     job: Job
-    features: LineFeatures
+    features: QueueFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ class _Line:
                 return end_s, free - head.gpus
         raise AssertionError("larger than the cluster")
 
-    def features(self, job: Job, now_s: float) -> LineFeatures:
+    def features(self, job: Job, now_s: float) -> QueueFeatures:
         place = bisect_left(self.waiting, ((*self.order.key(job), job.submit_s, job.job_id), job))
         ahead = [other for _, other in self.waiting[:place]]
         known = [(other, self.thought[other.job_id]) for other in ahead]
         while self.starts and self.starts[0][0] < now_s - RATE_WINDOW_S:
             self.started_gpus -= self.starts.popleft()[1]
-        return LineFeatures(
+        return QueueFeatures(
             gpus_ahead=sum(other.gpus for other in ahead),
             gpu_s_ahead=sum(o.gpus * t.median_s for o, t in known if t is not None),
             gpus_wanted=job.gpus,

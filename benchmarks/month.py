@@ -64,7 +64,7 @@ from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
-from gpu_core.decisions.simulation.knowledge import LearnedRunTimes
+from gpu_core.decisions.simulation.run_time_oracle import LearnedRunTimes
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.spot.node_avoidance import zone_of

@@ -65,7 +65,7 @@ class GpuKubernetesJobRun(JobRun[GpuJobResult]):
 
         Raises:
             GpuJobFailed: It ended without success.
-            TimeoutError: It takes longer than `timeout_s`. It goes on.
+            TimeoutError: It takes longer than `timeout_s`. It continues.
         """
         with anyio.fail_after(self._timeout_s):
             state = await self._final_state()

@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 class GpuDiscoveryError(GpuSchedulingError):
-    """The driver is there and does not work, so nobody knows which GPUs this machine has."""
+    """The driver is there and does not work, so it is unknown which GPUs this machine has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ _PROCESS_QUERIES = (
     pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
 )
 
-# A GPU that answers so works for nobody. Other errors, the unknown one among them, may say that
+# A GPU that answers so is of no use. Other errors, the unknown one among them, may say that
 # this driver does not list processes, as that of some virtual machines.
 _LOST = frozenset(
     {

@@ -69,7 +69,7 @@ def checkpointing(
         interval_s: Seconds between saves, 0 or more; by default what the worker says, and where
             that is `auto`, what suits the measured saves and the life of the capacity.
         keep: How many checkpoints stay, 1 or more; by default what the worker says.
-        background: Let the training go on while a checkpoint is written. Needs memory for one
+        background: Let the training continue while a checkpoint is written. Needs memory for one
             more copy of the state.
         ranks: The processes that save together, each its part; by default this one alone saves.
         clock: Seconds that only ever grow.
@@ -201,12 +201,12 @@ class Checkpointing:
 
     @property
     def notice(self) -> Notice | None:
-        """Why and by when this run will be ended; None: nobody wants it to end."""
+        """Why and by when this run will be ended; None: it need not end."""
         return self._notices.current()
 
     @property
     def interval(self) -> SaveInterval | None:
-        """How long the run works between two saves now, and why; None: somebody has fixed it."""
+        """How long the run works between two saves now, and why; None: it is fixed."""
         return self._schedule.adapted()
 
     def restore(self, default: State) -> State:
@@ -254,7 +254,7 @@ class Checkpointing:
     def save(self, state: object, *, step: int | None = None) -> SavedCheckpoint | None:
         """Keep this state. It may change again when this returns.
 
-        Waited for, it survives whatever comes when this returns. In the background it does when
+        Waited for, it survives any crash once this returns. In the background it does when
         it has been written; an earlier save that is still under way is waited for first. After a
         notice every save is waited for. A store that fails costs a warning, not the run: the next
         save tries again.
@@ -369,7 +369,7 @@ class Checkpointing:
             return checkpoints.next_sequence()
         except FATAL:
             raise
-        except Exception as error:  # whatever the store raises: the save itself will tell
+        except Exception as error:  # any error of the store: the save itself reports it
             _log.warning("the store does not list its checkpoints: %s", error)
             return 0
 
@@ -378,7 +378,7 @@ class Checkpointing:
             manifest = loaded.manifest
             try:
                 state = restored(manifest.format, loaded.payload)
-            except Exception as error:  # unpickling runs the code of whatever was pickled
+            except Exception as error:  # unpickling runs the code of what was pickled
                 checkpoints.reject(manifest.id, f"it cannot be read: {error!r}")
                 continue
             yield _Candidate(manifest, state)

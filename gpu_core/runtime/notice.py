@@ -35,7 +35,7 @@ class NoticeSource(ABC):
     def current(self) -> Notice | None:
         """The newest notice, or None. Must not wait."""
 
-    def answered(self) -> None:  # noqa: B027 - most leave the end to whoever has sent the notice
+    def answered(self) -> None:  # noqa: B027 - most leave the end to the one that sent the notice
         """The run has done what it could about the notice."""
 
     def close(self) -> None:  # noqa: B027 - most sources have nothing to close
@@ -124,10 +124,10 @@ class NoticeFile(NoticeSource):
 
 
 class PolledNotice(NoticeSource):
-    """A notice that somebody has to be asked for, by a thread of its own.
+    """A notice that has to be polled, by a thread of its own.
 
     Args:
-        ask: Answers the notice or None; raises OSError where nobody answers.
+        ask: Answers the notice or None; raises OSError without an answer.
         every_s: Seconds between two questions.
     """
 
@@ -168,7 +168,7 @@ class PolledNotice(NoticeSource):
 
 
 class TerminationSignal(NoticeSource):
-    """SIGTERM, where nobody else handles it: save first, then end as the sender wanted.
+    """SIGTERM, where nothing else handles it: save first, then end as the sender wanted.
 
     Inside a Prefect flow Prefect handles it. A second SIGTERM ends the process at once.
 

@@ -54,7 +54,7 @@ class PrefectReport:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait until everything is told, but not for long."""
+        """Wait until everything is reported, but not for long."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting is None and not self._is_sending, timeout=_LAST_WORDS_S

@@ -31,7 +31,7 @@ class Ranks:
 
     @property
     def is_alone(self) -> bool:
-        """Is there nobody to agree with?"""
+        """Is it the only rank?"""
         return self.count == 1
 
     def numbers(self, own: int) -> Sequence[int]:

@@ -15,7 +15,7 @@ from gpu_core.decisions.checkpoints.save_interval import SaveTime
 _log = logging.getLogger(__name__)
 
 FATAL = (StaleAttempt, AlreadyCommitted)
-"""What no later save could mend: this process must not save any more."""
+"""What no later save could fix: this process must not save any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class Saver:
             )
         except FATAL:
             raise
-        except Exception as error:  # whatever the store raises: the training goes on
+        except Exception as error:  # any error of the store: the training continues
             _log.warning(
                 "a checkpoint was not saved, earlier ones are as they were; the next save tries "
                 "again: %s: %s",

@@ -46,7 +46,7 @@ class SaveSchedule:
         self._wait_s = self._interval_s()
 
     def adapted(self) -> SaveInterval | None:
-        """The interval that suits what was measured, and why; None: it was fixed by somebody."""
+        """The interval that suits what was measured, and why; None: it is fixed."""
         if self._fixed_s is not None or self._run is None:
             return None
         return save_interval(
@@ -76,7 +76,7 @@ class SaveSchedule:
         self._wait_s = self._interval_s()
 
     def succeeded(self, took: SaveTime) -> None:
-        """A save took this long. The interval counts from when the training went on."""
+        """A save took this long. The interval counts from when the training continued."""
         self.times = self.times.after(took)
         self._failures = 0
         self._wait_s = self._interval_s()
@@ -88,7 +88,7 @@ class SaveSchedule:
         self._wait_s = retry_pause_s(self._failures, self._interval_s())
 
     def plan_last_save(self, grace_s: float) -> None:
-        """The run has saved for a notice, and has so long until its end."""
+        """The run has saved for a notice, and has this long until its end."""
         left_s = last_save_in_s(grace_s, self.times)
         self._last_save_at_s = None if left_s is None else self._clock() + left_s
 

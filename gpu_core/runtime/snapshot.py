@@ -1,4 +1,4 @@
-"""A state as it is now, in memory of our own: the training goes on while it is saved."""
+"""A state as it is now, in memory of our own: the training continues while it is saved."""
 
 import ctypes
 import io
@@ -104,9 +104,9 @@ def restored(payload_format: str, payload: bytes | bytearray) -> Any:
 
     Raises:
         ValueError: A later version of this library wrote it.
-        Exception: Whatever unpickling raises.
+        Exception: Any error of unpickling.
     """
-    # Pickles run code: whoever restores has asked before whether the policy refuses them.
+    # Pickles run code: the caller has checked whether the policy refuses them.
     if payload_format == BYTES:
         return bytes(payload)
     if payload_format == PICKLE:
@@ -158,7 +158,7 @@ def _copy(contents: Sequence[memoryview], memory: memoryview, offsets: Sequence[
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     pieces: list[tuple[int, int, int]] = []
     for content, offset in zip(contents, offsets, strict=True):
-        if content.readonly:  # its address is nobody's to take
+        if content.readonly:  # its address may not be taken
             memory[offset : offset + content.nbytes] = content
             continue
         source = ctypes.addressof(ctypes.c_char.from_buffer(content))

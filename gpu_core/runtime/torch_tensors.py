@@ -95,7 +95,7 @@ def rebuilt(buffer: Any, dtype_name: str, shape: tuple[int, ...], requires_grad:
 
 
 def _require_fit(nbytes: int, dtype_name: str, shape: tuple[int, ...]) -> None:
-    """Refuse what would take memory that no bytes stand for: the description may be anybody's."""
+    """Refuse a size that no bytes stand for: the description may come from anyone."""
     item_bytes = _ITEM_BYTES.get(dtype_name)
     if item_bytes is None:
         raise ValueError(f"{dtype_name!r} is no type of numbers that is saved: {[*_ITEM_BYTES]}")

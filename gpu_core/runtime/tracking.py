@@ -33,7 +33,7 @@ def run_tags(run: RunContext) -> dict[str, str]:
 def tracked_run(run_name: str | None = None) -> Iterator["ActiveRun"]:
     """The MLflow run of this flow run: started by its first attempt, resumed by later ones.
 
-    It is looked for in the active experiment. Outside a run of a GPU work pool it is an ordinary
+    It is searched in the active experiment. Outside a run of a GPU work pool it is an ordinary
     MLflow run. Like `mlflow.start_run`, it ends as FINISHED, or as FAILED with an exception.
 
     Args:

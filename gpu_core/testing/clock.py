@@ -27,7 +27,7 @@ class Clock:
         return self._began_at + timedelta(seconds=self._passed_s)
 
     def advance(self, seconds: float) -> datetime:
-        """Let so many seconds pass; the moment afterwards.
+        """Let this many seconds pass; the moment afterwards.
 
         Raises:
             InvalidInput: The seconds are negative.

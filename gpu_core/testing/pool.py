@@ -45,7 +45,7 @@ class MemoryPool:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Everything that the next cycle looks at."""
+        """Everything that the next cycle reads."""
         return Snapshot(
             nodes=self._nodes,
             allocations=tuple(self._allocations.values()),

@@ -1,6 +1,6 @@
 """What AWS offers now: GPU instance types, on-demand and spot prices, spot placement scores.
 
-Each part of a look stands for itself. What fails is told, and the rest is still found.
+Each part of a look stands for itself. Failures are reported, and the rest is still found.
 """
 
 import json
@@ -63,7 +63,7 @@ _NO_RIGHT = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedExc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A part that could not be looked at, or only in part."""
+    """A part that could not be read, or only in part."""
 
     part: str
     problem: str
@@ -86,7 +86,7 @@ class PlacementScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was found, and what could not be looked at."""
+    """What was found, and what could not be read."""
 
     observation: Observation
     placement_scores: tuple[PlacementScore, ...]
@@ -116,7 +116,7 @@ def look_at_aws(
     for region in regions:
         look.find_instance_types(region)
         if not look.types:
-            # Without a name there is nothing to ask a price for; that AWS listed none is told.
+            # Without a name there is nothing to ask a price for; that AWS listed none is reported.
             continue
         look.find_on_demand_prices(region)
         look.find_spot_prices(region, now)
@@ -294,7 +294,7 @@ class _Looking:
         yield from client.get_paginator(operation).paginate(**arguments)
 
     def _try(self, part: str, action: str, read: Callable[[], None]) -> bool:
-        """Read this part; False: it failed, whole or in part, and is told."""
+        """Read this part; False: it failed, whole or in part, and is reported."""
         try:
             read()
         except (BotoCoreError, ClientError, *_ODD_ANSWER) as error:

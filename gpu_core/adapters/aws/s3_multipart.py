@@ -29,7 +29,7 @@ class MultipartUploads:
         self._bucket = bucket
 
     def upload(self, key: str, payload: Payload) -> None:
-        """Keep the payload under a name that nobody has used.
+        """Keep the payload under an unused name.
 
         When it fails, the parts that have arrived stay, and the next upload to this name keeps
         those that are the same.

@@ -39,7 +39,7 @@ def probe_store(uri: str) -> StoreProbe:
         return StoreProbe(uri=uri, took_s=took_s, free_bytes=store.free_bytes())
     except StoreUnreachable:
         raise
-    except Exception as error:  # whatever boto3 and the operating system raise
+    except Exception as error:  # any error of boto3 or the operating system
         raise store_error(uri, error) from error
 
 

@@ -120,7 +120,7 @@ class RunCheckpoints:
         verifies_all_shards: Read the other ranks' parts too before a checkpoint counts as good.
             Needed where the ranks cannot agree on one by other means.
         shards_timeout_s: How long rank 0 waits for the others.
-        pause: Waits for so many seconds.
+        pause: Waits for this many seconds.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class RunCheckpoints:
             self._store.put(self.key(claim_name(self._attempt)), b"")
         except GpuSchedulingError:
             raise
-        except Exception as error:  # whatever the store raises: better now than at the first save
+        except Exception as error:  # any error of the store: better now than at the first save
             raise store_error(self._store.uri(self._flow_run_id), error) from error
 
     def next_sequence(self) -> int:
@@ -247,7 +247,7 @@ class RunCheckpoints:
             unfinished = self._store.unfinished(self._flow_run_id)
             for name in abandoned(unfinished, names, self._attempt):
                 self._store.abort(self.key(name))
-        except Exception as error:  # whatever the store raises: the checkpoint itself is safe
+        except Exception as error:  # any error of the store: the checkpoint itself is safe
             folder = self._store.uri(self._flow_run_id)
             _log.warning("old checkpoints in %s could not be deleted: %s", folder, error)
 
@@ -267,7 +267,7 @@ class RunCheckpoints:
     def _last_size_bytes(self, names: Collection[str]) -> int | None:
         """How large the newest checkpoint is; None: there is none, or its manifest is not trusted.
 
-        Where no signature is required, anybody who can write to the store can claim any size: the
+        Where no signature is required, anyone who can write to the store can claim any size: the
         claim counts up to what lies in the store.
         """
         for newest in committed(names)[:1]:

@@ -107,13 +107,13 @@ class AlreadyCommitted(GpuSchedulingError):
 
 
 class CheckpointStore(Protocol):
-    """Named bytes in folders. What has a name is whole and durable, whatever is killed."""
+    """Named bytes in folders. What has a name is whole and durable, even if a process is killed."""
 
     def put(self, key: str, content: bytes) -> None:
         """Keep the content under `folder/name`; when this returns, it is durable."""
 
     def commit(self, key: str, content: bytes) -> None:
-        """Like `put`, for a name that nobody has used.
+        """Like `put`, for an unused name.
 
         Raises:
             AlreadyCommitted: The name holds other content, which stays.
@@ -132,7 +132,7 @@ class CheckpointStore(Protocol):
         """The names in the folder of which only parts have arrived yet."""
 
     def abort(self, key: str) -> None:
-        """Forget the parts of an upload that nobody will finish. It is fine if there are none."""
+        """Forget the parts of an upload that stays unfinished. It is fine if there are none."""
 
     def get(self, key: str) -> bytes:
         """The content under `folder/name`.
@@ -150,7 +150,7 @@ class CheckpointStore(Protocol):
         """
 
     def get_range(self, key: str, offset: int, size_bytes: int) -> bytes:
-        """So many bytes of the content; fewer where it ends before.
+        """This many bytes of the content; fewer where it ends before.
 
         Raises:
             FileNotFoundError: There is none, as with `get`.
@@ -163,7 +163,7 @@ class CheckpointStore(Protocol):
         """Forget this name. It is fine if there is none."""
 
     def free_bytes(self) -> int | None:
-        """How much more it can hold; None: nobody knows, or it has no bound."""
+        """How much more it can hold; None: unknown, or unbounded."""
 
     def uri(self, key: str) -> str:
         """The key as people find it outside of this program."""
@@ -220,7 +220,7 @@ def _s3_store(uri: str, rest: str) -> CheckpointStore:
         from gpu_core.adapters.checkpoints.store_s3 import S3Store
 
         return S3Store(bucket, prefix.strip("/"))
-    except Exception as error:  # whatever boto3 raises for its configuration
+    except Exception as error:  # any error of boto3's configuration
         raise store_error(uri, error) from error
 
 

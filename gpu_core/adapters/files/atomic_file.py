@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, whatever is killed, and still there after a power cut."""
+"""Files that are whole or absent, also after a kill, and still there after a power cut."""
 
 import os
 from pathlib import Path

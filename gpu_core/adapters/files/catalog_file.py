@@ -20,7 +20,7 @@ def load_catalog(path: Path = DEFAULT_CATALOG, own_sheets: Sequence[Path] = ()) 
 
     Args:
         path: The refreshed catalog. Where there is none, the snapshot of the package counts.
-        own_sheets: Somebody's own prices. A later sheet replaces what an earlier one says.
+        own_sheets: The user's own prices. A later sheet replaces what an earlier one says.
 
     Raises:
         InvalidInput: A file cannot be read or used.

@@ -73,7 +73,7 @@ class CheckpointReport:
     def works_since(self) -> datetime | None:
         """From when on the attempt's time counts as work; None: from its admission.
 
-        A run time holds one start-up, which an attempt that went on from a checkpoint repeats.
+        A run time holds one start-up, which an attempt that continued from a checkpoint repeats.
         """
         return None if self.restored_from is None else self.first_step_at
 
@@ -136,7 +136,7 @@ def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | Non
 
 
 def read_exit_report(run_dir: str | Path) -> ExitReport | None:
-    """How did the command end? None: nobody saw it end, or the file cannot be understood."""
+    """How did the command end? None: its end was not seen, or the file cannot be understood."""
     return _read(Path(run_dir, EXIT_FILE), _exit_report)
 
 

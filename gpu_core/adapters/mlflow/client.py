@@ -1,4 +1,4 @@
-"""A client of MLflow that logs in as somebody."""
+"""A client of MLflow that logs in with credentials."""
 
 import os
 

@@ -118,7 +118,7 @@ def _create_run(client: MlflowClient, record: RunRecord) -> Run:
         experiment_id(client, record.experiment or DEFAULT_EXPERIMENT),
         start_time=int(record.submitted_at.timestamp() * 1000),
         run_name=record.name,
-        # A flow that begins to track later goes on in this very run.
+        # A flow that begins to track later continues in this very run.
         tags={FLOW_RUN_TAG: record.flow_run_id, TRACKED_RUN_TAG: "true"},
     )
     # Nothing runs in it: it only holds the cost.

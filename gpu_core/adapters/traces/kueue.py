@@ -74,7 +74,7 @@ class GeneratedWorkload:
     """The queues' quotas."""
     preempts: bool | None
     """Whether queues take back what they lend, and urgent jobs take from others of their queue;
-    None: nobody says."""
+    None: not stated."""
 
 
 _Jobs = tuple[int, int, int, str, int, int]

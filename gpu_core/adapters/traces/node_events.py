@@ -6,7 +6,7 @@
 
 `failure`: the node is gone at once, and with it what its jobs did since their last checkpoints.
 `interruption`: the provider takes it back at `at_s`, and says so `notice_s` before: nothing starts
-there any more, and whoever can save in that time does. `recovery`: the same node is there again.
+there any more, and jobs that can save in that time do. `recovery`: the same node is there again.
 The lines may be in any order.
 """
 

@@ -51,7 +51,7 @@ def refresh(
     timeout_s: int,
     as_json: bool,
 ) -> int:
-    """Look at what AWS offers now, and keep it. 1: nothing could be looked at.
+    """Look at what AWS offers now, and keep it. 1: nothing could be read.
 
     Raises:
         InvalidInput: What was found is nonsense or needs a confirmation; the file is as it was.

@@ -66,7 +66,7 @@ _OBJECT = FileKind.MANIFEST
 
 
 def _report(read: _Read, policy: Policy | None) -> FileReport | None:
-    """What a file is and what is wrong with it; None: nobody asked about a file like this."""
+    """What a file is and what is wrong with it; None: it was not named and is of no known kind."""
     source, documents, unreadable = read
     if unreadable:
         return FileReport(file=source.name, contents="unreadable", findings=tuple(unreadable))

@@ -17,7 +17,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 
-# A pool whose type nobody knows without its server.
+# The type of a pool is unknown without its server.
 _UNKNOWN_TYPE = "that is not known without its server"
 
 

@@ -50,7 +50,7 @@ class ClusterQuestion:
     """What is asked of a cluster.
 
     Attributes:
-        pool: The work pool's name; None: no pool is looked at.
+        pool: The work pool's name; None: no pool is checked.
         policy: The policy's section `kubernetes`.
         lease_namespace: The worker's own, where its lease lives; None: not known here.
         service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
@@ -348,7 +348,7 @@ async def _worker_pods(api: KubernetesApi, pool: str) -> list[Finding]:
 
 
 async def _release(api: KubernetesApi, pool: str | None) -> HelmRelease | None:
-    """Which Helm release are the pool's workers from? None: from none, or nobody can look."""
+    """Which Helm release are the pool's workers from? None: from none, or it cannot be read."""
     if pool is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """`prefect-gpu doctor`: is everything there that a pool's worker needs, and does it fit together?
 
 Nothing is changed but one small object in the checkpoint store, which is removed again. What does
-not answer fails its own check; the others go on.
+not answer fails its own check; the others continue.
 """
 
 import asyncio
@@ -215,7 +215,7 @@ def _claim_reader(
     facts: PrefectFacts | None, places: Places
 ) -> Callable[[], PoolClaim | None] | None:
     pool_id = None if facts is None else facts.pool_id
-    # A default ledger is a file of the worker's pod, which nobody shares.
+    # A default ledger is a file of the worker's pod, which is not shared.
     if pool_id is None or places.ledger_url is None or places.has_default_ledger:
         return None
     return partial(inspect_claim, places.ledger_url, pool_id)

@@ -39,7 +39,7 @@ class PrefectFacts:
     Attributes:
         version: Of the server; None: it does not say.
         connections: Of the pool's worker, by settings and blocks.
-        pool_name: The pool that is looked at; None: none was named, and none can be chosen.
+        pool_name: The pool that is checked; None: none was named, and none can be chosen.
         pool: The pool; None: there is none of this name.
         namespaces: Where deployments of the pool have their Jobs, beside its default.
         cluster_config: The kubeconfig of its cluster block, and the context; None: it has none.

@@ -138,7 +138,7 @@ def store_findings(uri: str, *, in_pods: bool, is_default: bool) -> list[Finding
 
 
 def _for_runs_alone(error: StoreUnreachable) -> Finding:
-    """Pods may have credentials and a network that nobody else has: the worker needs neither."""
+    """Pods may have credentials and a network of their own: the worker needs neither."""
     return unknown(
         "store.checkpoints",
         f"{error.uri} cannot be used from here, and only runs have to: {error.reason}",

@@ -11,12 +11,12 @@ from gpu_core.cli.shared.options import AsJson, whole_number
 
 if TYPE_CHECKING:
     from gpu_core.cli.plan.command import PastRuns
-    from gpu_core.decisions.offerings.constraints import Conditions, Place, Wishes
+    from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Place
     from gpu_core.decisions.requirements.duration import Observed
-    from gpu_core.decisions.requirements.stated import Stated
+    from gpu_core.decisions.requirements.job_request import JobRequest
 
 _JOB = Group("Job", help="Each option overrides what the text says.", sort_key=1)
-_WISHES = Group("Constraints", sort_key=2)
+_CONSTRAINTS = Group("Constraints", sort_key=2)
 _CONDITIONS = Group("Conditions", sort_key=3)
 
 
@@ -62,9 +62,9 @@ class JobOptions:
     ] = None
 
 
-@Parameter(name="*", group=_WISHES)
+@Parameter(name="*", group=_CONSTRAINTS)
 @dataclass(frozen=True, kw_only=True)
-class WishOptions:
+class ConstraintOptions:
     """What the answer must keep to."""
 
     deadline: Annotated[
@@ -111,7 +111,7 @@ class ConditionOptions:
     ] = None
 
 
-_NO_JOB, _NO_WISHES, _NO_CONDITIONS = JobOptions(), WishOptions(), ConditionOptions()
+_NO_JOB, _NO_CONSTRAINTS, _NO_CONDITIONS = JobOptions(), ConstraintOptions(), ConditionOptions()
 
 
 def plan(
@@ -121,7 +121,7 @@ def plan(
     /,
     *,
     job: JobOptions = _NO_JOB,
-    wishes: WishOptions = _NO_WISHES,
+    constraints: ConstraintOptions = _NO_CONSTRAINTS,
     conditions: ConditionOptions = _NO_CONDITIONS,
     catalog: CatalogOptions = DEFAULT_OPTIONS,
     top: Annotated[int, whole_number("Rows of the table.")] = 10,
@@ -143,7 +143,7 @@ def plan(
         PlanOptions(
             text=text,
             stated=_stated(job),
-            wishes=_wishes(wishes, now),
+            constraints=_constraints(constraints, now),
             conditions=_conditions(conditions),
             observed=_observed(conditions.observed),
             past=_past_runs(conditions),
@@ -157,14 +157,14 @@ def plan(
     )
 
 
-def _stated(options: JobOptions) -> "Stated":
+def _stated(options: JobOptions) -> "JobRequest":
     from gpu_core.decisions.catalog.gpu_types import Precision
-    from gpu_core.decisions.requirements.counts import parse_count
     from gpu_core.decisions.requirements.job import Method, Optimizer, Recompute
-    from gpu_core.decisions.requirements.stated import Stated
+    from gpu_core.decisions.requirements.job_request import JobRequest
+    from gpu_core.decisions.requirements.number_words import parse_count
 
     parameters, amount = options.parameters, options.amount
-    return Stated(
+    return JobRequest(
         model_name=options.model,
         parameters=None if parameters is None else round(parse_count(parameters, "parameters")),
         method=Method(options.method) if options.method else None,
@@ -181,14 +181,14 @@ def _stated(options: JobOptions) -> "Stated":
     )
 
 
-def _wishes(options: WishOptions, now: datetime) -> "Wishes":
+def _constraints(options: ConstraintOptions, now: datetime) -> "Constraints":
     from gpu_core.decisions.model.units import micro_usd
-    from gpu_core.decisions.offerings.constraints import Goal, Wishes
+    from gpu_core.decisions.offerings.constraints import Constraints, Goal
     from gpu_core.decisions.requests.job_variables import parse_deadline
 
     deadline = parse_deadline(options.deadline, "deadline") if options.deadline else None
     budget = options.budget_usd
-    return Wishes(
+    return Constraints(
         goal=Goal(options.by),
         deadline_at=now + deadline if isinstance(deadline, timedelta) else deadline,
         budget_micro_usd=None if budget is None else micro_usd(budget, "budget-usd"),
@@ -230,7 +230,7 @@ def _conditions(options: ConditionOptions) -> "Conditions":
 def _past_runs(options: ConditionOptions) -> "PastRuns | None":
     from gpu_core.cli.plan.command import PastRuns
     from gpu_core.decisions.model.errors import InvalidInput
-    from gpu_core.decisions.requirements.counts import parse_count
+    from gpu_core.decisions.requirements.number_words import parse_count
 
     ledger, deployment, each = options.ledger, options.deployment, options.amount_each
     if deployment is None or ledger is None:

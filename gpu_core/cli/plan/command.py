@@ -9,12 +9,12 @@ from gpu_core.adapters.files.catalog_file import load_catalog
 from gpu_core.cli.plan.document import plan_document
 from gpu_core.cli.plan.table import print_plan
 from gpu_core.decisions.catalog.selection import Selection, selected
-from gpu_core.decisions.offerings.constraints import Conditions, Wishes, with_limits
+from gpu_core.decisions.offerings.constraints import Conditions, Constraints, with_limits
 from gpu_core.decisions.offerings.observed_throughput import History, shown_by
 from gpu_core.decisions.offerings.rank import choose
 from gpu_core.decisions.requirements.duration import Observed
 from gpu_core.decisions.requirements.job import Job
-from gpu_core.decisions.requirements.stated import Stated, job_of
+from gpu_core.decisions.requirements.job_request import JobRequest, job_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class PlanOptions:
     """What was asked for on the command line."""
 
     text: str | None
-    stated: Stated
-    wishes: Wishes
+    stated: JobRequest
+    constraints: Constraints
     conditions: Conditions
     observed: Observed | None
     past: PastRuns | None
@@ -47,7 +47,7 @@ class PlanOptions:
 
 
 def plan(options: PlanOptions, now: datetime) -> int:
-    """Print the ranking. 1: nothing does what is wished.
+    """Print the ranking. 1: no offering meets the constraints.
 
     Raises:
         InvalidInput: Something that was asked for cannot be used, or no GPU holds the model.
@@ -55,29 +55,29 @@ def plan(options: PlanOptions, now: datetime) -> int:
     reading = job_of(options.text, options.stated)
     if reading.job is None:
         if options.as_json:
-            print(json.dumps(plan_document(reading, None, options.wishes, now), indent=2))
+            print(json.dumps(plan_document(reading, None, options.constraints, now), indent=2))
         else:
-            print_plan(reading, None, options.wishes, now)
+            print_plan(reading, None, options.constraints, now)
         return 0
     limits = reading.limits
     if options.selection.gpu_types:
         limits = replace(limits, gpu_types=())
-    wishes = with_limits(options.wishes, limits, now)
+    constraints = with_limits(options.constraints, limits, now)
     history = None if options.past is None else _history(options.past, reading.job)
     catalog = load_catalog(options.catalog_path, options.own_sheets)
     choice = choose(
         reading.job,
         catalog,
         selected(catalog, options.selection),
-        wishes,
+        constraints,
         now,
         conditions=options.conditions,
         observed=options.observed if history is None else history.observed,
     )
     if options.as_json:
-        print(json.dumps(plan_document(reading, choice, wishes, now, history), indent=2))
+        print(json.dumps(plan_document(reading, choice, constraints, now, history), indent=2))
     else:
-        print_plan(reading, choice, wishes, now, history=history, top=options.top)
+        print_plan(reading, choice, constraints, now, history=history, top=options.top)
     return 0 if choice.is_feasible else 1
 
 

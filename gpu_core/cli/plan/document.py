@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
-from gpu_core.decisions.offerings.constraints import Wishes
+from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
@@ -17,7 +17,7 @@ from gpu_core.decisions.requirements.reading.text import Reading
 def plan_document(
     reading: Reading,
     choice: Choice | None,
-    wishes: Wishes,
+    constraints: Constraints,
     now: datetime,
     history: History | None = None,
 ) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def plan_document(
         "job": _job(reading.job),
         "learned_from": None if history is None else _history(history),
         "feasible": choice.is_feasible,
-        "verdict": verdict(choice, wishes, now),
+        "verdict": verdict(choice, constraints, now),
         "candidates": [_candidate(candidate, now) for candidate in choice.candidates],
         "types_without_spot_price": [key.name for key in choice.types_without_spot],
         "refused": [

@@ -11,7 +11,7 @@ from rich.text import Text
 from gpu_core.cli.shared.terminal import simple_table, wrapped
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import count, format_duration, format_usd
-from gpu_core.decisions.offerings.constraints import Wishes
+from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Certainty, Option
 from gpu_core.decisions.offerings.rank import (
@@ -40,14 +40,14 @@ _SPEED_SOURCES = {
 def print_plan(
     reading: Reading,
     choice: Choice | None,
-    wishes: Wishes,
+    constraints: Constraints,
     now: datetime,
     *,
     history: History | None = None,
     top: int = 10,
 ) -> None:
     """The answer in three lines, then what it rests on, then the tables and the refusals."""
-    for line in () if choice is None else answer(choice, wishes, now):
+    for line in () if choice is None else answer(choice, constraints, now):
         _print_line(line)
     for line in _basis(reading, choice, history):
         _print_line(line)
@@ -57,7 +57,7 @@ def print_plan(
     if choice.candidates:
         best = choice.candidates[0].option
         kinds = _one_for_each_kind(choice.candidates)
-        has_limits = wishes.deadline_at is not None or wishes.budget_micro_usd is not None
+        has_limits = constraints.deadline_at is not None or constraints.budget_micro_usd is not None
         console.print()
         console.print(_table(kinds[:top], is_wide=console.width >= 110, has_limits=has_limits))
         if len(kinds) > top:
@@ -68,10 +68,10 @@ def print_plan(
         _print_line(line)
 
 
-def answer(choice: Choice, wishes: Wishes, now: datetime) -> tuple[str, ...]:
+def answer(choice: Choice, constraints: Constraints, now: datetime) -> tuple[str, ...]:
     """What to take, how long it runs and what it costs; or the nearest, where nothing will do."""
     if not choice.candidates:
-        return (verdict(choice, wishes, now),)
+        return (verdict(choice, constraints, now),)
     best, option = choice.candidates[0], choice.candidates[0].option
     key, cost = option.key, option.cost
     nodes = "" if option.nodes == 1 else f"{option.nodes} nodes, "

@@ -44,7 +44,7 @@ def check_deployments(
         is_cloud: Whether the server is Prefect Cloud, which alone has service levels.
 
     Returns:
-        The mistakes in the order of the file, and a line for each part that nobody has checked.
+        The mistakes in the order of the file, and a line for each part that was not checked.
     """
     problems: list[InvalidInput] = []
     unchecked: list[str] = []

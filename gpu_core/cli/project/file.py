@@ -68,7 +68,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectFile:
-    """A prefect.yaml, and what is wrong with it whatever its pools are."""
+    """A prefect.yaml, and what is wrong with it for any pool."""
 
     source: str
     deployments: tuple[Deployment, ...]
@@ -250,7 +250,7 @@ def _of_same_name(project: ProjectFile) -> list[InvalidInput]:
 
 
 def _refused_by_prefect(model: type[BaseModel], data: Mapping[str, Any]) -> list[InvalidInput]:
-    """For one value of a wrong type, `prefect deploy` skips the whole file and goes on."""
+    """For one value of a wrong type, `prefect deploy` skips the whole file and continues."""
     try:
         model.model_validate(data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Servers that belong to one command: started on free loopback ports, stopped whatever happens."""
+"""Servers that belong to one command: started on free loopback ports, stopped in every case."""
 
 import os
 import signal

@@ -103,7 +103,7 @@ async def _check(
     policy: Policy,
     project: ProjectFile,
 ) -> None:
-    """Refuse all that is wrong in the file, together; say what nobody has checked.
+    """Refuse all that is wrong in the file, together; say what was not checked.
 
     Raises:
         InvalidInput: Something is wrong in the file.

@@ -7,7 +7,7 @@ DONE, NO, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 _NO_SERVER = "the server refused or stopped answering"
 
 MEANING_OF_1: Mapping[str, str] = {
-    "prefect-gpu quickstart": "something was not as it should be",
+    "prefect-gpu quickstart": "a check of the story failed",
     "prefect-gpu setup": "the server refused a step or stopped answering",
     "prefect-gpu check": "a file has an error",
     "prefect-gpu doctor": "something has failed",

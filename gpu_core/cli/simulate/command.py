@@ -34,16 +34,16 @@ from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import SimulationOptions, simulate
-from gpu_core.decisions.simulation.knowledge import (
+from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
+from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.run_time_oracle import (
     LearnedRunTimes,
     NoisyRunTimes,
     NoRunTimes,
-    RunTimeKnowledge,
+    RunTimeOracle,
     StatedRunTimes,
     TrueRunTimes,
 )
-from gpu_core.decisions.simulation.metrics import Metrics, Spread, metrics, spread
-from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import Trace, TraceJob
 
 
@@ -138,7 +138,7 @@ def _simulation_options(policy: Policy, options: SimulateOptions) -> SimulationO
     )
 
 
-def _knowledge(options: SimulateOptions) -> RunTimeKnowledge:
+def _knowledge(options: SimulateOptions) -> RunTimeOracle:
     match options.run_times:
         case "true":
             return TrueRunTimes()

@@ -6,7 +6,7 @@ compute slices then always suffice.
 
 Source: NVIDIA MIG user guide, "Supported MIG profiles" (read 2026-11), and the placements that
 `nvidia-smi mig -lgipp` prints. A profile with media extensions (`1g.10gb+me`) takes the slices of
-the one without; that a GPU has only one of them is not looked at here.
+the one without; that a GPU has only one of them is not checked here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,7 +89,7 @@ def plain_profile(name: str) -> str:
 
 
 def mig_share_milli(gpu_type: str, name: str) -> int:
-    """How many thousandths of a GPU is an instance, by its memory? All of it, if nobody knows."""
+    """How many thousandths of a GPU is an instance, by its memory? All of it, if it is unknown."""
     profile = mig_profile(gpu_type, name)
     whole = WHOLE_GPU_MILLI
     return whole if profile is None else whole * profile.memory_slices // slices_of(gpu_type)

@@ -34,7 +34,7 @@ _ALLOWED_SHARES: Mapping[str, tuple[float, float]] = {
 _ALLOWED_OF_SIBLINGS = (0.1, 10.0)
 
 LEAST_MICRO_USD_PER_GPU_HOUR = 10_000
-"""Whatever it is compared with. The cheapest GPU of the shipped catalog, a T4 on spot, is
+"""For any comparison. The cheapest GPU of the shipped catalog, a T4 on spot, is
 at $0.17; a hundredth of a dollar is a wrong unit."""
 
 OUTLIER_SHARE = 0.5

@@ -45,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a look at a provider has found. What could not be looked at is not in `scopes`."""
+    """What a look at a provider has found. What could not be read is not in `scopes`."""
 
     instance_types: Mapping[TypeKey, InstanceType]
     micro_usd_per_hour: Mapping[OfferingKey, int]

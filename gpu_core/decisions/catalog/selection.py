@@ -1,4 +1,4 @@
-"""Which part of the catalog somebody wants to see."""
+"""Which part of the catalog is shown."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

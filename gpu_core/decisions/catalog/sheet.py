@@ -1,6 +1,6 @@
 """Price sheets: what one provider offers, as people and the refresh write it down.
 
-The shipped snapshot, a refreshed catalog and somebody's own prices are all of this one form.
+The shipped snapshot, a refreshed catalog and the user's own prices are all of this one form.
 """
 
 from collections import defaultdict

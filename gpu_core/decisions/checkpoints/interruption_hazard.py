@@ -31,7 +31,7 @@ class ObservedLife:
 
     life_s: float
     was_interrupted: bool
-    """False: it was given back, or still lives. It counts as exposure, not as an interruption."""
+    """False: it was released, or still lives. It counts as exposure, not as an interruption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ def learned_life(observed: Iterable[ObservedLife], prior: CapacityLife) -> Capac
     """Which life fits what was observed, beginning from a prior?
 
     In each stage: time lived there by interruptions there (the occurrence-exposure rate), with
-    the prior counted as four interruptions. Lives that have not ended count with what they lived.
+    the prior counted as four interruptions. A life that has not ended counts with its time so far.
 
     Args:
-        observed: Lives of the same kind of capacity, in any order.
+        observed: Lifetimes of the same kind of capacity, in any order.
         prior: The stages to learn, and what holds for them without any observation.
     """
     lives = tuple(observed)

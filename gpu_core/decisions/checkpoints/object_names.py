@@ -125,7 +125,7 @@ def deletable(
 
 
 def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int) -> tuple[str, ...]:
-    """Which unfinished uploads will nobody finish? Those of earlier attempts and earlier saves.
+    """Which unfinished uploads stay unfinished? Those of earlier attempts and earlier saves.
 
     Args:
         unfinished: The names that are being uploaded, or were when their writer was killed.

@@ -39,7 +39,7 @@ class Part:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of the part: computed once, by whoever asks first."""
+        """The SHA-256 of the part: computed once, by the first caller."""
         return hashlib.sha256(self.content).digest()
 
 

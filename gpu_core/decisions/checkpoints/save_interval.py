@@ -258,7 +258,7 @@ class NoticeAnswer:
 def answer_notice(
     grace_s: float, times: SaveTimes, uploading_for_s: float | None = None
 ) -> NoticeAnswer:
-    """What should a run do that is told to end?
+    """What should a run do after a notice?
 
     It saves if that fits into what is left, after the upload under way. A save of which nothing
     is known is tried: nothing that is done instead would be kept. So is one after a deadline that
@@ -284,7 +284,7 @@ def answer_notice(
 
 
 def last_save_in_s(grace_s: float, times: SaveTimes) -> float | None:
-    """How long may a run go on after its answer to a notice, and still save what it does?
+    """How long may a run continue after its answer to a notice, and still save what it does?
 
     Not every notice is followed by SIGTERM as soon as the run has saved: a provider takes its
     capacity at the deadline. What is done until then is worth one more save, as late as fits.

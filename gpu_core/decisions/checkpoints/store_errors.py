@@ -58,7 +58,7 @@ _OF_ADDRESS = frozenset({_BY_CODE["NoSuchBucket"], _CORRECT_NAME})
 
 
 def is_of_address(remedy: str) -> bool:
-    """Does this remedy of `permanent_remedy` concern the store's address, whoever asks for it?"""
+    """Does this remedy of `permanent_remedy` concern the store's address, for any caller?"""
     return remedy in _OF_ADDRESS
 
 

@@ -45,7 +45,7 @@ class RecentSample:
 
         Args:
             probability: Over 0, under 1.
-            above: Only values over this one are looked at.
+            above: Only values over this one are read.
 
         Returns:
             None where the values are too few to say: n < probability / (1 - probability).

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.forecasting.start_times import LineFeatures, StartForecast
+from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecast
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload, planned_s
 
 START_RATE_WINDOW_S = 3600.0
-"""Starts of the last hour count: `LineFeatures.started_gpus_per_s`."""
+"""Starts of the last hour count: `QueueFeatures.started_gpus_per_s`."""
 
 
 def gpus_by_type(nodes: Iterable[Node]) -> dict[str, int]:
@@ -31,12 +31,12 @@ def waits_for(workload: Workload, totals: Mapping[str, int]) -> str | None:
     return next((name for name in workload.gpu_types or totals if totals.get(name)), None)
 
 
-def line_features(
+def queue_features(
     line: Sequence[Workload],
     totals: Mapping[str, int],
     started_gpus: Mapping[str, int],
     now: datetime,
-) -> dict[str, LineFeatures]:
+) -> dict[str, QueueFeatures]:
     """What is seen of the line at each place in it?
 
     Args:
@@ -47,14 +47,14 @@ def line_features(
     Returns:
         By workload id; without those that wait for no type that there is.
     """
-    features: dict[str, LineFeatures] = {}
+    features: dict[str, QueueFeatures] = {}
     ahead: dict[str, _Ahead] = {}
     for workload in line:
         gpu_type = waits_for(workload, totals)
         if gpu_type is None:
             continue
         before = ahead.setdefault(gpu_type, _Ahead())
-        features[workload.workload_id] = LineFeatures(
+        features[workload.workload_id] = QueueFeatures(
             gpus_wanted=workload.total_gpus,
             gpus_ahead=before.gpus,
             gpu_s_ahead=before.gpu_s,

@@ -59,7 +59,7 @@ class RunTimeHistory:
         self._groups: OrderedDict[_Group, RecentSample] = OrderedDict()
 
     def observe(self, kind: RunKind, duration_s: float) -> None:
-        """Learn that a run of this kind took so long.
+        """Learn that a run of this kind took this long.
 
         Args:
             kind: The run that finished by itself; a stopped one says nothing about its length.
@@ -137,7 +137,7 @@ def remaining_s(
     kind: RunKind,
     policy: RunTimePolicy,
 ) -> float | None:
-    """How much longer will a run go on at most, now that it has run so long?
+    """How much longer will a run continue at most, now that it has run this long?
 
     The quantile of D - e given D > e, of the runs of its kind that also ran longer than e. What
     an owner stated holds until the run has outlasted it; a limit holds always.
@@ -164,7 +164,7 @@ def remaining_s(
 def expected_end_s(
     run_time: RunTime | None, elapsed_s: float, quantile: float = UPPER_QUANTILE
 ) -> float | None:
-    """How much longer will a run go on at most, from its run time alone?
+    """How much longer will a run continue at most, from its run time alone?
 
     Before the run has outlasted an exact estimate: the rest of it. After that, as long again as
     it has run: P(D > x | D > e) = e / x, whose median residual is e (Harchol-Balter & Downey,

@@ -26,7 +26,7 @@ COVERAGE = 0.8
 _TAIL = 0.08
 _REMEMBERED_STARTS = 3_000
 _NEEDED_STARTS = 20
-# Turnover sees whatever holds up the line, the work ahead only known run times. Of 0.5 to 0.9 in
+# Turnover sees all that delays the queue, the work ahead only known run times. Of 0.5 to 0.9 in
 # steps of 0.1, 0.6 and 0.7 had the least interval scores, summed over four orders of the same days.
 _TURNOVER_WEIGHT = 2 / 3
 # Added before any ratio is taken, so that waits of 1 s and 5 s count as nearly the same.
@@ -36,7 +36,7 @@ _SLOWEST_TURNOVER_S = 2 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineFeatures:
+class QueueFeatures:
     """What can be seen of the line for one flavor, at the moment of a forecast."""
 
     gpus_wanted: int
@@ -71,7 +71,7 @@ class StartForecaster:
     def __init__(self) -> None:
         self._errors = RecentSample(_REMEMBERED_STARTS)
 
-    def observe(self, features: LineFeatures, waited_s: float) -> None:
+    def observe(self, features: QueueFeatures, waited_s: float) -> None:
         """Learn from a start.
 
         Args:
@@ -80,7 +80,7 @@ class StartForecaster:
         """
         self._errors.add(math.log(waited_s + _OFFSET_S) - _log_wait(features))
 
-    def forecast(self, features: LineFeatures) -> StartForecast | None:
+    def forecast(self, features: QueueFeatures) -> StartForecast | None:
         """When will a workload with this place in the line start? None: too few have started."""
         if len(self._errors) < _NEEDED_STARTS:
             return None
@@ -114,13 +114,13 @@ class StartForecaster:
         return forecaster
 
 
-def turnover_wait_s(features: LineFeatures) -> float:
-    """How long until those ahead and it have started, if starts go on as in the last hour?"""
+def turnover_wait_s(features: QueueFeatures) -> float:
+    """How long until those ahead and it have started, if starts continue as in the last hour?"""
     slowest = features.total_gpus / _SLOWEST_TURNOVER_S
     return (features.gpus_ahead + features.gpus_wanted) / max(features.started_gpus_per_s, slowest)
 
 
-def _log_wait(features: LineFeatures) -> float:
+def _log_wait(features: QueueFeatures) -> float:
     """The weighted geometric mean of two rough answers: the rate of starts, and the work ahead."""
     work_s = features.gpu_s_ahead / features.total_gpus + features.head_waited_s
     by_turnover, by_work = (

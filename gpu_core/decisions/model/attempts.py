@@ -12,7 +12,7 @@ from gpu_core.decisions.model.prices import PriceChange, Rates
 
 
 class EndReason(StrEnum):
-    """Why an attempt gave its GPUs back. A stable contract: reports and alerts match on it."""
+    """Why an attempt released its GPUs. A stable contract: reports and alerts match on it."""
 
     COMPLETED = "Completed"
     """The flow finished."""
@@ -164,11 +164,11 @@ class Attempt:
     shares: tuple[NodeShare, ...] | None = None
     """What it holds on each of its nodes; None in records from before this was kept."""
     zone: str | None = None
-    """Where its first node is, in the provider's words; None: nobody said."""
+    """Where its first node is, in the provider's words; None: not stated."""
     infrastructure: str | None = None
     """What runs it where no process of this machine does: `namespace:job`."""
     settlement: Mapping[str, str | int | bool | None] | None = None
-    """How its end was judged, before Prefect is told and the attempt is closed."""
+    """How its end was judged, before Prefect is informed and the attempt is closed."""
     first_step_at: datetime | None = None
     """When the flow had done its first new step; None: it has done none, or does not say."""
     expected_loss_s: float | None = None
@@ -198,7 +198,7 @@ class Attempt:
 
     @property
     def is_excused(self) -> bool:
-        """Did an outage of the platform end it, which nobody is charged for?"""
+        """Did an outage of the platform end it, which is charged to no one?"""
         return self.excused_at is not None
 
     @property

@@ -115,7 +115,7 @@ class Allocation:
     works_since: datetime | None = None
     """From when on its time counts as work; None: from its admission."""
     is_draining: bool = False
-    """It was told to end; its GPUs are on their way back, but not free yet."""
+    """It must stop; its GPUs are not free yet."""
     drain_deadline_at: datetime | None = None
     """When a draining attempt is killed at the latest."""
     draining_for: str | None = None
@@ -153,7 +153,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that one planning cycle looks at. A what-if is another snapshot."""
+    """Everything that one planning cycle reads. A what-if is another snapshot."""
 
     nodes: tuple[Node, ...]
     allocations: tuple[Allocation, ...]
@@ -161,7 +161,7 @@ class Snapshot:
     usage: Usage = Usage()
     preemptors: frozenset[str] = frozenset()
     """Pending workloads that others were preempted for: they come first until they start, so that
-    nobody takes what was freed for them."""
+    nothing takes what was freed for them."""
     idle_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when nodes have had no allocation, by name; a node that is missing is not let go."""
 

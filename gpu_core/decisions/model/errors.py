@@ -117,7 +117,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def _shown(value: object) -> str:
-    """The value as its owner wrote it, at most so long that it can be read."""
+    """The value as its owner wrote it, shortened so that it can be read."""
     if isinstance(value, str | bytes):
         value = value[:_LONGEST_ADDRESS]  # only the beginning is shown
     try:

@@ -225,7 +225,7 @@ def is_control(character: str) -> bool:
 
 
 def without_controls(text: str, longest: int) -> str:
-    """The same text for a page or a database, where nobody can be asked to correct it.
+    """The same text for a page or a database, where no one can correct it.
 
     Args:
         text: Such as the name that a person gave to a flow run.

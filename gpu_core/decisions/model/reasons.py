@@ -9,7 +9,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Why a pending workload is where it is. Stable: people's automations match on these.
 
-    The order is the order of severity: what a person must mend comes first.
+    The order is the order of severity: what a person must fix comes first.
     """
 
     INTERNAL_ERROR = "InternalError"
@@ -32,7 +32,7 @@ class Reason(StrEnum):
     EXCEEDS_CLUSTER = "ExceedsCluster"
     """No state of this cluster could ever hold it; waiting is in vain."""
     EXCEEDS_QUOTA = "ExceedsQuota"
-    """Its team could not have so many GPUs if nobody else ran anything."""
+    """Its team could not have this many GPUs if nothing else ran."""
     HELD = "Held"
     """A person holds it back."""
     BUDGET_EXCEEDED = "BudgetExceeded"
@@ -46,7 +46,7 @@ class Reason(StrEnum):
     """An outage ended its last attempt, such as of Prefect's API; it is tried again soon."""
     PREVIOUS_ATTEMPT_ENDING = "PreviousAttemptEnding"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
-    """GPUs were taken from others for it and are being given back."""
+    """GPUs were taken from others for it and are being released."""
     MIN_RUNTIME_PROTECTS = "MinRuntimeProtects"
     """Runs that it may preempt start, or have not had their minimum run time yet."""
     USER_LIMIT = "UserLimit"

@@ -13,7 +13,7 @@ _SHORTEST_SECRET_CHARS = 6
 # Texts may be long, and a worker looks through each line that its runs write: what a pattern has
 # looked at it takes, and all repetitions in front of what it looks for are bounded.
 # `scheme://user:password@`, with all up to a blank: the last `@` ends the password. It may hold `/`
-# and `@` where somebody did not escape them, as SQLAlchemy allows; `host:5000/path` is a port.
+# and `@` where they are not escaped, as SQLAlchemy allows; `host:5000/path` is a port.
 _PASSWORD = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/?#@]*):(?!\d{1,5}[/?#])(?P<rest>\S*)",
     re.IGNORECASE,
@@ -32,7 +32,7 @@ _HEADER = re.compile(r"\b(basic|bearer)(\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
 def redact(text: str, secrets: Collection[str] = ()) -> str:
     """What may people read of this text?
 
-    Passwords and tokens in addresses, query strings and headers become `***`, whatever they are.
+    Passwords and tokens in addresses, query strings and headers become `***`.
 
     Args:
         secrets: Values that are secret wherever they stand, also percent-encoded. Those of less

@@ -26,7 +26,7 @@ class RunTimeSource(StrEnum):
     STATED = "stated"
     """The run's owner said so."""
     LEARNED = "learned"
-    """Earlier runs of the same deployment took so long."""
+    """Earlier runs of the same deployment took this long."""
     LIMIT = "limit"
     """It would be stopped then."""
 
@@ -74,7 +74,7 @@ class Shape(NamedTuple):
 
 
 MIN_MEASURED_STARTS = 3
-"""So many measured starts replace the policy's changeover."""
+"""This many measured starts replace the policy's changeover."""
 
 
 class Changeover(NamedTuple):
@@ -147,23 +147,23 @@ class Workload:
     avoided_nodes: frozenset[str] = frozenset()
     """Nodes that failed it lately: left alone while there are others that it could use."""
     avoided_until: datetime | None = None
-    """When it may use the first of them again. None: it avoids none, or nobody says."""
+    """When it may use the first of them again. None: it avoids none, or it is not stated."""
     preferred_nodes: frozenset[str] = frozenset()
     """Nodes that are tried before others that it wants as much."""
 
     is_preemptible: bool = True
     takes_free_only: bool = False
-    """The cluster would not take its last attempt: nobody gives way for it before it takes one."""
+    """The cluster refused its last attempt: nothing is preempted for it until one is accepted."""
     min_runtime_s: int = 0
     """How long an attempt is left alone, once it has begun, before it may be preempted."""
     expected_duration_s: int | None = None
-    """What the owner expects one uninterrupted run to take; None: nobody said."""
+    """What the owner expects one uninterrupted run to take; None: not stated."""
     run_time: RunTime | None = None
     """What is thought of its run time, from its owner or from history; None: nothing."""
     remaining_s: float | None = None
     """What of its run time is left, after what earlier attempts saved; None: unknown."""
     changeover: Changeover | None = None
-    """What a start of its deployment loses; None: nobody has looked, the policy's number holds."""
+    """What a start of its deployment loses; None: not measured, the policy's number holds."""
     attained_gpu_s: float = 0.0
     """GPU-seconds that its earlier attempts have had."""
     deadline_at: datetime | None = None
@@ -176,8 +176,8 @@ class Workload:
     queue: str | None = None
     group: str | None = None
     """A sweep whose runs count as one for fairness; None: it counts by itself."""
-    moved_up: int = 0
-    """More comes first among all, whatever the policy: a person moved it up."""
+    priority_override: int = 0
+    """More comes first among all under any policy: a person moved it up."""
     hold: Hold | None = None
 
     @property

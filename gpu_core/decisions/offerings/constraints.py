@@ -1,4 +1,4 @@
-"""What somebody wants of a job's run beside its result: by when, for how much, and where."""
+"""What a run must keep to: by when, for how much, and where."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -32,8 +32,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What is wanted. None: no wish."""
+class Constraints:
+    """What the user asks for. None: no constraint."""
 
     goal: Goal = Goal.COST
     deadline_at: datetime | None = None
@@ -42,7 +42,7 @@ class Wishes:
     gpu_types: tuple[str, ...] = ()
     """The only GPU types that will do. Empty: any."""
     gpus: int | None = None
-    """Exactly so many GPUs over all nodes. None: as many as an offering has."""
+    """Exactly this many GPUs over all nodes. None: as many as an offering has."""
     data_gib: float | None = None
     """Data that the job reads; it has to be where the GPUs are."""
     data_at: Place | None = None
@@ -62,51 +62,58 @@ class Conditions:
     kept_checkpoints: int = 2
 
 
-def with_limits(wishes: Wishes, limits: Limits, now: datetime) -> Wishes:
-    """The wishes with what a text states; where both state something, the wishes count."""
+def with_limits(constraints: Constraints, limits: Limits, now: datetime) -> Constraints:
+    """The constraints with what a text states; where both state a value, the constraints count."""
     within = None if limits.within_s is None else now + timedelta(seconds=limits.within_s)
     return replace(
-        wishes,
-        deadline_at=wishes.deadline_at or within,
+        constraints,
+        deadline_at=constraints.deadline_at or within,
         budget_micro_usd=(
-            limits.budget_micro_usd if wishes.budget_micro_usd is None else wishes.budget_micro_usd
+            limits.budget_micro_usd
+            if constraints.budget_micro_usd is None
+            else constraints.budget_micro_usd
         ),
-        max_nodes=max(wishes.max_nodes, limits.nodes or 1),
-        gpu_types=wishes.gpu_types or limits.gpu_types,
-        gpus=limits.gpus if wishes.gpus is None else wishes.gpus,
+        max_nodes=max(constraints.max_nodes, limits.nodes or 1),
+        gpu_types=constraints.gpu_types or limits.gpu_types,
+        gpus=limits.gpus if constraints.gpus is None else constraints.gpus,
     )
 
 
-def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
-    """The same wishes, if they can be.
+def check_constraints(constraints: Constraints, now: datetime) -> Constraints:
+    """The same constraints, if they can be.
 
     Raises:
         InvalidInput: One cannot.
         InvalidInputs: Several cannot.
     """
     errors = []
-    if wishes.deadline_at is not None and require_aware(wishes.deadline_at, "deadline") <= now:
+    if (
+        constraints.deadline_at is not None
+        and require_aware(constraints.deadline_at, "deadline") <= now
+    ):
         errors.append(
             InvalidInput(
                 "deadline",
                 "is in the past",
-                got=wishes.deadline_at.isoformat(),
+                got=constraints.deadline_at.isoformat(),
                 allowed=f"later than {now.isoformat(timespec='seconds')}",
             )
         )
-    if wishes.budget_micro_usd is not None and wishes.budget_micro_usd <= 0:
+    if constraints.budget_micro_usd is not None and constraints.budget_micro_usd <= 0:
         errors.append(
             InvalidInput(
                 "budget",
                 "buys nothing",
-                got=wishes.budget_micro_usd,
+                got=constraints.budget_micro_usd,
                 allowed="more than 0",
                 remedy="leave it out for no limit",
             )
         )
-    if wishes.max_nodes < 1:
+    if constraints.max_nodes < 1:
         errors.append(
-            InvalidInput("max-nodes", "is too small", got=wishes.max_nodes, allowed="1 or more")
+            InvalidInput(
+                "max-nodes", "is too small", got=constraints.max_nodes, allowed="1 or more"
+            )
         )
     errors += [
         InvalidInput(
@@ -116,19 +123,24 @@ def check_wishes(wishes: Wishes, now: datetime) -> Wishes:
             allowed=listed(GPU_TYPES, limit=20),
             nearest=gpu_types_meant(name, GPU_TYPES),
         )
-        for name in wishes.gpu_types
+        for name in constraints.gpu_types
         if name not in GPU_TYPES
     ]
-    if wishes.gpus is not None and wishes.gpus < 1:
-        errors.append(InvalidInput("gpus", "is too small", got=wishes.gpus, allowed="1 or more"))
-    if wishes.data_gib is not None and not 0 <= wishes.data_gib <= _MOST_GIB:
+    if constraints.gpus is not None and constraints.gpus < 1:
+        errors.append(
+            InvalidInput("gpus", "is too small", got=constraints.gpus, allowed="1 or more")
+        )
+    if constraints.data_gib is not None and not 0 <= constraints.data_gib <= _MOST_GIB:
         errors.append(
             InvalidInput(
-                "data-gib", "is out of range", got=wishes.data_gib, allowed=f"0 to {_MOST_GIB:,}"
+                "data-gib",
+                "is out of range",
+                got=constraints.data_gib,
+                allowed=f"0 to {_MOST_GIB:,}",
             )
         )
     refuse(errors)
-    return wishes
+    return constraints
 
 
 def check_conditions(conditions: Conditions) -> Conditions:

@@ -1,4 +1,4 @@
-"""How a job runs on an instance type, wherever and at whatever price that is."""
+"""How a job runs on an instance type, in any place and at any price."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from gpu_core.decisions.catalog.offerings import InstanceType
 from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.model.errors import InvalidInput, alternatives, listed
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-from gpu_core.decisions.offerings.constraints import Wishes
+from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.options import Reason
 from gpu_core.decisions.requirements.duration import (
     PCIE_GB_PER_S,
@@ -47,18 +47,18 @@ class NoRun:
 
 
 def runs_on(
-    job: Job, kind: InstanceType, wishes: Wishes, observed: Observed | None
+    job: Job, kind: InstanceType, constraints: Constraints, observed: Observed | None
 ) -> tuple[Run, ...] | NoRun:
-    """How does the job run on this instance type: on 1, 2, 4 and so on nodes, or as many as wished?
+    """How does the job run on this instance type, on 1, 2, 4, ... nodes or the number asked for?
 
     Args:
-        wishes: GPU types, number of GPUs and most nodes.
+        constraints: GPU types, number of GPUs and most nodes.
         observed: What earlier runs reached, if there were any.
     """
     gpu = GPU_TYPES.get(kind.gpu_type)
     if gpu is None:
         return _unknown_gpu(kind)
-    nodes_tried = _nodes(kind, wishes)
+    nodes_tried = _nodes(kind, constraints)
     if isinstance(nodes_tried, NoRun):
         return nodes_tried
     if gpu.tflops(job.precision) is None:
@@ -74,7 +74,7 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
     """What was observed on these GPUs, all in one node?
 
     Raises:
-        InvalidInput: Nobody knows the GPU type, or there is no GPU.
+        InvalidInput: The GPU type is unknown, or there is no GPU.
     """
     gpu = GPU_TYPES.get(gpu_type)
     if gpu is None or gpus < 1:
@@ -89,27 +89,28 @@ def observed_on(gpu_type: str, gpus: int, units_per_s: Sequence[float]) -> Obser
     return Observed(hardware=hardware, units_per_s=units_per_s)
 
 
-def _nodes(kind: InstanceType, wishes: Wishes) -> tuple[int, ...] | NoRun:
-    """Which numbers of nodes are tried? No run: the GPUs are not those that are wished."""
+def _nodes(kind: InstanceType, constraints: Constraints) -> tuple[int, ...] | NoRun:
+    """Which numbers of nodes are tried? No run: the GPUs are not those that are asked for."""
     if kind.gpu_share_milli < WHOLE_GPU_MILLI:
         return NoRun(
             reason=Reason.PARTIAL_GPU,
             summary=f"has {kind.gpu_share_milli / WHOLE_GPU_MILLI:.3g} of a {kind.gpu_type}, "
             "which a run cannot ask for as a GPU",
         )
-    if wishes.gpu_types and kind.gpu_type not in wishes.gpu_types:
+    if constraints.gpu_types and kind.gpu_type not in constraints.gpu_types:
         return NoRun(
             reason=Reason.OTHER_GPU_TYPE,
-            summary=f"has {kind.gpu_type}, not {' or '.join(wishes.gpu_types)}",
+            summary=f"has {kind.gpu_type}, not {' or '.join(constraints.gpu_types)}",
         )
-    if wishes.gpus is None:
-        return tuple(powers_of_two(wishes.max_nodes))
-    if wishes.gpus % kind.gpu_count:
+    if constraints.gpus is None:
+        return tuple(powers_of_two(constraints.max_nodes))
+    if constraints.gpus % kind.gpu_count:
         return NoRun(
             reason=Reason.OTHER_GPU_COUNT,
-            summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to {wishes.gpus}",
+            summary=f"has {kind.gpu_count} GPUs on a node, which do not add up to "
+            f"{constraints.gpus}",
         )
-    return (wishes.gpus // kind.gpu_count,)
+    return (constraints.gpus // kind.gpu_count,)
 
 
 def _with_nodes(
@@ -147,7 +148,7 @@ def _reported_mib(gpu: GpuType) -> int:
 
 
 def _link_gb_per_s(kind: InstanceType, gpu: GpuType, fit: Fit) -> float | None:
-    """The slowest link between GPUs that share a copy; None: nobody knows."""
+    """The slowest link between GPUs that share a copy; None: unknown."""
     inside = _inside_gb_per_s(gpu)
     if fit.division.gpus <= kind.gpu_count:
         return inside

@@ -8,7 +8,7 @@ from datetime import datetime
 from gpu_core.decisions.catalog.offerings import SPOT, Catalog, Offering, TypeKey
 from gpu_core.decisions.catalog.plausible import doubtful_spot
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
-from gpu_core.decisions.offerings.constraints import Conditions, Wishes
+from gpu_core.decisions.offerings.constraints import Conditions, Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, Run
 from gpu_core.decisions.offerings.interruption_overhead import Overhead, interruption_chance
 from gpu_core.decisions.offerings.options import Cost, Option, Reason, Refusal
@@ -30,7 +30,7 @@ class Setting:
 
     job: Job
     catalog: Catalog
-    wishes: Wishes
+    constraints: Constraints
     conditions: Conditions
     overhead: Overhead
     runs: Mapping[TypeKey, tuple[Run, ...] | NoRun]
@@ -41,7 +41,7 @@ class Setting:
 
 
 def evaluate(setting: Setting, offering: Offering) -> tuple[Option, ...] | Refusal:
-    """Which ways are there to run the job on this offering? A refusal: none, whatever is wished."""
+    """Which ways are there to run the job on this offering? Refusal: none."""
     if not setting.catalog.is_available(offering):
         return _not_there(offering)
     source = offering.price.source
@@ -87,7 +87,7 @@ def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Opti
         )
     walls = [begin_s + s * factor for s in (work.low_s, work.likely_s, work.high_s)]
     computes = [_compute_micro_usd(offering, nodes, wall_s) for wall_s in walls]
-    stored_gib = (setting.wishes.data_gib or 0) + (
+    stored_gib = (setting.constraints.data_gib or 0) + (
         conditions.kept_checkpoints * saved / _BYTES_PER_GIB
     )
     return Option(
@@ -108,7 +108,7 @@ def _option(setting: Setting, offering: Offering, run: Run, source: str) -> Opti
             compute=computes[1],
             compute_high=computes[2],
             storage=storage_micro_usd(setting.catalog, offering.key, stored_gib, walls[1]),
-            transfer=transfer_micro_usd(setting.catalog, setting.wishes, offering.key),
+            transfer=transfer_micro_usd(setting.catalog, setting.constraints, offering.key),
         ),
         priced_at=offering.price.seen_until,
         is_price_age_known=offering.price.is_age_known,

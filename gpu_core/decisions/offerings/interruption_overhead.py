@@ -35,7 +35,7 @@ def daly_overhead(save_s: float, restart_s: float, mean_life_s: float) -> float:
 
     Args:
         save_s: How long a checkpoint stops the work, in seconds.
-        restart_s: From an interruption until work goes on, in seconds.
+        restart_s: From an interruption until work continues, in seconds.
         mean_life_s: How long an instance lives on average, in seconds.
     """
     tau = interval_s(save_s, mean_life_s)

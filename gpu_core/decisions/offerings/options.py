@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from gpu_core.decisions.catalog.offerings import OfferingKey
 from gpu_core.decisions.model.units import format_duration, format_usd
-from gpu_core.decisions.offerings.constraints import Goal, Wishes
+from gpu_core.decisions.offerings.constraints import Constraints, Goal
 from gpu_core.decisions.requirements.duration import Duration
 from gpu_core.decisions.requirements.fit import Fit
 
@@ -113,19 +113,19 @@ class Option:
     price_source: str
     """Where its price was read."""
 
-    def certainty(self, wishes: Wishes, now: datetime) -> Certainty:
+    def certainty(self, constraints: Constraints, now: datetime) -> Certainty:
         """Do the deadline and the budget hold?"""
-        if self.violation(wishes, now) is not None:
+        if self.violation(constraints, now) is not None:
             return Certainty.NO
-        budget = wishes.budget_micro_usd
-        is_safe = self.wall_high_s + self.fallback_s <= _left_s(wishes, now) and (
+        budget = constraints.budget_micro_usd
+        is_safe = self.wall_high_s + self.fallback_s <= _left_s(constraints, now) and (
             budget is None or self.cost.total_high <= budget
         )
         return Certainty.SAFE if is_safe else Certainty.LIKELY
 
-    def violation(self, wishes: Wishes, now: datetime) -> Refusal | None:
-        """Which wish does it break? None: it breaks none."""
-        left_s = _left_s(wishes, now)
+    def violation(self, constraints: Constraints, now: datetime) -> Refusal | None:
+        """Which constraint does it break? None: none."""
+        left_s = _left_s(constraints, now)
         if self.wall_s > left_s:
             return Refusal(
                 key=self.key,
@@ -133,7 +133,7 @@ class Option:
                 summary=f"takes {format_duration(self.wall_s)} on {self.size}, and "
                 f"{format_duration(left_s)} are left",
             )
-        budget = wishes.budget_micro_usd
+        budget = constraints.budget_micro_usd
         if budget is not None and self.cost.total > budget:
             return Refusal(
                 key=self.key,
@@ -160,7 +160,7 @@ class Option:
         return (first, second, str(self.key), self.nodes)
 
 
-def _left_s(wishes: Wishes, now: datetime) -> float:
-    if wishes.deadline_at is None:
+def _left_s(constraints: Constraints, now: datetime) -> float:
+    if constraints.deadline_at is None:
         return math.inf
-    return (wishes.deadline_at - now).total_seconds()
+    return (constraints.deadline_at - now).total_seconds()

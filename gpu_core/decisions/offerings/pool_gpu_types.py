@@ -23,14 +23,14 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, Workload
-from gpu_core.decisions.offerings.constraints import Conditions, Wishes
+from gpu_core.decisions.offerings.constraints import Conditions, Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, choose
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requirements.job_request import JobRequest, job_of
 from gpu_core.decisions.requirements.reading.found import NoEstimate
-from gpu_core.decisions.requirements.stated import Stated, job_of
 
 _POOL = "pool"
 
@@ -74,7 +74,7 @@ def with_gpu_types(
 
     Args:
         workload: As its request made it; the GPU types that it has are all that it is permitted.
-        work: What it does, in words; None: nobody said.
+        work: What it does, in words; None: not stated.
         flavors: What the pool has, or may still get.
         named: The GPU types that its owner named; empty: the owner left them open.
     """
@@ -135,18 +135,20 @@ def rank_gpu_types(
         NoEstimate: Nothing is known of the work.
         InvalidInput: The words cannot be understood.
     """
-    job = job_of(work, Stated()).job
+    job = job_of(work, JobRequest()).job
     if job is None or not offers:
         return None
     priced = [offer for offer in offers if offer.micro_usd_per_gpu_hour is not None]
     # What the text says of GPUs, time and money is not asked: the run has variables for them.
-    wishes = Wishes(
+    constraints = Constraints(
         deadline_at=None if left is None else _START + left, budget_micro_usd=budget_micro_usd
     )
-    options = _options(job, gpu_count, priced, wishes)
+    options = _options(job, gpu_count, priced, constraints)
     types = list(dict.fromkeys(option.gpu_type for option in options))
     rest = {offer.gpu_type for offer in offers} - {offer.gpu_type for offer in priced}
-    runs = {t: runs_on(job, _instance_type(t, gpu_count), wishes, None) for t in _types(offers)}
+    runs = {
+        t: runs_on(job, _instance_type(t, gpu_count), constraints, None) for t in _types(offers)
+    }
     unpriced = [t for t in sorted(rest) if not isinstance(runs[t], NoRun)]
     if types or unpriced:
         return Ranking((*types, *unpriced), _told(options, types, unpriced))
@@ -158,20 +160,29 @@ def _types(offers: Collection[PoolOffer]) -> list[str]:
     return sorted({offer.gpu_type for offer in offers})
 
 
-def _options(job: Job, gpu_count: int, priced: list[PoolOffer], wishes: Wishes) -> list[Option]:
-    """What can run it, best first; where nothing does what is wished, whatever can."""
-    for wanted in (wishes, Wishes()):
+def _options(
+    job: Job, gpu_count: int, priced: list[PoolOffer], constraints: Constraints
+) -> list[Option]:
+    """What can run it, best first; where nothing does what is asked for, all that can."""
+    for wanted in (constraints, Constraints()):
         choice = _choice(job, gpu_count, priced, wanted)
         if choice is not None and choice.candidates:
             return [candidate.option for candidate in choice.candidates]
     return []
 
 
-def _choice(job: Job, gpu_count: int, priced: list[PoolOffer], wishes: Wishes) -> Choice | None:
+def _choice(
+    job: Job, gpu_count: int, priced: list[PoolOffer], constraints: Constraints
+) -> Choice | None:
     catalog = _catalog(gpu_count, priced)
     try:
         return choose(
-            job, catalog, tuple(catalog.offerings.values()), wishes, _START, conditions=_CONDITIONS
+            job,
+            catalog,
+            tuple(catalog.offerings.values()),
+            constraints,
+            _START,
+            conditions=_CONDITIONS,
         )
     except InvalidInput:
         return None  # no type has the memory

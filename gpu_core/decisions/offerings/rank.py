@@ -10,10 +10,10 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 from gpu_core.decisions.offerings.constraints import (
     Conditions,
+    Constraints,
     Goal,
-    Wishes,
     check_conditions,
-    check_wishes,
+    check_constraints,
 )
 from gpu_core.decisions.offerings.estimates import runs_on
 from gpu_core.decisions.offerings.evaluate import Setting, evaluate
@@ -27,7 +27,7 @@ _CERTAINTIES = tuple(Certainty)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedOffering:
-    """An offering that can run the job as wished."""
+    """An offering that can run the job as asked for."""
 
     option: Option
     certainty: Certainty
@@ -42,17 +42,17 @@ class Choice:
     refused: tuple[Refusal, ...]
     """By reason."""
     cheapest_in_time: Option | None
-    """The cheapest that meets the deadline, whatever the budget."""
+    """The cheapest that meets the deadline, at any budget."""
     cheapest: Option | None
-    """The cheapest, whatever the deadline."""
+    """The cheapest, at any deadline."""
     fastest: Option | None
-    """The fastest, whatever the budget."""
+    """The fastest, at any budget."""
     types_without_spot: tuple[TypeKey, ...]
     """Instance types that could run it, of which no spot price is known anywhere."""
 
     @property
     def is_feasible(self) -> bool:
-        """Can it be done as wished?"""
+        """Can it be done as asked for?"""
         return bool(self.candidates)
 
 
@@ -60,14 +60,14 @@ def choose(
     job: Job,
     catalog: Catalog,
     offerings: Sequence[Offering],
-    wishes: Wishes,
+    constraints: Constraints,
     now: datetime,
     *,
     conditions: Conditions | None = None,
     overhead: Overhead = daly_overhead,
     observed: Observed | None = None,
 ) -> Choice:
-    """Which offerings can run the job as wished, and which of them is best?
+    """Which offerings can run the job as asked for, and which of them is best?
 
     Args:
         offerings: Those of the catalog that are asked about.
@@ -76,19 +76,19 @@ def choose(
         observed: What earlier runs reached, if there were any.
 
     Raises:
-        InvalidInput: The job or a wish makes no sense, or no offering has memory for the model.
+        InvalidInput: The job or a constraint is contradictory, or no offering has enough memory.
         InvalidInputs: Several of these.
     """
     check_job(job)
-    check_wishes(wishes, now)
+    check_constraints(constraints, now)
     setting = Setting(
         job=job,
         catalog=catalog,
-        wishes=wishes,
+        constraints=constraints,
         conditions=check_conditions(conditions or Conditions()),
         overhead=overhead,
         runs={
-            key: runs_on(job, catalog.instance_types[key], wishes, observed)
+            key: runs_on(job, catalog.instance_types[key], constraints, observed)
             for key in {catalog.instance_type(offering).key for offering in offerings}
         },
         siblings=_by_type(catalog),
@@ -98,15 +98,15 @@ def choose(
     refused = [result for result in results if isinstance(result, Refusal)]
     ways = [result for result in results if not isinstance(result, Refusal)]
     if not ways:
-        _refuse_what_fits_nowhere(job, wishes, refused)
-    judged = [_best_way(options, wishes, now) for options in ways]
+        _refuse_what_fits_nowhere(job, constraints, refused)
+    judged = [_best_way(options, constraints, now) for options in ways]
     candidates = [result for result in judged if isinstance(result, RankedOffering)]
     refused += [result for result in judged if isinstance(result, Refusal)]
     options = [option for way in ways for option in way]
     return Choice(
-        candidates=tuple(sorted(candidates, key=lambda c: _place(c, wishes.goal))),
+        candidates=tuple(sorted(candidates, key=lambda c: _place(c, constraints.goal))),
         refused=tuple(sorted(refused, key=lambda r: (r.reason, str(r.key)))),
-        cheapest_in_time=_best(_in_time(options, wishes, now), Goal.COST),
+        cheapest_in_time=_best(_in_time(options, constraints, now), Goal.COST),
         cheapest=_best(options, Goal.COST),
         fastest=_best(options, Goal.TIME),
         types_without_spot=_types_without_spot(catalog, candidates),
@@ -127,7 +127,7 @@ def _by_type(catalog: Catalog) -> dict[TypeKey, tuple[Offering, ...]]:
     return {key: tuple(offerings) for key, offerings in siblings.items()}
 
 
-def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
+def verdict(choice: Choice, constraints: Constraints, now: datetime) -> str:
     """Can it be done, and what is nearest to it if not? One or two sentences."""
     if choice.candidates:
         best = choice.candidates[0]
@@ -135,29 +135,32 @@ def verdict(choice: Choice, wishes: Wishes, now: datetime) -> str:
         return f"Take {_told(best.option, now)}{sure}; {price_age(best.option, now)}."
     if choice.fastest is None or choice.cheapest is None:
         return "No offering can run it: see the reasons."
-    by = "" if wishes.deadline_at is None else f" by {moment(wishes.deadline_at)}"
+    by = "" if constraints.deadline_at is None else f" by {moment(constraints.deadline_at)}"
     if choice.cheapest_in_time is None:
         return f"Nothing finishes it{by}. The fastest is {_told(choice.fastest, now)}."
     told = f"The cheapest that does is {_told(choice.cheapest_in_time, now)}."
-    within = f"for at most {format_usd(wishes.budget_micro_usd)}"
+    within = f"for at most {format_usd(constraints.budget_micro_usd)}"
     if choice.cheapest.key == choice.cheapest_in_time.key:
         return f"Nothing finishes it{by} {within}. {told}"
     later = f"The cheapest at all is {_told(choice.cheapest, now)}."
     return f"Nothing finishes it{by} {within}. {told} {later}"
 
 
-def _best_way(options: Sequence[Option], wishes: Wishes, now: datetime) -> RankedOffering | Refusal:
+def _best_way(
+    options: Sequence[Option], constraints: Constraints, now: datetime
+) -> RankedOffering | Refusal:
     """The best number of nodes; where none will do, why the nearest one does not."""
     candidates = [
-        RankedOffering(option=option, certainty=option.certainty(wishes, now)) for option in options
+        RankedOffering(option=option, certainty=option.certainty(constraints, now))
+        for option in options
     ]
     possible = [c for c in candidates if c.certainty is not Certainty.NO]
     if possible:
-        return min(possible, key=lambda candidate: _place(candidate, wishes.goal))
+        return min(possible, key=lambda candidate: _place(candidate, constraints.goal))
     violations = [
         violation
         for option in sorted(options, key=lambda option: option.rank(Goal.TIME))
-        if (violation := option.violation(wishes, now)) is not None
+        if (violation := option.violation(constraints, now)) is not None
     ]
     # In time but too dear is nearer than too late.
     return next((v for v in violations if v.reason is Reason.OVER_BUDGET), violations[0])
@@ -167,8 +170,8 @@ def _place(candidate: RankedOffering, goal: Goal) -> tuple[int, tuple[float, flo
     return (_CERTAINTIES.index(candidate.certainty), candidate.option.rank(goal))
 
 
-def _in_time(options: Iterable[Option], wishes: Wishes, now: datetime) -> list[Option]:
-    deadline = wishes.deadline_at
+def _in_time(options: Iterable[Option], constraints: Constraints, now: datetime) -> list[Option]:
+    deadline = constraints.deadline_at
     return [o for o in options if deadline is None or o.ends_at(now) <= deadline]
 
 
@@ -176,7 +179,7 @@ def _best(options: Sequence[Option], goal: Goal) -> Option | None:
     return min(options, key=lambda option: option.rank(goal), default=None)
 
 
-# Offerings with one of these might hold the job, if something else were wished.
+# Offerings with one of these might hold the job, if something else were asked for.
 _OTHER_THAN_MEMORY = frozenset(
     (
         Reason.UNKNOWN_NETWORK,
@@ -187,14 +190,16 @@ _OTHER_THAN_MEMORY = frozenset(
 )
 
 
-def _refuse_what_fits_nowhere(job: Job, wishes: Wishes, refused: Sequence[Refusal]) -> None:
+def _refuse_what_fits_nowhere(
+    job: Job, constraints: Constraints, refused: Sequence[Refusal]
+) -> None:
     """Nothing could run it: where that is for want of memory, it is the model that is wrong."""
     too_large = [refusal for refusal in refused if refusal.times_too_large is not None]
     others = {refusal.reason for refusal in refused if refusal.times_too_large is None}
     if not too_large or others & _OTHER_THAN_MEMORY:
         return
     nearest = min(too_large, key=lambda refusal: refusal.times_too_large or 0)
-    nodes = "" if wishes.max_nodes == 1 else f", on up to {wishes.max_nodes} nodes"
+    nodes = "" if constraints.max_nodes == 1 else f", on up to {constraints.max_nodes} nodes"
     raise InvalidInput(
         "model",
         f"fits on no offering{nodes}",

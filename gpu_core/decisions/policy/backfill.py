@@ -1,4 +1,4 @@
-"""Whether somebody further back may start on GPUs that those ahead cannot use yet."""
+"""Whether a run further back may start on GPUs that those ahead cannot use yet."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,11 +12,11 @@ class Backfill(StrEnum):
     """What is kept for those who wait."""
 
     NONE = "none"
-    """Every node that somebody ahead could use: a strict line."""
+    """Every node that a run ahead could use: a strict line."""
     EASY = "easy"
     """The place where the first in line will start, from then on (Lifka, JSSPP 1995)."""
     GREEDY = "greedy"
-    """Nothing: whoever fits starts. Large runs may wait for ever, unless they preempt by order."""
+    """Nothing: any run that fits starts. Large runs may starve, unless they preempt by order."""
     CONSERVATIVE = "conservative"
     """The places of all who wait, up to `depth` of them (Mu'alem and Feitelson, TPDS 2001)."""
 

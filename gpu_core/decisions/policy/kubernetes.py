@@ -31,7 +31,7 @@ from gpu_core.decisions.policy.sharing import (
 _KEPT_AFTER_END_S = 24 * 3600
 
 LEAST_TERMINATION_GRACE_S = 35
-"""Prefect ends a flow within 30 s of SIGTERM, whatever the pod allows (3.8,
+"""Prefect ends a flow within 30 s of SIGTERM, even if the pod allows more (3.8,
 `ProcessManager.kill`), and then has to report it."""
 
 

@@ -91,7 +91,7 @@ class QuotaPolicy(Section):
         return None if listed_team is None else listed_team.max_gpus_per_user
 
     def buckets(self) -> frozenset[str]:
-        """The flavor keys that quota is counted by: all that somebody names, and `*`."""
+        """The flavor keys that quota is counted by: all that the policy names, and `*`."""
         named = (
             key
             for _, quota in _members(self)

@@ -18,7 +18,7 @@ class BackoffPolicy(Section):
     """The upper limit of this time."""
 
     def backoff_s(self, failures: int) -> float:
-        """For how long, after so many failures in a row? At least 1."""
+        """For how long, after this many failures in a row? At least 1."""
         # 2^32 first back-offs are longer than any longest one.
         return min(self.longest_backoff_s, self.first_backoff_s * 2.0 ** min(failures - 1, 32))
 

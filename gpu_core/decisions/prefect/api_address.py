@@ -17,7 +17,7 @@ _HOST_AND_PORT = re.compile(r"(?:[\w-]+\.)*[\w-]+(?::\d{1,5})?(?:/\S*)?")
 
 
 def check_api_address(address: str | None) -> str:
-    """Which address is it? Only its form is looked at.
+    """Which address is it? Only its form is read.
 
     Args:
         address: As the setting has it; None: it is not set.

@@ -6,7 +6,7 @@ from datetime import datetime
 from gpu_core.decisions.model.units import count
 
 DURATION_S = 180
-"""A claim that was not renewed for so long, by the clock of whoever waits for it, may be taken."""
+"""A claim without renewal for this long, by the clock of the worker that waits, may be taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class PoolClaim:
         pool_id: The pool's id in Prefect: other servers have pools of the same name.
         holder: Which of its workers renewed it last.
         claimed_at: Since when this installation has it, by its clock.
-        renewed_at: When it was last renewed, by its clock. Nobody decides by it.
+        renewed_at: When it was last renewed, by its clock. No decision reads it.
         renewals: How often it was renewed: the mark of a claim that has not changed.
     """
 

@@ -18,7 +18,7 @@ from gpu_core.decisions.prefect.pool_commands import (
 )
 
 NO_WORKER = "no worker"
-"""The key of the notice that nobody serves the pool."""
+"""The key of the notice that no worker serves the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class PoolStatus:
 
     @property
     def has_worker(self) -> bool:
-        """Is a worker of the pool's type online, as far as anybody can tell?"""
+        """Is a worker of the pool's type online, as far as is known?"""
         return len(self.workers) > len(self.strangers)
 
 

@@ -33,8 +33,8 @@ from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, held_by_tag
+from gpu_core.decisions.requirements.job_request import JobRequest, job_of
 from gpu_core.decisions.requirements.reading.found import NoEstimate
-from gpu_core.decisions.requirements.stated import Stated, job_of
 
 AUTO = "auto"
 
@@ -109,7 +109,7 @@ def _work(value: object, field: str) -> str:
     if len(value) > _LONGEST_WORK:
         raise InvalidInput(field, f"has {len(value):,} characters", got=value, allowed=_WORK_HELP)
     try:
-        job_of(value, Stated())
+        job_of(value, JobRequest())
     except NoEstimate:
         return value  # it ranks no GPU types, and the log of the run says why
     except InvalidInput as error:
@@ -306,7 +306,7 @@ _MOST_UNKNOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What bounds a run: its own wishes, else the policy's. None: no bound."""
+    """What bounds a run: its own constraints, else the policy's. None: no bound."""
 
     max_duration_s: int | None
     max_failures: int
@@ -455,7 +455,7 @@ def workload_from_request(
         project=request.project,
         queue=queue,
         group=request.sweep,
-        moved_up=int(FIRST_TAG in tags),
+        priority_override=int(FIRST_TAG in tags),
         hold=hold,
     )
     if priority is None:

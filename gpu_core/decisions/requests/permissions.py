@@ -51,7 +51,7 @@ def _excess(
             f"set min_runtime to {format_duration(workload.min_runtime_s)} (at most "
             f"{format_duration(min_runtime_s)})"
         )
-    if not permission.move_up and workload.moved_up:
+    if not permission.move_up and workload.priority_override:
         yield f"be put first by the tag {FIRST_TAG!r}"
     most_gpus = permission.max_gpus_per_run
     if most_gpus is not None and workload.total_gpus > most_gpus:

@@ -1,4 +1,4 @@
-"""What a run is told about itself, and how: environment variables and files in its run folder.
+"""What a run knows about itself, and how: environment variables and files in its run folder.
 
 The worker writes it, the runtime inside the run reads it. A user's flow therefore needs no
 block of ours and no connection to the worker. Three small JSON files in the run folder carry
@@ -73,7 +73,7 @@ class RunContext:
     capacity_since: datetime | None = None
     """When this capacity came up; None: taken for as old as the process."""
     grace_s: int = 30
-    """What is left after a SIGTERM that nobody announced. 30 s is Kubernetes' default."""
+    """What is left after a SIGTERM without notice. 30 s is Kubernetes' default."""
     notice_file: str | None = None
     """Where Kubernetes mounts the pod's notice annotation."""
     instance_metadata_url: str | None = None

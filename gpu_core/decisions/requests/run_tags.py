@@ -6,9 +6,9 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 
 HOLD_TAG = "gpu:hold"
-"""The run waits until the tag is taken away; one that runs already goes on."""
+"""The run waits until the tag is taken away; one that runs already continues."""
 FIRST_TAG = "gpu:first"
-"""The run comes before all that are not tagged so, whatever the policy's order."""
+"""The run comes before all that are not tagged so, in any policy's order."""
 
 
 def held_by_tag(tags: Collection[str]) -> Hold | None:

@@ -10,7 +10,7 @@ CPU_TFLOPS = 0.2
 """What 8 virtual CPUs reach: a third of 4 cores x 2.5 GHz x 64 operations (AVX-512 in fp32)."""
 
 SHORT_S = 900
-"""A job that a CPU does in so many seconds is done before a GPU machine has started and loaded."""
+"""A CPU finishes a job of this length before a GPU machine has started and loaded."""
 
 _YEAR_S = 365 * 86_400
 

@@ -63,7 +63,7 @@ class Hardware:
     """Over all nodes."""
     gpu_share_milli: int = WHOLE_GPU_MILLI
     link_gb_per_s: float | None = None
-    """The slowest link that the GPUs exchange over. None: there is one GPU, or nobody knows."""
+    """The slowest link that the GPUs exchange over. None: there is one GPU, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +139,8 @@ def flop_per_unit(job: Job) -> float:
 def duration_of(
     job: Job, hardware: Hardware, division: Division, utilisation: Utilisation
 ) -> Duration | None:
-    """How long does the job take on this hardware? None: the chip cannot compute so, or nobody
-    knows how its GPUs are connected.
+    """How long does the job take on this hardware? None: the chip cannot compute so, or
+    the connection of its GPUs is unknown.
 
     Args:
         division: What the GPUs divide between them; decides how much they exchange.

@@ -17,9 +17,9 @@ _OWN_KEYS = ("moved up", "waiting too long")
 class WorkloadOrder:
     """The policy's order, ready to make keys.
 
-    A key is `(-moved_up, is not starving, *policy's keys, submitted, id)`. All but the fair share
-    is constant while a workload waits: aging and slack change for all at the same rate, so points
-    in time are compared instead of amounts.
+    A key is `(-priority_override, is not starving, *policy's keys, submitted, id)`. All but the
+    fair share is constant while a workload waits: aging and slack change for all at the same rate,
+    so points in time are compared instead of amounts.
 
     Args:
         policy: The keys.
@@ -51,10 +51,10 @@ class WorkloadOrder:
     def key(self, workload: Workload, submitted_s: float, *, is_starving: bool = False) -> Key:
         """The workload's key, without its fair share."""
         if is_starving:
-            return (-workload.moved_up, _STARVING, submitted_s, workload.workload_id)
+            return (-workload.priority_override, _STARVING, submitted_s, workload.workload_id)
         progress = Progress(workload.attained_gpu_s, run_time_left_s(workload))
         return (
-            -workload.moved_up,
+            -workload.priority_override,
             _NORMAL,
             *[measure(workload, submitted_s, progress) for measure in self._measures],
             submitted_s,
@@ -71,7 +71,7 @@ class WorkloadOrder:
             None if left_s is None else max(0.0, left_s - held_s),
         )
         return (
-            -workload.moved_up,
+            -workload.priority_override,
             _NORMAL,
             *[measure(workload, submitted_s, progress) for measure in self._measures],
             submitted_s,

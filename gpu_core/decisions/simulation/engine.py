@@ -15,9 +15,9 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.simulation.attempts import recorded
-from gpu_core.decisions.simulation.knowledge import RunTimeKnowledge
 from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
 from gpu_core.decisions.simulation.progress import attempt_s, progress
+from gpu_core.decisions.simulation.run_time_oracle import RunTimeOracle
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
@@ -70,10 +70,10 @@ class SimulationOptions:
     min_runtime_s: int = 0
     """How long an attempt is left alone; the planner is asked again when that ends."""
     tick_s: float | None = None
-    """Ask at least this often while somebody waits; None: at events only. For orders that change
+    """Ask at least this often while jobs wait; None: at events only. For orders that change
     with time alone, such as least attained service."""
     usage_half_life_s: float | None = None
-    """Half-life of the usage that fair shares are told; None: the policy needs none."""
+    """Half-life of the usage that fair shares use; None: the policy needs none."""
     node_start_s: float = 0.0
     """How long a planned node takes to come once something is placed on it."""
     node_idle_s: float | None = None
@@ -130,7 +130,7 @@ class Simulation:
 def simulate(
     trace: Trace,
     scheduler: Scheduler,
-    run_times: RunTimeKnowledge,
+    run_times: RunTimeOracle,
     options: SimulationOptions | None = None,
 ) -> Simulation:
     """What would have become of these jobs under this scheduler?
@@ -141,7 +141,7 @@ def simulate(
     Args:
         trace: Jobs, nodes and what becomes of them.
         scheduler: Empty, and knowing the trace's nodes.
-        run_times: What the scheduler is told of run times; it learns while the trace is replayed.
+        run_times: What the scheduler knows of run times; it learns while the trace is replayed.
         options: What interruptions cost; None: nothing.
     """
     return _Replay(trace, scheduler, run_times, options or SimulationOptions()).run()
@@ -193,7 +193,7 @@ class _Replay:
         self,
         trace: Trace,
         scheduler: Scheduler,
-        run_times: RunTimeKnowledge,
+        run_times: RunTimeOracle,
         options: SimulationOptions,
     ) -> None:
         self._trace = trace
@@ -204,7 +204,7 @@ class _Replay:
         self._node_events = sorted(trace.events, key=lambda event: event.at_s)
         self._next_arrival = 0
         self._next_node_event = 0
-        self._sights = SpotAvailabilityTracker()
+        self._availability = SpotAvailabilityTracker()
         self._looked_s = -LOOK_S
         self._nodes = Nodes(
             trace.nodes,
@@ -310,7 +310,7 @@ class _Replay:
             policy,
             _moment(now_s),
             allocations=[allocation for allocation in held if allocation is not None],
-            sights=self._sights,
+            availability=self._availability,
         )
 
     def _change_capacity(self, now_s: float) -> None:
@@ -322,7 +322,7 @@ class _Replay:
         view = self._capacity_view(policy, now_s)
         if not view.is_mixed:
             return
-        self._sights.keep(self._running.keys() | self._waiting)
+        self._availability.keep(self._running.keys() | self._waiting)
         for _, life in sorted(self._running.items()):
             job, allocation = life.job, life.allocation
             is_open = job.capacity_type is None and job.checkpoint_interval_s is not None
@@ -410,12 +410,12 @@ class _Replay:
         self._keep_ticking(now_s)
 
     def _keep_ticking(self, now_s: float) -> None:
-        # Who waits for spot goes on on-demand when its deadline asks for it, which no event tells.
+        # A job that waits for spot moves to on-demand when its deadline demands it, without event.
         waits_for_spot = self._options.capacity_policy is not None and any(
             self._lives[workload_id].workload.hold for workload_id in self._waiting
         )
         tick_s = LOOK_S if waits_for_spot else self._options.tick_s
-        # For all others time alone changes nothing, without anybody running or coming.
+        # For all others time alone changes nothing while no job runs or arrives.
         is_over = not waits_for_spot and self._next_moment_s() == _NEVER_S
         if tick_s is None or not self._waiting or is_over:
             return
@@ -452,7 +452,7 @@ class _Replay:
             self._set_timer(now_s + self._options.min_runtime_s, _WAKE)
 
     def _give_way(self, life: _Life, for_id: str | None, now_s: float) -> None:
-        """Tell it to save and end; it goes on waiting when its grace is over."""
+        """Give notice; the job waits again when its grace is over."""
         spent = self._stop(life, now_s)
         grace_s = self._options.grace_s
         if not grace_s:
@@ -485,7 +485,7 @@ class _Replay:
     def _leave(
         self, life: _Life, now_s: float, spent: _Spent, *, was_interrupted: bool = False
     ) -> None:
-        """Give an attempt's GPUs back."""
+        """Release an attempt's GPUs."""
         job = life.job
         assert life.allocation is not None  # noqa: S101 - only who holds GPUs leaves
         placement = life.allocation.placement
@@ -516,7 +516,7 @@ class _Replay:
         life.workload = replace(
             life.workload,
             attained_gpu_s=life.workload.attained_gpu_s + (now_s - life.started_s) * job.total_gpus,
-            # The estimate less what is saved, never the truth: a scheduler that was told nothing
+            # The estimate less what is saved, never the truth: a scheduler that knows nothing
             # of run times does not learn them from a preemption.
             remaining_s=None
             if life.run_time is None
@@ -531,7 +531,7 @@ def _works_s(life: _Life) -> float:
 
 
 def _notice_s(life: _Life, gone: Mapping[str, float]) -> float | None:
-    """How long before was it told that a node of it goes? None: none goes."""
+    """How long before did it get notice that a node of it goes? None: none goes."""
     assert life.allocation is not None  # noqa: S101 - asked of those who run
     shares = life.allocation.placement.shares
     return min((gone[share.node] for share in shares if share.node in gone), default=None)

@@ -46,7 +46,7 @@ class Metrics:
     utilisation: float | None
     """Share of the GPU-seconds that did work that was kept; checkpoints are no work."""
     allocated: float | None
-    """Share of the GPU-seconds that somebody held."""
+    """Share of the GPU-seconds that were allocated."""
     preemptions: int
     interruptions: int
     recoveries: int
@@ -60,9 +60,9 @@ class Metrics:
     jain: float | None
     """Jain's index over teams of their mean slowdown: 1 is even, 1/teams is the worst."""
     share_error_gpu_h: float | None
-    """As `ShareError`; None: nobody is entitled to anything."""
+    """As `ShareError`; None: no entitlements."""
     shortfall_gpu_h: float | None
-    """As `ShareError`; None: nobody is entitled to anything."""
+    """As `ShareError`; None: no entitlements."""
     cost_micro_usd: int | None
     """None: GPUs were used that have no price."""
     deadlines: int
@@ -187,7 +187,7 @@ def share_error(
     the last event of the replay.
 
     Args:
-        entitlements: Weights by team, over 0 in sum; a team without one is not looked at.
+        entitlements: Weights by team, over 0 in sum; a team without one is not checked.
     """
     total = sum(entitlements.values())
     end_s = max((held.end_s for o in outcomes for held in o.attempts), default=0.0)

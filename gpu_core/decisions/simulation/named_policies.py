@@ -1,4 +1,4 @@
-"""Well-known policies by name, to compare one's own with. Only `priority` looks at priorities."""
+"""Well-known policies by name, to compare your own with. Only `priority` reads priorities."""
 
 from typing import Any
 

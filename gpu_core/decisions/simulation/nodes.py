@@ -10,7 +10,7 @@ from gpu_core.decisions.simulation.trace import NodeEvent
 from gpu_core.decisions.spot.node_avoidance import zone_of
 
 _AT_ONCE = 10
-"""So many nodes of a kind are planned with beside those that are there or on their way; when some
+"""This many nodes of a kind are planned with beside those that are there or on their way; when some
 were asked for, more are. As the worker does it with a NodePool."""
 
 
@@ -96,7 +96,7 @@ class Nodes:
         self._plan_with = None
 
     def change(self, events: Iterable[NodeEvent], now_s: float) -> None:
-        """Nodes come, change or go, whatever runs on them."""
+        """Nodes come, change or go, with what runs on them."""
         for event in events:
             self._changes()
             name = event.name
@@ -110,7 +110,7 @@ class Nodes:
                 self._asked_s.setdefault(name, now_s)
 
     def hold(self, placement: Placement, now_s: float) -> float | None:
-        """Somebody gets these GPUs: when are all of their nodes there?
+        """A job gets these GPUs: when are all of their nodes there?
 
         Returns:
             None: not at all, because the nodes that would have to come are over the cap. Nothing
@@ -131,10 +131,10 @@ class Nodes:
         return max([self._ready_s.get(name, now_s) for name in names], default=now_s)
 
     def release(self, placement: Placement, now_s: float) -> list[tuple[str, float]]:
-        """Somebody gave these GPUs back.
+        """A job released these GPUs.
 
         Returns:
-            The nodes that nobody uses any more, each with when it goes if that stays so.
+            The nodes that are idle now, each with when it goes if that stays so.
         """
         idle = []
         for name in [share.node for share in placement.shares]:

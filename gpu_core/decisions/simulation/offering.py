@@ -11,7 +11,7 @@ from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 
 _LOOKS = frozenset(2**power for power in range(6, 20))
-"""After how many requests the mix is looked at: the worker does so in each cycle, but what follows
+"""After how many requests the mix is computed: the worker does so in each cycle, but what follows
 from a mix costs as much as some hundred requests, and it soon changes little."""
 
 Placer = Callable[[Shape], bool]

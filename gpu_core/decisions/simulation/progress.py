@@ -36,16 +36,16 @@ def attempt_s(work_s: float, interval_s: float | None, stall_s: float) -> float:
 def progress(
     elapsed_s: float, interval_s: float | None, stall_s: float, notice_s: float = 0.0
 ) -> Progress:
-    """How far is an attempt after so long? A checkpoint counts when its stall is over.
+    """How far is an attempt after this time? A checkpoint counts when its stall is over.
 
-    Whoever is told of its end `notice_s` before, and can save in that time, does so at once and
-    gets no further.
+    An attempt that gets notice `notice_s` before its end and can save in that time saves at once
+    and gets no further.
 
     Args:
         elapsed_s: Since it began to work; negative while it still restarts.
         interval_s: As in `attempt_s`; None: all work is safe at once.
         stall_s: As in `attempt_s`.
-        notice_s: How long before its end it was told of it; 0: not at all.
+        notice_s: From the notice to its end; 0: no notice.
     """
     elapsed_s = max(0.0, elapsed_s)
     if interval_s is None:

@@ -90,7 +90,7 @@ def interruption(node: Node, at_s: float, notice_s: float) -> tuple[NodeEvent, .
     From the notice on nothing starts there any more; then it is gone.
 
     Args:
-        notice_s: How long before that its jobs are told; 0: not at all.
+        notice_s: How long before that its jobs get notice; 0: none.
     """
     gone = NodeEvent(at_s=at_s, name=node.name, node=None, notice_s=notice_s)
     if not notice_s:
@@ -128,7 +128,7 @@ class Trace:
 
 
 def whole_nodes(gpus: int, gpus_per_node: int) -> tuple[int, int]:
-    """How is a job of so many GPUs laid out as a gang of equal members?
+    """How is a job of this many GPUs laid out as a gang of equal members?
 
     The fewest members that each fit on a node and divide the job evenly: with 8 GPUs per node, 12
     become 2 × 6 and 16 become 2 × 8. A whole node and a remainder (8 + 4) would be unequal.

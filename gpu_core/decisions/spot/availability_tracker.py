@@ -55,7 +55,7 @@ class SpotAvailabilityTracker:
     """What was seen in earlier looks, by workload. Who looks anew has seen nothing yet."""
 
     def __init__(self) -> None:
-        self._sights: dict[str, _Sight] = {}
+        self._availability: dict[str, _Sight] = {}
         self.on_demand = OnDemandRequests()
 
     def age_s(self, workload_id: str, *, is_up: bool, now: datetime) -> float:
@@ -65,16 +65,18 @@ class SpotAvailabilityTracker:
             is_up: Whether it could have spot at this moment.
             now: Aware, never before an earlier look.
         """
-        sight = self._sights.get(workload_id)
+        sight = self._availability.get(workload_id)
         if sight is None or sight.is_up is not is_up:
-            sight = self._sights[workload_id] = _Sight(is_up, now)
+            sight = self._availability[workload_id] = _Sight(is_up, now)
         return max(0.0, (now - sight.since).total_seconds())
 
     def forget(self, workload_id: str) -> None:
         """It has seen nothing yet."""
-        self._sights.pop(workload_id, None)
+        self._availability.pop(workload_id, None)
 
     def keep(self, workload_ids: Collection[str]) -> None:
         """Forget all others."""
-        self._sights = {key: s for key, s in self._sights.items() if key in workload_ids}
+        self._availability = {
+            key: s for key, s in self._availability.items() if key in workload_ids
+        }
         self.on_demand.keep(workload_ids)

@@ -31,7 +31,7 @@ class CapacityView:
     Args:
         nodes: All of the pool, those that may still come included.
         pasts: What the ledger shows of spot, by GPU type.
-        sights: Since when each workload could have spot, or not; None: since now.
+        availability: Since when each workload could have spot, or not; None: since now.
         stays: How long spot lived in which zone, by GPU type.
     """
 
@@ -43,7 +43,7 @@ class CapacityView:
         *,
         allocations: Sequence[Allocation] = (),
         pasts: Mapping[str, SpotPast] | None = None,
-        sights: SpotAvailabilityTracker | None = None,
+        availability: SpotAvailabilityTracker | None = None,
         stays: Mapping[str, Sequence[Stay]] | None = None,
     ) -> None:
         self.nodes = nodes
@@ -52,7 +52,7 @@ class CapacityView:
         self.now = now
         self.stays = stays or {}
         self._pasts = pasts or {}
-        self._sights = sights or SpotAvailabilityTracker()
+        self._availability = availability or SpotAvailabilityTracker()
         self._flavors = frozenset(node.flavor for node in nodes)
         kinds = {flavor.capacity_type for flavor in self._flavors}
         self.is_mixed = {SPOT, ON_DEMAND} <= kinds
@@ -105,13 +105,13 @@ class CapacityView:
             ended_at: The end of its last attempt; None: it had none.
         """
         is_free = workload.hold is None and self.fits(workload, ON_DEMAND)
-        return self._sights.on_demand.waited_s(
+        return self._availability.on_demand.waited_s(
             workload.workload_id, is_free=is_free, ended_at=ended_at, now=self.now
         )
 
     def asks_for_no_on_demand(self, workload: Workload) -> None:
         """It waits for something else, or for nothing."""
-        self._sights.on_demand.forget(workload.workload_id)
+        self._availability.on_demand.forget(workload.workload_id)
 
     def take(self, workload: Workload, capacity_type: str) -> None:
         """It is to have such capacity: what it takes is not there for others."""
@@ -130,18 +130,18 @@ class CapacityView:
         held_s: float = 0.0,
         budget_left_micro_usd: int | None = None,
     ) -> CapacityState | None:
-        """What the choice of its capacity looks at.
+        """What the choice of its capacity reads.
 
         Args:
             workload: With its run time and what is left of it, as far as they are known.
             done_s: What it has made safe since `remaining_s` was worked out.
             held_s: For how long it has run there. Without a deadline a run of unknown length, and
-                one that has outlasted its run time, is taken to go on for as long again.
+                one that has outlasted its run time, is taken to continue for as long again.
             budget_left_micro_usd: What is left of its budget, which says nothing of a run of
                 unknown length; None: it has none.
 
         Returns:
-            None: it has a deadline, and nobody knows how long it takes.
+            None: it has a deadline, and its run time is unknown.
         """
         due, estimate = workload.deadline_at, workload.run_time
         whole_s = 0.0
@@ -183,7 +183,7 @@ class CapacityView:
         return workload.changeover or Changeover(self.policy.capacity.changeover_s)
 
     def is_critical(self, workload: Workload) -> bool:
-        """Has it the points of critical work, from its queue or its own wish?"""
+        """Has it the points of critical work, from its queue or its job variable?"""
         points = self.policy.priorities.get(_CRITICAL)
         return points is not None and workload.priority >= points
 
@@ -239,17 +239,17 @@ class CapacityView:
         )
 
     def watch_spot(self, workload: Workload, current: Capacity) -> None:
-        """Note whether it could have spot, for later looks at the age of that."""
+        """Note whether it could have spot, for later reads the age of that."""
         self._sight(workload, current)
 
     def _sight(self, workload: Workload, current: Capacity) -> tuple[bool, float]:
         """Could it have spot, and since when is that so?"""
         if current is Capacity.SPOT:
             # Once it loses what it has, it sees anew: what others can have is not its own.
-            self._sights.forget(workload.workload_id)
+            self._availability.forget(workload.workload_id)
             return True, 0.0
         was_up, is_up = self._was_up(workload), self.fits(workload, SPOT)
-        age_s = self._sights.age_s(workload.workload_id, is_up=was_up, now=self.now)
+        age_s = self._availability.age_s(workload.workload_id, is_up=was_up, now=self.now)
         return is_up, age_s if is_up is was_up else 0.0
 
     def _was_up(self, workload: Workload) -> bool:

@@ -1,6 +1,6 @@
 """Spot, on-demand or waiting: the one entry point, with the rules that hold for every strategy.
 
-Whatever the strategy, no deadline is missed that could be met: with `slack = time left - work
+Under any strategy no deadline is missed that could be met: with `slack = time left - work
 left`, on-demand started now finishes in time if slack is one changeover. A change to spot is
 allowed with two, because it may be lost at once; waiting until the next look with one more than
 that look. Slack never grows, so on-demand that runs with less than two is kept to the end.

@@ -15,7 +15,7 @@ class FeasibilityVerdict(StrEnum):
     FEASIBLE = "Feasible"
     """On-demand alone finishes in time and within the budget."""
     NEEDS_SPOT = "NeedsSpot"
-    """The budget holds only if part of the work runs on spot, which nobody can promise."""
+    """The budget holds only if part of the work runs on spot, which cannot be guaranteed."""
     OVER_BUDGET = "OverBudget"
     """Even uninterrupted spot costs more than the budget."""
     DEADLINE_TOO_EARLY = "DeadlineTooEarly"
@@ -74,7 +74,7 @@ class BudgetStage(StrEnum):
     STOP = "stop"
     """It saves and stops, before the budget is overspent."""
     OVER = "over"
-    """It is overspent, and the policy lets the run go on."""
+    """It is overspent, and the policy lets the run continue."""
 
 
 def feasibility(state: CapacityState) -> Feasibility:
@@ -116,13 +116,13 @@ def feasibility(state: CapacityState) -> Feasibility:
 def needs_spot(state: CapacityState, policy: CapacityPolicy) -> RemainingWork | None:
     """Does the budget pay for the rest of the work on spot, but not on on-demand?
 
-    Whatever the deadline: of the two the budget wins, where the policy stops who has spent it.
+    The budget wins over the deadline where the policy stops runs that have spent it.
 
     Args:
         state: As it stands; `budget_left_micro_usd` is what is left of the budget.
 
     Returns:
-        The numbers. None: on-demand is paid for, too, or not even spot is, or nobody knows.
+        The numbers. None: on-demand is paid for, too, or not even spot is, or it is unknown.
     """
     left = state.budget_left_micro_usd
     if left is None or policy.at_budget == "continue":
@@ -141,7 +141,7 @@ def budget_stage(
 
     Args:
         spent_micro_usd: Until now.
-        next_micro_usd: What it costs until somebody looks again.
+        next_micro_usd: What it costs until the next check.
         policy: The warning mark, and what happens at the end of the budget.
     """
     if spent_micro_usd + next_micro_usd > budget_micro_usd:

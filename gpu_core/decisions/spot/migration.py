@@ -21,12 +21,12 @@ def capacity_change(
     view: CapacityView,
     budget_left_micro_usd: int | None = None,
 ) -> CapacityDecision | None:
-    """On which capacity should it go on, if not where it is?
+    """On which capacity should it continue, if not where it is?
 
     Only where it keeps checkpoints, may be preempted, has begun and had its minimum run time, and
     could begin there at once; with a deadline only if its run time is known. Without one it is
     where the mix put it, if the policy has a target for that. A budget that holds on spot only
-    comes before the mix, and before what became of it on spot earlier. Nobody gives way only to
+    comes before the mix, and before what became of it on spot earlier. No attempt moves only to
     wait.
 
     Args:

@@ -133,7 +133,7 @@ class NextAttempts:
         return self._for_mix(workload)
 
     def _decision(self, workload: Workload, attempts: Sequence[Attempt]) -> CapacityDecision | None:
-        """None: it has neither deadline nor budget, or nobody knows how long it takes."""
+        """None: it has neither deadline nor budget, or it is unknown how long it takes."""
         left = budget_left_micro_usd(workload, attempts, self._view.now)
         if workload.deadline_at is None and left is None:
             return None

@@ -138,7 +138,7 @@ def _blocked(
 
 
 def _places(attempt: Attempt) -> set[_Place]:
-    """Nobody says which node of a gang failed it: each of them may have."""
+    """It is unknown which node of a gang failed it: each of them may have."""
     names = {share.node for share in attempt.held} or {attempt.node}
     return {_place(name, attempt.zone, attempt.gpu_type, attempt.capacity_type) for name in names}
 

@@ -18,20 +18,20 @@ from gpu_core.decisions.checkpoints.interruption_hazard import (
 )
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.virtual_nodes import planned_kind
-from gpu_core.decisions.spot.survival import Lives
+from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.decisions.spot.zones import Stay
 
 SPOT = "spot"
 
-_NONE = Lives()
+_NONE = Lifetimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPast:
     """How spot came and went."""
 
-    up: Lives = _NONE
-    away: Lives = _NONE
+    up: Lifetimes = _NONE
+    away: Lifetimes = _NONE
     """From an interruption of a run until it was on spot again."""
     observed_s: float = 0.0
 
@@ -76,7 +76,7 @@ def spot_lives(
 ) -> Mapping[str, tuple[ObservedLife, ...]]:
     """Which lives of spot machines do these attempts show, by GPU type?
 
-    Of a gang that was interrupted the first node counts: nobody says which of them failed it.
+    Of a gang that was interrupted the first node counts: it is unknown which of them failed.
 
     Args:
         attempts: Of any runs, in any order; those on other capacity are left out.
@@ -92,7 +92,7 @@ def spot_stays(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, tuple
     """In which zones did these spot machines live, and for how long, by GPU type?
 
     Args:
-        attempts: As for `spot_lives`. Where nobody said in which zone, nothing is known of it.
+        attempts: As for `spot_lives`. Where the zone is unknown, nothing is known of it.
         now: Until when an attempt that is open has lived.
     """
     found: dict[str, list[Stay]] = defaultdict(list)
@@ -153,8 +153,8 @@ def spot_pasts(attempts: Iterable[Attempt], now: datetime) -> Mapping[str, SpotP
     """How did spot of each GPU type come and go, for the runs of these attempts?
 
     Args:
-        attempts: Of any runs, in any order. Of a run that went on on other capacity nobody knows
-            when spot would have come back for it.
+        attempts: Of any runs, in any order. Of a run that continued on other capacity it is
+            unknown when spot would have come back for it.
     """
     found: dict[str, SpotPast] = defaultdict(SpotPast)
     attempts = tuple(attempts)

@@ -1,4 +1,4 @@
-"""The budget of one run: may it begin, may it go on, and how far has it come?"""
+"""The budget of one run: may it begin, may it continue, and how far has it come?"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -65,7 +65,7 @@ def spending(
 
     Args:
         attempts: All of it, by number; the last one runs.
-        grace_s: What an attempt that is told to end may take to save.
+        grace_s: What an attempt that must stop may take to save.
         policy: The warning mark, and what happens at the end.
     """
     attempts = tuple(attempts)
@@ -107,7 +107,7 @@ def refusal(workload: Workload, view: CapacityView) -> str | None:
 
 
 def _undisturbed(workload: Workload, view: CapacityView) -> CapacityState | None:
-    """The run as if nothing ever disturbed it: what it costs at least. None: nobody knows."""
+    """The run as if nothing ever disturbed it: what it costs at least. None: unknown."""
     budget, estimate = workload.budget_micro_usd, workload.run_time
     if budget is None or estimate is None or estimate.source is RunTimeSource.LIMIT:
         return None

@@ -1,4 +1,4 @@
-"""What the choice between spot and on-demand looks at, and what it says."""
+"""What the choice between spot and on-demand reads, and what it says."""
 
 from enum import StrEnum
 from typing import NamedTuple

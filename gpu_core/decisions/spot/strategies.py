@@ -23,16 +23,16 @@ from gpu_core.decisions.spot.survival import (
 )
 
 RESERVED_CHANGES = 4
-"""Slack for so many changeovers is never waited away. 0, 2, 4 and 6 were tried on us-west-2a."""
+"""Slack for this many changeovers is never waited away. 0, 2, 4 and 6 were tried on us-west-2a."""
 RESERVED_SHORT_CHANGES = 10
 RESERVED_SHORT_S = 48 * 60.0
-"""Of short changeovers it is for so many, up to this: a wait may be a look longer than was meant,
+"""For short changeovers it grows up to this: a wait may be a tick longer than was meant,
 which they do not cover. 4, 6, 10 and 20 were tried on us-west-2a at 3 and 6 minutes."""
 CHANGES_PER_CYCLE = 0.5
 """What one cycle of spot loses in changeovers: there and back in the worst case, nothing where
 on-demand runs through a short time up. 0, 1/2, 1 and 3/2 were tried on us-west-2a."""
 LIVES_THAT_TELL = 5
-"""So many lives are taken for what a stay will be; the prior, a quarter of one, would be under 5 %
+"""Lives from which a stay is estimated; the prior, a quarter of one, would be under 5 %
 of them."""
 HIGHEST_SLACK_PRICE = 5.0
 """In spot prices. 1, 3, 5, 6 and 10 were tried on us-west-2a; 3 to 6 are alike."""

@@ -3,7 +3,7 @@
 The law is Lomax's (Pareto II): `hazard(age) = shape / (age + scale)`. What has just come often goes
 at once, what has lasted lasts. The scale is fixed and the shape is learned: with a gamma prior the
 posterior mean is `(prior weight + ends) / (prior weight / prior shape + Σ ln(1 + life / scale))`,
-where lives that still go on are in the sum but are no end.
+where lives that still continue are in the sum but are no end.
 
 The priors are from four of the eight AWS traces of "Can't Be Late" (Wu et al., NSDI'24), those of
 zone us-west-2a, October 2022, their first 13 days: 409 times up, 410 times away. Of those that had
@@ -35,8 +35,8 @@ CYCLE_WEIGHT = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """Lives that ended: all that the law needs to know of them."""
+class Lifetimes:
+    """Lifetimes that ended: all that the law needs to know of them."""
 
     ends: int = 0
     exposure: float = 0.0
@@ -45,18 +45,20 @@ class Lives:
     """The latest twenty lives, oldest first. One that was left before it ended is taken to have
     gone on for as long as an ordinary one."""
 
-    def ended(self, life_s: float) -> "Lives":
+    def ended(self, life_s: float) -> "Lifetimes":
         """These and one more."""
-        return Lives(self.ends + 1, self.exposure + _exposure(life_s), self._latest_with(life_s))
+        return Lifetimes(
+            self.ends + 1, self.exposure + _exposure(life_s), self._latest_with(life_s)
+        )
 
-    def lasted(self, life_s: float) -> "Lives":
+    def lasted(self, life_s: float) -> "Lifetimes":
         """These, and one that was left before it ended."""
         latest_s = self._latest_with(life_s + MEAN_UP_S)
-        return Lives(self.ends, self.exposure + _exposure(life_s), latest_s)
+        return Lifetimes(self.ends, self.exposure + _exposure(life_s), latest_s)
 
-    def with_others(self, others: "Lives") -> "Lives":
+    def with_others(self, others: "Lifetimes") -> "Lifetimes":
         """These and others, which count as later."""
-        return Lives(
+        return Lifetimes(
             self.ends + others.ends,
             self.exposure + others.exposure,
             (*self.latest_s, *others.latest_s)[-LIVES_KEPT:],
@@ -84,8 +86,8 @@ class SpotRecord:
     age_s: float = 0.0
     """Since when it has been so, as far as was seen."""
     observed_s: float = 0.0
-    up: Lives = Lives()
-    away: Lives = Lives()
+    up: Lifetimes = Lifetimes()
+    away: Lifetimes = Lifetimes()
 
     def looked(self, after_s: float, *, is_up: bool) -> "SpotRecord":
         """The record after another look.
@@ -129,7 +131,7 @@ def age_at_hazard_s(shape: float, hazard: float) -> float:
 
 
 def longest_wait_s(shape: float, mean_wait_s: float) -> float:
-    """How long may one wait for the end of each life, if waiting shall be so long in the mean?
+    """How long may one wait for the end of each life, for this mean wait?
 
     The inverse of `E[min(life, w)] = scale / (shape - 1) * (1 - (1 + w / scale)^(1 - shape))`.
 

@@ -32,7 +32,7 @@ class PreferredZones:
         self._known: dict[Shape, _Preference | None] = {}
 
     def forget(self) -> None:
-        """Somebody took something: there may be less room than before."""
+        """Something was allocated: there may be less room than before."""
         self._known.clear()
 
     def preferring(self, workload: Workload) -> Workload:

@@ -27,9 +27,9 @@ class Stay:
     zone: str
     began_at: datetime
     ended_at: datetime
-    """If it goes on: until when it was seen."""
+    """If it continues: until when it was seen."""
     was_interrupted: bool = True
-    """False: it was given back, or goes on. Its time counts, but it was no failure."""
+    """False: it was released, or continues. Its time counts, but it was no failure."""
 
     def useful_s(self, changeover_s: float) -> float:
         """For how long did it do work?"""
@@ -129,7 +129,7 @@ def _score(
 
 
 def _useful_s(stays: Sequence[Stay], changeover_s: float) -> float:
-    # Exact, so that equal zones stay equal in whatever order their stays come.
+    # Exact, so that equal zones stay equal in any order of their stays.
     return math.fsum(stay.useful_s(changeover_s) for stay in stays)
 
 

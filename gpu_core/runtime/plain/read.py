@@ -1,4 +1,4 @@
-"""Read a state in the pickle-free form. The bytes may come from anybody."""
+"""Read a state in the pickle-free form. The bytes may come from anyone."""
 
 import struct
 from collections import OrderedDict

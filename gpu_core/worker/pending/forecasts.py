@@ -11,11 +11,11 @@ from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.decisions.forecasting.queue_features import (
     START_RATE_WINDOW_S,
     gpus_by_type,
-    line_features,
+    queue_features,
     waits_for,
     with_forecast,
 )
-from gpu_core.decisions.forecasting.start_times import LineFeatures, StartForecaster
+from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecaster
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Explanation
@@ -35,7 +35,7 @@ class Forecasts:
         self._path = path
         self._totals = gpus_by_type(())
         self._forecasters = _read(path)
-        self._first_seen: dict[str, tuple[datetime, LineFeatures]] = {}
+        self._first_seen: dict[str, tuple[datetime, QueueFeatures]] = {}
         self._started: deque[tuple[datetime, str, int]] = deque()
         self._is_saved = True
 
@@ -78,7 +78,7 @@ class Forecasts:
             now: When they were looked at.
         """
         line = [workloads[e.workload_id] for e in explanations if e.position > 0]
-        features = line_features(line, self._totals, self._started_gpus(now), now)
+        features = queue_features(line, self._totals, self._started_gpus(now), now)
         self._first_seen = {
             key: self._first_seen.get(key, (now, seen)) for key, seen in features.items()
         }
@@ -92,7 +92,7 @@ class Forecasts:
     def _with_expected_start(
         self,
         explanation: Explanation,
-        features: LineFeatures | None,
+        features: QueueFeatures | None,
         workloads: Mapping[str, Workload],
         now: datetime,
     ) -> Explanation:

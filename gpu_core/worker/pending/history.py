@@ -37,7 +37,7 @@ from gpu_core.worker.pending.demand import Demand, held_demand
 # Run times from before this time say little about today's code.
 _LEARNED_FROM = timedelta(days=30)
 
-# Lives are of hours: what ended since does not change them much.
+# Lifetimes are of hours: what ended since does not change them much.
 _LIVES_AGE = timedelta(minutes=10)
 
 # How late another machine's worker may write down what it did, or how far its clock may be off.
@@ -65,7 +65,7 @@ class History:
         self._spot_lives: Mapping[str, CapacityLife] = {}
         self._spot_pasts: Mapping[str, SpotPast] = {}
         self._spot_stays: Mapping[str, Sequence[Stay]] = {}
-        self._sights = SpotAvailabilityTracker()
+        self._availability = SpotAvailabilityTracker()
         self._postponed: set[str] = set()
         self._changeovers = ChangeoverHistory()
         self._lives_at: datetime | None = None
@@ -135,7 +135,9 @@ class History:
             if demand.flow_run.run_count > 0 or key in self._postponed
         ]
         earlier = await in_thread(self._ledger.attempts_of, resumed) if resumed else {}
-        self._sights.keep(demands.keys() | {held.workload.workload_id for held in allocations})
+        self._availability.keep(
+            demands.keys() | {held.workload.workload_id for held in allocations}
+        )
         known = {}
         flavors = {node.flavor for node in nodes}
         asking = NextAttempts(self.capacity_view(nodes, allocations, policy, now))
@@ -168,7 +170,7 @@ class History:
             now,
             allocations=allocations,
             pasts=self._spot_pasts,
-            sights=self._sights,
+            availability=self._availability,
             stays=self._spot_stays,
         )
 

@@ -21,7 +21,7 @@ class ClockReading:
     """One clock beside this machine's.
 
     Attributes:
-        theirs: What it showed; None: nobody knows.
+        theirs: What it showed; None: unknown.
         ours: What this machine's clock showed in the middle of the question.
         error_s: By how much the difference may be wrong: half of the way there and back, and the
             step of the clock that was read.

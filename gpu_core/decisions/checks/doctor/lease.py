@@ -21,7 +21,7 @@ class SeenLease:
 
     Attributes:
         name: Its name, which follows from the pool's.
-        holder: Who has it; None: nobody.
+        holder: Its holder; None: none.
         renewed_at: When it was last renewed, by its holder's clock; None: never.
     """
 
@@ -37,7 +37,7 @@ class SeenLease:
         return None if self.renewed_at is None else (now - self.renewed_at).total_seconds()
 
     def is_held(self, now: datetime) -> bool:
-        """Does somebody act with it now?"""
+        """Does a worker act with it now?"""
         age_s = self.age_s(now)
         return self.holder is not None and age_s is not None and age_s <= self.duration_s
 
@@ -108,7 +108,7 @@ def installation_finding(
     Args:
         now: By the clock of the API server.
         cluster: The uid of this cluster's namespace kube-system; None: it cannot be read.
-        namespace: That of the workers that are looked at; None: it is not known here.
+        namespace: That of the workers that are checked; None: it is not known here.
     """
     there = claim.installation
     own = None if cluster is None else Installation(cluster=cluster, namespace=namespace or "")

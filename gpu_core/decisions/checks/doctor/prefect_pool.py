@@ -12,7 +12,7 @@ from gpu_core.decisions.prefect.pool_commands import setup_command, worker_comma
 from gpu_core.decisions.prefect.pool_status import NO_WORKER, PoolStatus, notices
 
 DEFAULT_POOL = "gpu"
-"""The pool of whoever names none, here and in `prefect-gpu setup`."""
+"""The default pool, here and in `prefect-gpu setup`."""
 
 OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
@@ -39,7 +39,7 @@ def missing_pool_finding(pool: str, known: Collection[str], worker_type: str | N
 
 
 def chosen_pool(given: str | None, known: Collection[str]) -> str | None:
-    """Which pool is looked at? None: nobody named one, and there is no or more than one to choose.
+    """Which pool is checked? None: none was named, and there are none or several.
 
     Args:
         given: By the caller; None: none.
@@ -50,7 +50,7 @@ def chosen_pool(given: str | None, known: Collection[str]) -> str | None:
 
 
 def unnamed_pool_finding(known: Collection[str], worker_type: str | None) -> Finding:
-    """Nobody said which pool is meant."""
+    """Not stated which pool is meant."""
     if not known:
         return missing_pool_finding(DEFAULT_POOL, known, worker_type)
     return unknown(

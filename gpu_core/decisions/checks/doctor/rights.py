@@ -8,7 +8,7 @@ from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, right_rem
 from gpu_core.decisions.kubernetes.rbac.rights import Right
 from gpu_core.decisions.model.units import count
 
-# The worker goes on without them, and says what runs lack.
+# The worker continues without them, and says what runs lack.
 _CAN_DO_WITHOUT = frozenset({"pods/log", "events"})
 
 _GRANT = "grant it as the Helm chart does (docs/kubernetes.md)"
@@ -20,7 +20,7 @@ class Answer:
 
     Attributes:
         namespace: Where; None: in all, or what is in none.
-        is_allowed: None: nobody could tell.
+        is_allowed: None: unknown.
     """
 
     right: Right
@@ -48,7 +48,7 @@ def rights_findings(
 
     Args:
         user: Whose rights they are; None: unknown.
-        is_workers: Whether it is the worker's own user as far as anybody can tell.
+        is_workers: Whether it is the worker's own user as far as is known.
         release: The Helm release that the worker is from; None: none, or it is not known.
     """
     asked = tuple(answers)

@@ -21,7 +21,7 @@ class FileFinding:
         code: Stable: people leave out rules by their code.
         place: Which of several objects in the file; None: the file has one.
         path: The field, such as `kubernetes.version`; empty: the whole document.
-        line: Where it is in the file; None: nobody knows.
+        line: Where it is in the file; None: unknown.
         message: What is wrong and what would help.
     """
 
@@ -40,7 +40,7 @@ class FileReport:
     Attributes:
         file: Its path; `-` is the standard input.
         contents: What it holds, in words such as `policy` or `12 Kubernetes objects`.
-        unchecked: What nobody has looked at, and why.
+        unchecked: What was not checked, and why.
     """
 
     file: str

@@ -81,7 +81,7 @@ def failure_policy(job: JobPlace) -> Iterator[Finding]:
 
 
 def deadlines(job: JobPlace) -> Iterator[Finding]:
-    """Waiting for a node is not running, and an end is kept until somebody has seen it."""
+    """Waiting for a node is not running, and an end is kept until the worker has read it."""
     if job.spec.get("activeDeadlineSeconds") is not None:
         yield Finding(
             code="deadline-counts-waiting",

@@ -87,7 +87,7 @@ def node_fields(pod: PodPlace) -> Iterator[Finding]:
 
 
 def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
-    """What keeps Karpenter from launching: labels that come with the node, or that nobody sets."""
+    """What keeps Karpenter from launching: labels that come with the node or are never set."""
     if pod.policy.provisioner not in LAUNCHES_BY_LABEL or pod.is_pinned:
         return
     for path, condition in pod.conditions():
@@ -114,7 +114,7 @@ def launchable_labels(pod: PodPlace) -> Iterator[Finding]:
 
 
 def disruption(pod: PodPlace) -> Iterator[Finding]:
-    """A pod on spot capacity may be evicted, or it is not told of its end."""
+    """A pod on spot capacity may be evicted, or it gets no notice of its end."""
     annotations = mapping(pod.metadata.get("annotations"))
     path = pod.at("metadata.annotations")
     for name in sorted(_OLD_ANNOTATIONS & annotations.keys()):

@@ -104,7 +104,7 @@ def requirements(place: ObjectPlace) -> Iterator[Finding]:
 
 
 def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
-    """No disruption budget keeps runs from being told of their node's end."""
+    """No disruption budget keeps runs from getting notice of their node's end."""
     if place.manifest.get("kind") != "PodDisruptionBudget":
         return
     allows_none = str(place.spec.get("maxUnavailable")) in ("0", "0%")
@@ -120,7 +120,7 @@ def disruption_budget(place: ObjectPlace) -> Iterator[Finding]:
 
 
 def missing_metrics(place: ObjectPlace) -> Iterator[Finding]:
-    """No alert waits for a metric that nobody exports."""
+    """No alert waits for a metric that is not exported."""
     if place.manifest.get("kind") != "PrometheusRule":
         return
     for number, group in objects(place.spec.get("groups")):

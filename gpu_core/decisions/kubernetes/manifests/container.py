@@ -56,7 +56,7 @@ def run_container(
         extra_env: Further variables that must be so.
 
     Raises:
-        InvalidInput: Of a gang of a flow nobody said what the other nodes run.
+        InvalidInput: A gang of a flow does not state what the other nodes run.
     """
     container = {
         **{key: value for key, value in container.items() if key not in _RESTARTS},

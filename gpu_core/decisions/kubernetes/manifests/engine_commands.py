@@ -24,7 +24,7 @@ _QUOTES = re.compile(r"""['"\\]""")
 # Linux executes no command with a longer word (MAX_ARG_STRLEN in binfmts.h, with pages of 4 KiB).
 _LONGEST_WORD = 131_072
 
-# Of more words nobody expects an engine at the end, and each cycle reads them.
+# No longer command has an engine at its end, and each cycle reads them.
 _MOST_WORDS = 10_000
 
 # Words between `prefect` and its subcommand: five options with their values, and some more.

@@ -71,7 +71,7 @@ def env_list(values: Mapping[str, str]) -> list[Manifest]:
 def secret_env(launch: Launch, policy: KubernetesPolicy) -> list[Manifest]:
     """The variables that come from Secrets: the policy's, and in a flow Prefect's keys.
 
-    A container job gets none of Prefect's, whoever named them.
+    A container job gets none of Prefect's, from any source.
     """
     secrets = {**launch.prefect_secrets, **policy.secrets}
     return [

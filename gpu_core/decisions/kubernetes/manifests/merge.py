@@ -37,7 +37,7 @@ def cleaned_job(template: Mapping[str, Any]) -> Manifest:
     """A copy of the pool's Job, rendered, without nulls and without what is the worker's to say.
 
     Labels and annotations that begin with `prefect-gpu.dev/` are the worker's own, on the Job and
-    on its pods, whatever brought them.
+    on its pods, from any source.
     """
     job: Manifest = cleaned(template)
     if "metadata" in job:

@@ -28,7 +28,7 @@ TASK_LABEL = f"{PREFIX}/node-task"
 """On the pods that do these things; its value is `preflight` or `prepull`."""
 NODE_ANNOTATION = f"{PREFIX}/node"
 
-# A node that failed is tested again by itself: a reset or a new driver may have mended it.
+# A node that failed is tested again by itself: a reset or a new driver may have fixed it.
 _FAILED_AGAIN_S = 3600
 # Longer than any health check that is worth making before each node's first run.
 _LONGEST_TEST_S = 900
@@ -95,13 +95,13 @@ def is_test_due(node: Mapping[str, Any], preflight: Preflight, now: datetime) ->
 def preflight_pod(
     node: Node, uid: str, policy: KubernetesPolicy, preflight: Preflight, pool: str
 ) -> Manifest:
-    """The pod that tests a node with all its GPUs that are well and nobody else's.
+    """The pod that tests a node with all its GPUs that are healthy and not allocated.
 
     Args:
         node: As the scheduler plans with it; its GPUs are whole.
         uid: Of the Node object: the pod's name follows from it.
         policy: Names the GPU resource and the Pod Security.
-        pool: Whose pod it is: the scheduler does not count it as somebody else's.
+        pool: Whose pod it is: the scheduler does not count it as a foreign pod.
     """
     gpus = {
         node.gpu_resource or policy.gpu_resource: str(
@@ -171,7 +171,7 @@ def _node_pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
-        # It is about this node, whoever it is dedicated to.
+        # It is about this node, also if it is dedicated to others.
         "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
         "containers": containers,
     }

@@ -1,6 +1,6 @@
 """Prefect's own keys in the Jobs of flows: from Secrets, not in plain words.
 
-The worker's settings become variables of each flow. Whoever may read Jobs would read the keys, too.
+The worker's settings become variables of each flow. A reader of Jobs would read the keys, too.
 The settings that name Secrets are those of prefect-kubernetes 0.8 (`KubernetesWorkerSettings`).
 """
 

@@ -49,7 +49,7 @@ def queue_with_class(
 def priority_classes(priorities: Mapping[str, int]) -> tuple[Manifest, ...]:
     """The classes to install, one for each queue.
 
-    They preempt nobody: whose GPUs are taken is our scheduler's decision alone, with notice and
+    They preempt no pods: whose GPUs are taken is our scheduler's decision alone, with notice and
     by what would be lost.
 
     Args:

@@ -1,7 +1,7 @@
 """What a manifest refers to beyond its own pod: objects of the namespace, the node, privileges.
 
 Found by the names of fields, wherever they stand: in containers of every kind, in volumes and in
-whatever a later version of Kubernetes puts them into.
+in any object of a later Kubernetes version.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ _SOURCES = frozenset(
 )
 
 _FREE_KEYS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})
-"""Fields whose keys are anybody's, and no fields."""
+"""Fields whose keys are free text, not fields."""
 
 
 def references(manifest: object) -> frozenset[Reference]:

@@ -64,7 +64,7 @@ def pod_size(
     """How large is each pod of this workload?
 
     What the scheduler planned with (`cpu_milli`, `memory_mib` of the shape) is what the pod gets;
-    where it planned with nothing, the run's own wish, else the policy's for the GPU type. A limit
+    where it planned with nothing, the run's own value, else the policy's for the GPU type. A limit
     alone is the request, too, as everywhere in Kubernetes.
 
     Args:
@@ -163,7 +163,7 @@ def planned_share_milli(
     Args:
         shape: What the run asks for.
         policy: Says by how many GPUs are shared.
-        known: By how many GPUs are shared on the nodes that are there; None: nobody knows yet.
+        known: By how many GPUs are shared on the nodes that are there; None: unknown yet.
 
     Raises:
         InvalidInput: As `gpu_resources` says.

@@ -1,8 +1,8 @@
 """Objects that keep the names of an attempt taken, so that a late request cannot create it.
 
 A creation may reach the API server after its attempt has been given up: its worker was stopped in
-the midst of it, or the network kept the request. Names are unique there, so whoever gives an
-attempt up whose creation may still come takes its names first; the late request is refused with
+the midst of it, or the network kept the request. Names are unique there, so the worker that gives
+up an attempt whose creation may still come takes its names first; the late request is refused with
 AlreadyExists, however late it is.
 """
 
@@ -50,7 +50,7 @@ def tombstone_jobs(
 
     Args:
         attempt_id: Of the attempt that is given up.
-        nodes: How many the attempt has; a gang may have a Job for each, whatever the policy's
+        nodes: How many the attempt has; a gang may have a Job for each, under any policy's
             version says by now.
         policy: Says how long Jobs stay that are over.
     """

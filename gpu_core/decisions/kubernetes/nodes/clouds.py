@@ -259,7 +259,7 @@ WARNING_TAINTS = frozenset(
         "nvidia.com/gpu-driver-upgrade",
     }
 )
-"""Taints that say: start nothing new here. What runs goes on until it is evicted."""
+"""Taints that say: start nothing new here. What runs continues until it is evicted."""
 
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 """How far NVIDIA's GPU operator is with a node's driver; absent where it upgrades none."""

@@ -22,7 +22,7 @@ _IN_MIG_MODE = "-MIG-"
 _SHARED_PRODUCT = "-SHARED"
 # What the device plugin appends to a resource whose replicas it renames.
 _RENAMED = ".shared"
-# The MIG manager's wish (GPU operator v24.9): `all-1g.10gb` divides every GPU alike.
+# The MIG manager's label (GPU operator v24.9): `all-1g.10gb` divides every GPU alike.
 _MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 _ALL_OF_PROFILE = "all-"
 _STRATEGY_LABEL = "nvidia.com/gpu.sharing-strategy"

@@ -54,7 +54,7 @@ def interruption_of(node: Mapping[str, Any]) -> str | None:
 
 
 def taints_to_tolerate(node: Mapping[str, Any]) -> frozenset[str]:
-    """Which of its taints must a run tolerate by its own wish?
+    """Which of its taints must a run tolerate by its own job variables?
 
     Not those that every Job of ours tolerates where they mean something (GPUs, spot), nor those
     that come and go with the node's state.

@@ -23,8 +23,8 @@ from gpu_core.decisions.model.section import CapacityType
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
 
 _AT_ONCE = 10
-"""Without a limit on GPUs or nodes: so many nodes of a kind are planned with beside those that are
-there. When they come, so many more are."""
+"""Nodes of a kind that are planned beside those that exist, without a limit on GPUs or nodes. When
+they come, as many more are."""
 
 _EC2_GROUP = "karpenter.k8s.aws"
 # Domains whose labels say something about the machine or its place. A requirement on any other
@@ -82,7 +82,7 @@ def node_pool_offer(
         for capacity_type in capacity_types:
             kind = _kind(node_pool, requirements, gpus, capacity_type)
             there = sum(belongs_to(kind, facts) for facts in nodes)
-            # A kind that is used up stays one: somebody may wait for its last node.
+            # A kind that is used up stays one: a run may wait for its last node.
             kinds.append(kind.model_copy(update={"max_nodes": there + left}))
     if not kinds and not refusals:
         refusals = ("its requirements allow no known machine with GPUs and capacity type",)

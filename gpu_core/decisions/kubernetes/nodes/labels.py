@@ -1,4 +1,4 @@
-"""What a node's labels say about its GPUs and its capacity, whoever set them."""
+"""What a node's labels say about its GPUs and its capacity."""
 
 import re
 from collections.abc import Mapping

@@ -114,7 +114,7 @@ def node_facts(
 def _numbered(gpus: NodeGpus, held: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     """The ids of the GPUs that are ours to plan with, and which of them are unhealthy.
 
-    Nobody says which of the GPUs others hold or which is broken: it is those with the highest
+    It is unknown which of the GPUs others hold or which is broken: it is those with the highest
     numbers that none of our attempts holds.
     """
     ids = [str(number) for number in range(gpus.total)]

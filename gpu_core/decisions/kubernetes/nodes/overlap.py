@@ -1,4 +1,4 @@
-"""GPUs that two attempts have in the plan, because somebody else has placed one of them there.
+"""GPUs that two attempts have in the plan, because another scheduler has placed one of them there.
 
 Kueue and the kube-scheduler do not know what was planned: a pod may be bound to GPUs that another
 attempt, which still waits for its admission, was placed on.

@@ -32,7 +32,7 @@ def planned_nodes(
     Args:
         kinds: What the provisioner may add. A real node counts as one of the first kind that it
             belongs to and that is not full.
-        awaited: The names of planned nodes that attempts wait for: they stay, whatever has come.
+        awaited: The names of planned nodes that attempts wait for: they stay in any case.
         policy: Says how the GPUs of node pools are shared.
     """
     policy = policy or KubernetesPolicy()
@@ -130,7 +130,7 @@ def landed(
         taken_milli: Thousandths that others hold, by node and GPU.
 
     Returns:
-        None: not so many GPUs are known to be free there.
+        None: not this many GPUs are known to be free there.
     """
     shares = []
     for share, node in zip(placement.shares, nodes, strict=True):

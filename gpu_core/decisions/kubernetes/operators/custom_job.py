@@ -56,7 +56,7 @@ class Request:
         """What the framework is to run.
 
         Raises:
-            InvalidInput: Nobody said.
+            InvalidInput: Not stated.
         """
         if self.launch.pod.container_command is None:
             raise InvalidInput(

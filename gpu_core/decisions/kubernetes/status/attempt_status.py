@@ -32,7 +32,7 @@ def observe(
 
     Returns:
         Pending, running, succeeded or failed. It has ended only when none of its pods may still
-        run: until then the phase is running, whatever the cause says already, so that no next
+        run: until then the phase is running, even if the cause says more, so that no next
         attempt starts beside it. A pod on a silent node stays so until the node is gone.
     """
     return not_over_before_its_pods(_verdict(jobs, pods, events, size), pods)
@@ -140,7 +140,7 @@ _WAITING_ORDER = (
 
 
 def _gravity(found: JobOutcome) -> tuple[bool, str]:
-    """What comes first is the cause; what nobody dated comes last."""
+    """What comes first is the cause; what has no date comes last."""
     return (_is_own(found), found.ended_at or "~")
 
 

@@ -1,7 +1,7 @@
 """Whether a node of a gang failed by itself, or because another one had fallen silent.
 
 The others notice first: a connection breaks within seconds, while Kubernetes calls a node silent
-only after its grace. Nobody has to wait for that here: an attempt is judged when no pod of it may
+only after its grace. There is no wait for that here: an attempt is judged when no pod of it may
 live any more, and a pod on a silent node may, until the node has answered or is fenced off.
 """
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 # Between a node's last word and Kubernetes' saying so: node-monitor-grace-period is 40 s, 50 s
-# since 1.32, and it is looked at every 5 s.
+# since 1.32, and it is read every 5 s.
 _NOTICED_WITHIN = timedelta(seconds=60)
 
 # A node that is silent for longer has lost its pods: they tolerate not-ready for 300 s
@@ -23,11 +23,11 @@ def silent_partner(
     partners: Sequence[Mapping[str, Any]],
     nodes: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
-    """Which node of its gang had fallen silent when a pod failed? None: none, as far as anybody
-    knows.
+    """Which node of its gang had fallen silent when a pod failed? None: none is
+    known.
 
     Args:
-        failed_at: When the pod failed; None: nobody knows.
+        failed_at: When the pod failed; None: unknown.
         partners: The pods of the gang that had not ended before then.
         nodes: The nodes of the cluster as they are now, by name.
     """

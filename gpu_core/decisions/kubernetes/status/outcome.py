@@ -223,7 +223,7 @@ def outcome(
     )
 
 
-# The kube-scheduler names every node that does not fit; nobody reads that far.
+# The kube-scheduler names every node that does not fit; people do not read that far.
 _LONGEST_DETAIL = 400
 
 

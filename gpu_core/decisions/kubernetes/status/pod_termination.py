@@ -42,7 +42,7 @@ _SHELL_START_CODES = frozenset({126, 127})
 
 
 def ending_of(pod: Mapping[str, Any]) -> JobOutcome | None:
-    """How did this pod end, or how is it about to? None: it goes on."""
+    """How did this pod end, or how is it about to? None: it continues."""
     status = pod.get("status") or {}
     main = main_end(pod)
     match status.get("phase"):
@@ -82,7 +82,7 @@ def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
 
 
 def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:
-    """With exit code 0, as programs may end that save on SIGTERM: whoever was told to end before
+    """With exit code 0, as programs may end that save on SIGTERM: one that must stop before
     may have left its work undone. A flow says in its state whether it did."""
     metadata, ended_at = pod.get("metadata") or {}, ended.get("finishedAt")
     disruption = _disruption(pod.get("status") or {})
@@ -210,7 +210,7 @@ def _main_ending(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _by_weight(pod: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The ends of containers, the one that decided first: the run's own, whatever became of the
+    """The ends of containers, the one that decided first: the run's own, for any end of the
     others, else the first that ended badly."""
     main = main_end(pod)
     return sorted(

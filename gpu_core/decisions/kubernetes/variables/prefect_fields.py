@@ -96,7 +96,7 @@ PREFECT_FIELDS = (
     PrefectField(
         name="cpu_request",
         treatment=_MAPPED,
-        effect="The CPU request of each pod, whatever its number of GPUs; the scheduler places by "
+        effect="The CPU request of each pod with any number of GPUs; the scheduler places by "
         "it. Not together with `cpu_per_gpu`. Without it: `cpu_per_gpu`, else `cpu_limit`, else "
         "the policy's `kubernetes.per_gpu`.",
     ),
@@ -198,7 +198,7 @@ def _asks_for_nothing(
 
 
 def _shown(field: PrefectField, value: object) -> object:
-    # The content of a kubeconfig is nobody's to read.
+    # The content of a kubeconfig is secret.
     return None if field.treatment is Treatment.POOL_ONLY else value
 
 
@@ -207,7 +207,7 @@ def without_fields_not_offered(
 ) -> tuple[dict[str, Any], list[str]]:
     """The pool's template without the variables that are not offered, and the names of those.
 
-    Their placeholders become prefect-kubernetes' defaults. A variable stays whose default somebody
+    Their placeholders become prefect-kubernetes' defaults. A variable stays whose default a person
     edited, or that the template uses within other text.
 
     Args:

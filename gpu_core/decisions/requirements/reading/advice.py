@@ -68,7 +68,7 @@ _VAGUE = (
 
 
 def advice_before_model(line: TextLine) -> Advice | None:
-    """Is this work that no estimate is made of, whatever model it names?"""
+    """Is this work that no estimate is made of, for any model?"""
     if line.has(_PREFERENCES):
         return Advice(
             need=GpuNeed.LIKELY,

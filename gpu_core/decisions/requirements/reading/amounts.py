@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.counts import NUMBER, number_of
+from gpu_core.decisions.requirements.number_words import NUMBER, number_of
 from gpu_core.decisions.requirements.reading.datasets import DATA_SETS, DataSet
 from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
 from gpu_core.decisions.requirements.models import AUDIO, KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requirements.number_words import short_count
 from gpu_core.decisions.requirements.reading.advice import (
     Advice,
     advice_before_model,

@@ -1,8 +1,8 @@
 """How much work is a job, in its own unit, by what a text counts?"""
 
-from gpu_core.decisions.requirements.counts import short_count
 from gpu_core.decisions.requirements.job import Job, Method
 from gpu_core.decisions.requirements.models import AUDIO
+from gpu_core.decisions.requirements.number_words import short_count
 from gpu_core.decisions.requirements.reading.amounts import Amounts
 from gpu_core.decisions.requirements.reading.found import NoEstimate, TextLine
 

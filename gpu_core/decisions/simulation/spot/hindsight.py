@@ -22,7 +22,7 @@ from gpu_core.decisions.simulation.spot.replay import Task
 
 _TICK_S = 60
 _MOST_TICKS = 1_500
-"""Longer runs are looked at in longer ticks."""
+"""Longer runs are replayed in longer ticks."""
 _START_STEP_S = 15
 """Starts are rounded down to it: the table has a column for each unit of slack."""
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpu_core.decisions.simulation.spot.replay import Task
 
 _STARTS_AT_ONCE = 32
-"""Tables of so many starts fit into a processor's cache."""
+"""Tables of this many starts fit into a processor's cache."""
 
 
 def optimum_cost_ratios(

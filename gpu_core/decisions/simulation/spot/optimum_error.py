@@ -1,7 +1,7 @@
 """How far can the mean optimum of some starts be trusted, and what would others have said?
 
 What a trace costs depends most on how often spot is up in it. So two samples of starts differ above
-all by that, and the optimum of one is told from the other's by a straight line (a control variate).
+all by that, and the optimum of one follows from the other's by a line (a control variate).
 """
 
 import math

@@ -2,7 +2,7 @@
 
 In one zone, for one GPU type: up from the admission of an attempt on spot until one is interrupted
 there while no other holds any, away from then until the next admission. What happened before the
-first admission nobody knows: it counts as away. That an attempt ended in another way says nothing
+first admission is unknown: it counts as away. That an attempt ended in another way says nothing
 about spot.
 """
 
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
     gpu_type: str
     zone: str | None
-    """None: nobody said."""
+    """None: not stated."""
 
     def __str__(self) -> str:
         """As people write it: `a10g in use1-az4`."""

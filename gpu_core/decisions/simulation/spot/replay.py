@@ -129,7 +129,7 @@ def replay(
 
 
 class ReplayedRun:
-    """The task as it goes on, one look after the other.
+    """The task on its way, one tick after the other.
 
     Args:
         knowledge: What is known of the changeover; None: the task's, for certain.
@@ -166,7 +166,7 @@ class ReplayedRun:
         self.done_s = {Capacity.SPOT: 0.0, Capacity.ON_DEMAND: 0.0}
 
     def state(self, tick: int, spot: SpotRecord) -> CapacityState:
-        """What the choice of capacity looks at in this tick."""
+        """What the choice of capacity reads in this tick."""
         elapsed_s = float(tick * self.tick_s)
         return CapacityState(
             work_s=self.task.work_s,

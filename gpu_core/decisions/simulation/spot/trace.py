@@ -16,10 +16,10 @@ class SpotTrace:
     """During [i × tick_s, (i + 1) × tick_s)."""
 
     def is_up(self, nodes: int = 1) -> tuple[bool, ...]:
-        """When could a gang of so many nodes have run on spot? When it had all of them at once.
+        """When could a gang of this many nodes have run on spot? When it had all of them at once.
 
         Raises:
-            InvalidInput: The trace never has so many.
+            InvalidInput: The trace never has this many.
         """
         most = max(self.nodes_up, default=0)
         if nodes > max(most, 1):

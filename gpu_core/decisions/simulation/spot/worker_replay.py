@@ -86,10 +86,10 @@ class _WorkerRun:
         self._attempts: list[Attempt] = []
         self._starts = 0
         self._past = SpotPast()
-        self._sights = SpotAvailabilityTracker()
+        self._availability = SpotAvailabilityTracker()
 
     def look(self, minute: int, *, is_up: bool) -> None:
-        """Decide, and go on for a minute."""
+        """Decide, and continue for a minute."""
         now = _BEGAN_AT + timedelta(seconds=minute * LOOK_S)
         if self.run.capacity is Capacity.SPOT and not is_up:
             self._interrupted(now)
@@ -103,7 +103,7 @@ class _WorkerRun:
         changeover_s = self.run.changeover.loss_s
         if is_up and avoided_nodes(attempts, (_SPOT_NODE,), policy, now, changeover_s):
             is_up = False
-        age_s = self._sights.age_s(_RUN, is_up=is_up, now=now)
+        age_s = self._availability.age_s(_RUN, is_up=is_up, now=now)
         is_on_demand = self.run.capacity is Capacity.ON_DEMAND
         # An attempt that has saved nothing yet is not moved.
         if is_on_demand and (not is_up or self.run.changeover_left_s > 0):
@@ -137,7 +137,7 @@ class _WorkerRun:
             return
         self._starts += 1
         if capacity is Capacity.SPOT:
-            self._sights.forget(_RUN)
+            self._availability.forget(_RUN)
             self._attempts.append(_attempt(self._starts, now))
 
     def _interrupted(self, now: datetime) -> None:

@@ -4,11 +4,11 @@ import pytest
 
 from gpu_core.decisions.forecasting.queue_features import (
     gpus_by_type,
-    line_features,
+    queue_features,
     waits_for,
     with_forecast,
 )
-from gpu_core.decisions.forecasting.start_times import LineFeatures, StartForecast
+from gpu_core.decisions.forecasting.start_times import QueueFeatures, StartForecast
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.testing.builders import NOW, ago, make_node, make_workload
@@ -50,8 +50,8 @@ def test_those_ahead_are_those_of_the_same_line():
         make_workload("unknown", gpus=8),
         make_workload("last", gpus=1, submitted_at=ago(3_000)),
     ]
-    features = line_features(line, TOTALS, {"a100-80gb": 36}, NOW)
-    assert features["last"] == LineFeatures(
+    features = queue_features(line, TOTALS, {"a100-80gb": 36}, NOW)
+    assert features["last"] == QueueFeatures(
         gpus_wanted=1,
         gpus_ahead=12,
         gpu_s_ahead=4 * 3_600,
@@ -59,7 +59,7 @@ def test_those_ahead_are_those_of_the_same_line():
         started_gpus_per_s=0.01,
         head_waited_s=600,
     )
-    assert features["other"] == LineFeatures(
+    assert features["other"] == QueueFeatures(
         gpus_wanted=2,
         gpus_ahead=0,
         gpu_s_ahead=0,

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.forecasting.start_times import (
-    LineFeatures,
+    QueueFeatures,
     StartForecaster,
     turnover_wait_s,
 )
 from gpu_core.decisions.model.errors import InvalidInput
 
-PLACE = LineFeatures(
+PLACE = QueueFeatures(
     gpus_wanted=8,
     gpus_ahead=56,
     gpu_s_ahead=56 * 3_600.0,
@@ -26,7 +26,7 @@ PLACE = LineFeatures(
 )
 
 features = st.builds(
-    LineFeatures,
+    QueueFeatures,
     gpus_wanted=st.integers(1, 512),
     gpus_ahead=st.integers(0, 10_000),
     gpu_s_ahead=st.floats(0, 1e9),
@@ -82,7 +82,7 @@ def test_a_worse_place_waits_longer(worse: dict[str, float]) -> None:
 
 @given(features, st.lists(st.floats(0, 1e7), min_size=20, max_size=40))
 def test_every_forecast_is_an_interval_from_now_on(
-    place: LineFeatures, waits_s: list[float]
+    place: QueueFeatures, waits_s: list[float]
 ) -> None:
     forecast = taught(waits_s).forecast(place)
     assert forecast is not None

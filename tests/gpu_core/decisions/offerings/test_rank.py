@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.catalog.refresh import Observation, Scope, refreshed
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.offerings.constraints import Conditions, Goal, Wishes
+from gpu_core.decisions.offerings.constraints import Conditions, Constraints, Goal
 from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.offerings.options import Certainty, Reason
 from gpu_core.decisions.offerings.rank import choose, verdict
@@ -32,8 +32,10 @@ JOB = make_job("llama-3-8b")
 
 
 def ask(job=JOB, catalog=CATALOG, now=NOW, **more):
-    wishes = Wishes(**{k: more.pop(k) for k in list(more) if k in Wishes.__dataclass_fields__})
-    return choose(job, catalog, tuple(catalog.offerings.values()), wishes, now, **more)
+    constraints = Constraints(
+        **{k: more.pop(k) for k in list(more) if k in Constraints.__dataclass_fields__}
+    )
+    return choose(job, catalog, tuple(catalog.offerings.values()), constraints, now, **more)
 
 
 def names(choice):
@@ -89,7 +91,7 @@ def test_another_policy_of_checkpoints_can_be_given():
 
 
 @pytest.mark.parametrize(
-    ("catalog", "job", "wishes", "want"),
+    ("catalog", "job", "constraints", "want"),
     [
         pytest.param(CATALOG, JOB, {}, Reason.NO_FAST_UNITS, id="a T4 has no bf16"),
         pytest.param(
@@ -131,8 +133,8 @@ def test_another_policy_of_checkpoints_can_be_given():
         ),
     ],
 )
-def test_reasons(catalog, job, wishes, want):
-    assert reasons(ask(job, catalog, **wishes))["t4.8x", "on-demand"] is want
+def test_reasons(catalog, job, constraints, want):
+    assert reasons(ask(job, catalog, **constraints))["t4.8x", "on-demand"] is want
 
 
 def test_a_reason_shows_its_numbers():
@@ -192,8 +194,8 @@ def test_a_price_from_memory_is_not_used():
 def test_the_age_of_the_price_that_decides_is_said(fields, want):
     row = make_row(9.0)
     row["prices"][0] |= fields
-    wishes = Wishes()
-    assert verdict(ask(catalog=make_catalog(y_8x=row)), wishes, NOW).endswith(want)
+    constraints = Constraints()
+    assert verdict(ask(catalog=make_catalog(y_8x=row)), constraints, NOW).endswith(want)
 
 
 def test_a_doubtful_price_of_an_unknown_day_names_none():
@@ -246,7 +248,7 @@ def test_a_history_on_an_unknown_gpu_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "want_start"),
+    ("constraints", "want_start"),
     [
         pytest.param({}, "Take aws h100.8x us-east-1 a spot (8 GPUs): $", id="it can be done"),
         pytest.param(
@@ -274,29 +276,31 @@ def test_a_history_on_an_unknown_gpu_is_refused():
         ),
     ],
 )
-def test_the_verdict(wishes, want_start):
-    found = Wishes(**wishes)
+def test_the_verdict(constraints, want_start):
+    found = Constraints(**constraints)
     choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), found, NOW)
     assert verdict(choice, found, NOW).startswith(want_start)
     assert choice.is_feasible is want_start.startswith("Take")
 
 
 def test_the_verdict_says_where_it_is_only_likely():
-    wishes = Wishes(deadline_at=NOW + 5 * HOUR)
-    choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), wishes, NOW)
+    constraints = Constraints(deadline_at=NOW + 5 * HOUR)
+    choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), constraints, NOW)
     assert "; the slow end breaks a limit; price of 2026-09-01, 81 days old." in verdict(
-        choice, wishes, NOW
+        choice, constraints, NOW
     )
 
 
 def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
-    wishes = Wishes(budget_micro_usd=1_000_000, deadline_at=NOW + 5 * HOUR)
-    choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), wishes, NOW)
-    assert "The cheapest at all is aws h100.8x us-east-1 a spot" in verdict(choice, wishes, NOW)
+    constraints = Constraints(budget_micro_usd=1_000_000, deadline_at=NOW + 5 * HOUR)
+    choice = choose(JOB, CATALOG, tuple(CATALOG.offerings.values()), constraints, NOW)
+    assert "The cheapest at all is aws h100.8x us-east-1 a spot" in verdict(
+        choice, constraints, NOW
+    )
 
 
 @pytest.mark.parametrize(
-    ("job", "wishes", "want_message"),
+    ("job", "constraints", "want_message"),
     [
         pytest.param(
             JOB,
@@ -335,9 +339,9 @@ def test_the_cheapest_that_would_do_is_named_beside_the_cheapest_at_all():
         pytest.param(make_job("gpt-2", amount=0), {}, "amount is too small", id="nothing to do"),
     ],
 )
-def test_wrong_input_is_one_clear_error(job, wishes, want_message):
+def test_wrong_input_is_one_clear_error(job, constraints, want_message):
     with pytest.raises(InvalidInput) as caught:
-        ask(job, **wishes)
+        ask(job, **constraints)
     assert want_message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -345,14 +349,14 @@ def test_wrong_input_is_one_clear_error(job, wishes, want_message):
 def test_what_takes_longer_than_a_century_is_refused():
     choice = ask(make_job("llama-3-8b", amount=1e20))
     assert Reason.NEVER_ENDS in {refusal.reason for refusal in choice.refused}
-    assert verdict(choice, Wishes(), NOW) == "No offering can run it: see the reasons."
+    assert verdict(choice, Constraints(), NOW) == "No offering can run it: see the reasons."
 
 
 def test_an_empty_catalog_is_no_error():
     empty = make_catalog()
-    choice = choose(JOB, empty, (), Wishes(), NOW)
+    choice = choose(JOB, empty, (), Constraints(), NOW)
     assert (choice.is_feasible, choice.cheapest) == (False, None)
-    assert verdict(choice, Wishes(), NOW) == "No offering can run it: see the reasons."
+    assert verdict(choice, Constraints(), NOW) == "No offering can run it: see the reasons."
 
 
 hours = st.one_of(st.none(), st.integers(1, 48))
@@ -363,20 +367,20 @@ goals = st.sampled_from(Goal)
 @settings(max_examples=examples(50))
 @given(left_h=hours, budget_usd=budgets, goal=goals, seed=st.randoms(use_true_random=False))
 def test_the_choice_is_sound_and_the_same_for_any_order(left_h, budget_usd, goal, seed):
-    wishes = Wishes(
+    constraints = Constraints(
         goal=goal,
         deadline_at=None if left_h is None else NOW + left_h * HOUR,
         budget_micro_usd=None if budget_usd is None else budget_usd * 1_000_000,
     )
     offerings = list(CATALOG.offerings.values())
-    choice = choose(JOB, CATALOG, tuple(offerings), wishes, NOW)
+    choice = choose(JOB, CATALOG, tuple(offerings), constraints, NOW)
     seed.shuffle(offerings)
-    assert choose(JOB, CATALOG, tuple(offerings), wishes, NOW) == choice
+    assert choose(JOB, CATALOG, tuple(offerings), constraints, NOW) == choice
     # Every offering is a candidate or refused, once.
     told = [c.option.key for c in choice.candidates] + [r.key for r in choice.refused]
     assert sorted(map(str, told)) == sorted(map(str, CATALOG.offerings))
     for candidate in choice.candidates:
-        assert candidate.option.violation(wishes, NOW) is None
+        assert candidate.option.violation(constraints, NOW) is None
         assert candidate.option.fit.fits
     if choice.is_feasible and goal is Goal.COST:
         safe = [c.option.cost.total for c in choice.candidates if c.certainty is Certainty.SAFE]

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.offerings import Catalog, OfferingKey, TransferPrices
-from gpu_core.decisions.offerings.constraints import Place, Wishes
+from gpu_core.decisions.offerings.constraints import Constraints, Place
 from gpu_core.decisions.offerings.transfer_and_storage import storage_micro_usd, transfer_micro_usd
 
 PRICES = TransferPrices(
@@ -27,14 +27,14 @@ MONTH_S = 2_629_800
     ],
 )
 def test_moving_100_gib(data_at, want_micro_usd):
-    wishes = Wishes(data_gib=100.0, data_at=data_at)
-    assert transfer_micro_usd(CATALOG, wishes, EAST) == want_micro_usd
+    constraints = Constraints(data_gib=100.0, data_at=data_at)
+    assert transfer_micro_usd(CATALOG, constraints, EAST) == want_micro_usd
 
 
 def test_data_that_leaves_a_provider_costs_more():
-    wishes = Wishes(data_gib=100.0, data_at=Place(provider="aws", region="us-east-1"))
+    constraints = Constraints(data_gib=100.0, data_at=Place(provider="aws", region="us-east-1"))
     elsewhere = EAST._replace(provider="cellar")
-    assert transfer_micro_usd(CATALOG, wishes, elsewhere) == 9_000_000
+    assert transfer_micro_usd(CATALOG, constraints, elsewhere) == 9_000_000
 
 
 @pytest.mark.parametrize(

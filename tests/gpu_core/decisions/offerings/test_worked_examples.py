@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, Precision
-from gpu_core.decisions.offerings.constraints import Wishes
+from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.offerings.interruption_overhead import daly_overhead, interval_s
 from gpu_core.decisions.offerings.options import Certainty
@@ -30,8 +30,8 @@ GIB = 1024**3
 
 def options(deadline_at=None):
     catalog = shipped_catalog()
-    wishes = Wishes(deadline_at=deadline_at)
-    choice = choose(JOB, catalog, tuple(catalog.offerings.values()), wishes, NOW)
+    constraints = Constraints(deadline_at=deadline_at)
+    choice = choose(JOB, catalog, tuple(catalog.offerings.values()), constraints, NOW)
     return {str(c.option.key): (c.option, c.certainty) for c in choice.candidates}
 
 

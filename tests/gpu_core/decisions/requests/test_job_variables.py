@@ -309,7 +309,7 @@ def test_too_many_gpus_for_the_policy():
 
 
 def test_the_policy_fills_what_the_run_leaves_open():
-    """Minimum run time and limits come from the policy, the run's own wishes win."""
+    """Minimum run time and limits come from the policy, the run's own constraints win."""
     policy = make_policy(
         preemption={"min_runtime": "5m"},
         limits={"max_duration": "2h", "max_failures": 4},
@@ -405,10 +405,10 @@ def test_tags_hold_a_run_back_and_move_it_up():
     untouched, held, first = (
         workload(request(), tags=tags) for tags in (("mine",), ("gpu:hold",), ("gpu:first",))
     )
-    assert (untouched.hold, untouched.moved_up) == (None, 0)
+    assert (untouched.hold, untouched.priority_override) == (None, 0)
     assert held.hold is not None
     assert held.hold.reason is Reason.HELD
-    assert first.moved_up == 1
+    assert first.priority_override == 1
 
 
 def test_a_graver_hold_comes_before_a_persons():

@@ -261,7 +261,7 @@ def test_nothing_is_admitted_beyond_a_permission(
         if not may.get("non_preemptible", True):
             assert workload.is_preemptible
             assert workload.min_runtime_s <= 60
-        assert may.get("move_up", True) or not workload.moved_up
+        assert may.get("move_up", True) or not workload.priority_override
         most_gpus, most_usd = may.get("max_gpus_per_run"), may.get("max_budget_usd")
         assert most_gpus is None or workload.total_gpus <= most_gpus
         if most_usd is not None:

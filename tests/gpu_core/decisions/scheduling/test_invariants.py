@@ -323,7 +323,7 @@ def with_exact_run_times(pool, rng):
     def timed(workload):
         seconds = float(rng.choice([600, 1_800, 7_200]))
         run_time = RunTime(median_s=seconds, upper_s=seconds, source=RunTimeSource.STATED)
-        return replace(workload, run_time=run_time, team=None, user=None, moved_up=0)
+        return replace(workload, run_time=run_time, team=None, user=None, priority_override=0)
 
     return replace(
         pool,

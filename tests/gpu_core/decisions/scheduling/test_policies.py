@@ -156,7 +156,7 @@ class TestOrder:
             ),
             pytest.param(
                 {"keys": ["priority"]},
-                {"priority": LOW, "moved_up": 1},
+                {"priority": LOW, "priority_override": 1},
                 {"priority": HIGH},
                 id="moved up by a person",
             ),

@@ -17,12 +17,12 @@ from gpu_core.decisions.simulation.engine import (
     SimulationOptions,
     simulate,
 )
-from gpu_core.decisions.simulation.knowledge import (
+from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.run_time_oracle import (
     NoRunTimes,
-    RunTimeKnowledge,
+    RunTimeOracle,
     TrueRunTimes,
 )
-from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, whole_nodes
 from gpu_core.testing.builders import make_node
 from tests.support.examples import examples
@@ -48,7 +48,7 @@ def replay(
     *jobs: TraceJob,
     gpus: int = 1,
     policy: Policy | None = None,
-    run_times: RunTimeKnowledge | None = None,
+    run_times: RunTimeOracle | None = None,
     events: tuple[NodeEvent, ...] = (),
     **options: Any,
 ) -> Simulation:

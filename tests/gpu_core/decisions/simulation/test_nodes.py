@@ -12,8 +12,8 @@ from gpu_core.decisions.model.virtual_nodes import planned_name
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.planner import Planner
 from gpu_core.decisions.simulation.engine import Simulation, SimulationOptions, simulate
-from gpu_core.decisions.simulation.knowledge import NoRunTimes, RunTimeKnowledge, TrueRunTimes
 from gpu_core.decisions.simulation.named_policies import named_policy
+from gpu_core.decisions.simulation.run_time_oracle import NoRunTimes, RunTimeOracle, TrueRunTimes
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.spot.capacity_view import LOOK_S
 from gpu_core.testing.builders import make_node
@@ -35,7 +35,7 @@ def replay(
     *jobs: TraceJob,
     nodes: tuple[Node, ...],
     events: tuple[NodeEvent, ...] = (),
-    run_times: RunTimeKnowledge | None = None,
+    run_times: RunTimeOracle | None = None,
     **options: Any,
 ) -> Simulation:
     trace = Trace(jobs=jobs, nodes=nodes, events=events)

@@ -14,7 +14,7 @@ from gpu_core.decisions.spot.strategies import (
     proof_age_s,
     slack_price,
 )
-from gpu_core.decisions.spot.survival import Lives, SpotRecord
+from gpu_core.decisions.spot.survival import Lifetimes, SpotRecord
 
 HOUR_S = 3600.0
 
@@ -363,7 +363,7 @@ def test_spot_is_taken_if_stays_save_more_than_starts_cost(
     lives_min: list[int], age_min: int, work_h: float, want: bool
 ) -> None:
     """A changeover of 12 minutes, on-demand for three times the price."""
-    lives = Lives()
+    lives = Lifetimes()
     for life_min in lives_min:
         lives = lives.ended(life_min * 60)
     spot = SpotRecord(is_up=True, age_s=age_min * 60, up=lives)
@@ -375,7 +375,7 @@ def test_spot_is_taken_if_stays_save_more_than_starts_cost(
 
 def test_a_life_that_was_left_is_no_sign_of_a_short_one() -> None:
     """Runs of five minutes say little about how long their machines would have lived."""
-    lives = Lives()
+    lives = Lifetimes()
     for _ in range(20):
         lives = lives.lasted(300)
     assert pays(state(spot=SpotRecord(is_up=True, up=lives)), 3.0)

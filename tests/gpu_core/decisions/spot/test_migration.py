@@ -47,11 +47,15 @@ def running(capacity_type="on-demand", due_h=30, saved_s=600, allocation=None, *
 
 def decide(allocation, *, earlier=(), others=(), spot_for_h=0.75, left_usd=None, **policy):
     """What is decided once spot could have been had for so long."""
-    sights = SpotAvailabilityTracker()
+    availability = SpotAvailabilityTracker()
     since = NOW - timedelta(hours=spot_for_h)
-    sights.age_s(allocation.workload.workload_id, is_up=True, now=since)
+    availability.age_s(allocation.workload.workload_id, is_up=True, now=since)
     view = CapacityView(
-        NODES, make_policy(**policy), NOW, allocations=[allocation, *others], sights=sights
+        NODES,
+        make_policy(**policy),
+        NOW,
+        allocations=[allocation, *others],
+        availability=availability,
     )
     left = None if left_usd is None else round(left_usd * 1_000_000)
     return capacity_change(allocation, earlier, view, left)
@@ -215,13 +219,15 @@ def test_it_stays(allocation, world):
 
 def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
     """Nobody else could have had any for hours: that is no time that it has waited."""
-    sights = SpotAvailabilityTracker()
+    availability = SpotAvailabilityTracker()
     allocation = replace(running("spot"), admitted_at=ago(6 * H))
     for hours in (5, 0):
         moment = NOW - timedelta(hours=hours)
-        view = CapacityView(NODES, make_policy(), moment, allocations=[allocation], sights=sights)
+        view = CapacityView(
+            NODES, make_policy(), moment, allocations=[allocation], availability=availability
+        )
         capacity_change(allocation, (), view)
-    lost = CapacityView(NODES[1:], make_policy(), NOW, sights=sights)
+    lost = CapacityView(NODES[1:], make_policy(), NOW, availability=availability)
     state = lost.state(replace(allocation.workload, capacity_type=None))
     assert (state.spot.is_up, state.spot.age_s) == (False, 0)
 
@@ -237,10 +243,12 @@ def test_who_leaves_takes_what_it_goes_to():
         placement=replace(first.placement, shares=(share,)),
     )
     gone = replace(first, placement=running("spot").placement)
-    sights = SpotAvailabilityTracker()
+    availability = SpotAvailabilityTracker()
 
     def look(moment, nodes, *allocations):
-        view = CapacityView(nodes, make_policy(), moment, allocations=allocations, sights=sights)
+        view = CapacityView(
+            nodes, make_policy(), moment, allocations=allocations, availability=availability
+        )
         return [capacity_change(allocation, (), view) is not None for allocation in allocations]
 
     assert look(ago(45 * 60), more, first, second) == [False, False]

@@ -160,10 +160,10 @@ def holding(node, gpus=8, **fields):
 
 def test_a_run_waits_for_spot_while_that_costs_less_than_on_demand():
     """The design note's example: 10 h of work in 20 h, spot away. Later its patience is over."""
-    sights = SpotAvailabilityTracker()
+    availability = SpotAvailabilityTracker()
 
     def asked(now, allocations):
-        view = CapacityView(BOTH, POLICY, now, allocations=allocations, sights=sights)
+        view = CapacityView(BOTH, POLICY, now, allocations=allocations, availability=availability)
         return NextAttempts(view).of(due_in(20), [])
 
     first = asked(NOW, [holding("s1")])

@@ -13,7 +13,7 @@ from gpu_core.decisions.spot.observed_lifetimes import (
     spot_pasts,
     spot_stays,
 )
-from gpu_core.decisions.spot.survival import Lives
+from gpu_core.decisions.spot.survival import Lifetimes
 from tests.gpu_core.accounting_builders import at, make_attempt
 
 H = 3600
@@ -85,8 +85,8 @@ def test_how_spot_comes_and_goes_for_the_runs_of_a_pool():
     past = spot_pasts([back, cut], at(10))["a10g"]
     assert (past.up.ends, past.away.ends) == (1, 1)
     assert past.observed_s == (2 + 1 + 1) * H
-    assert past.up.exposure == Lives().ended(2 * H).lasted(1 * H).exposure
-    assert past.away == Lives().ended(1 * H)
+    assert past.up.exposure == Lifetimes().ended(2 * H).lasted(1 * H).exposure
+    assert past.away == Lifetimes().ended(1 * H)
 
 
 @pytest.mark.parametrize(

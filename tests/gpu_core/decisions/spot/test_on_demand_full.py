@@ -17,7 +17,7 @@ from gpu_core.decisions.spot.availability_tracker import OnDemandRequests, SpotA
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
-from gpu_core.decisions.spot.survival import Lives
+from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.testing.builders import (
     CRITICAL,
     LOW,
@@ -34,7 +34,7 @@ POLICY = make_policy()
 SPOT = make_node("s1", capacity_type="spot")
 STEADY = make_node("o1")
 IN_VAIN_MIN, SHORT_MIN = 10, 15
-"""Lives of spot: a start takes 12 minutes."""
+"""Lifetimes of spot: a start takes 12 minutes."""
 
 
 def due_in(hours: float, **fields: Any) -> Workload:
@@ -49,7 +49,7 @@ def holding_on_demand(**changes: Any) -> Allocation:
 
 
 def lives(each_min: float, number: int = 6) -> dict[str, SpotPast]:
-    up = Lives()
+    up = Lifetimes()
     for _ in range(number):
         up = up.ended(each_min * 60)
     return {"a100-80gb": SpotPast(up=up, observed_s=36_000)}
@@ -69,7 +69,7 @@ class Pool:
         self._policy = policy
         self._nodes = nodes
         self._attempts = attempts
-        self._sights = SpotAvailabilityTracker()
+        self._availability = SpotAvailabilityTracker()
 
     def cycle(self, workload: Workload, after_s: float, *held: Allocation) -> tuple[Workload, Plan]:
         now = NOW + timedelta(seconds=after_s)
@@ -79,7 +79,7 @@ class Pool:
             now,
             allocations=held,
             pasts=self._past,
-            sights=self._sights,
+            availability=self._availability,
         )
         asked = NextAttempts(view).of(workload, self._attempts)
         snapshot = make_snapshot(self._nodes, held, (asked,))

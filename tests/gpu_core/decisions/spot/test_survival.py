@@ -11,7 +11,7 @@ from gpu_core.decisions.spot.survival import (
     CYCLE_S,
     LIFE_SCALE_S,
     UP_SHAPE,
-    Lives,
+    Lifetimes,
     SpotRecord,
     age_at_hazard_s,
     hazard_per_s,
@@ -83,7 +83,7 @@ def test_the_edges_of_the_longest_wait(shape: float, mean_wait_s: float, want_s:
 def test_the_shape_is_learned(shape: float) -> None:
     """After 2,000 lives of another shape than the prior's, the estimate is that shape."""
     chance = random.Random(1)
-    lives = Lives()
+    lives = Lifetimes()
     for _ in range(2_000):
         lives = lives.ended(LIFE_SCALE_S * ((1 - chance.random()) ** (-1 / shape) - 1))
     assert lives.shape(UP_SHAPE) == pytest.approx(shape, rel=0.08)
@@ -91,7 +91,9 @@ def test_the_shape_is_learned(shape: float) -> None:
 
 def test_a_long_life_that_goes_on_makes_the_shape_smaller() -> None:
     """It is evidence too, though it has no end."""
-    assert Lives().shape(0.7, 36_000) < Lives().shape(0.7, 60) < Lives().shape(0.7) == 0.7
+    assert (
+        Lifetimes().shape(0.7, 36_000) < Lifetimes().shape(0.7, 60) < Lifetimes().shape(0.7) == 0.7
+    )
 
 
 def test_a_record_of_looks() -> None:
@@ -100,7 +102,7 @@ def test_a_record_of_looks() -> None:
     for is_up in (True, False, False, True):
         record = record.looked(60, is_up=is_up)
     assert record == SpotRecord(
-        is_up=True, age_s=0, observed_s=240, up=Lives().ended(120), away=Lives().ended(120)
+        is_up=True, age_s=0, observed_s=240, up=Lifetimes().ended(120), away=Lifetimes().ended(120)
     )
 
 

@@ -269,7 +269,7 @@ def test_how_long_spot_lives_is_learned_from_all_runs_of_the_pool(ledger, histor
 
 
 def test_a_zone_that_has_just_failed_is_left_at_once(ledger, history):
-    """Lives are learned every ten minutes, but where spot went is known at the next look."""
+    """Lifetimes are learned every ten minutes, but where spot went is known at the next look."""
     nodes = [
         make_node(f"s{zone}", gpu_type="a10g", capacity_type="spot", labels={ZONE_LABEL: zone})
         for zone in "ab"

@@ -55,12 +55,12 @@ def looks(ledger, taken, hours):
     """Whom the looks at these hours after noon find."""
     attempts = AttemptRegistry("gpus", "host-1", Path("unused"), ledger)
     attempts._open[taken.attempt.attempt_id] = taken
-    changes, sights = CapacityChanges(ledger, attempts), SpotAvailabilityTracker()
+    changes, availability = CapacityChanges(ledger, attempts), SpotAvailabilityTracker()
 
     def found_at(hour):
         def view():
             return CapacityView(
-                NODES, POLICY, at(hour), allocations=[taken.allocation()], sights=sights
+                NODES, POLICY, at(hour), allocations=[taken.allocation()], availability=availability
             )
 
         return [decision for _, decision in anyio.run(changes.due, view, at(hour))]

@@ -44,7 +44,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
     """The same with the views and choices of a worker's cycle, each minute."""
     policy = make_policy(prices=PRICES)
     run = ReplayedRun(one, MINUTE_S, Knowledge(policy_s=one.changeover_s))
-    sights = SpotAvailabilityTracker()
+    availability = SpotAvailabilityTracker()
     attempts, admitted_at = [], NOW
     taken = make_allocation(make_workload("other"), {"s": "0"}, capacity_type="spot")
     for minute, up in enumerate(is_up):
@@ -69,7 +69,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
                 now,
                 allocations=[*others, *more],
                 pasts=spot_pasts([a for a in attempts if a.released_at is not None], now),
-                sights=sights,
+                availability=availability,
             )
 
         if run.capacity is not Capacity.IDLE:

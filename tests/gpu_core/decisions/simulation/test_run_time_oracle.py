@@ -1,11 +1,11 @@
 """What the scheduler is told of run times."""
 
 from gpu_core.decisions.policy.run_times import RunTimePolicy
-from gpu_core.decisions.simulation.knowledge import (
+from gpu_core.decisions.simulation.run_time_oracle import (
     LearnedRunTimes,
     NoisyRunTimes,
     NoRunTimes,
-    RunTimeKnowledge,
+    RunTimeOracle,
     StatedRunTimes,
     TrueRunTimes,
 )
@@ -17,7 +17,7 @@ JOBS = [
 ]
 
 
-def told_s(knowledge: RunTimeKnowledge, job: TraceJob) -> float | None:
+def told_s(knowledge: RunTimeOracle, job: TraceJob) -> float | None:
     run_time = knowledge.run_time(job)
     return None if run_time is None else run_time.median_s
 

@@ -1,4 +1,4 @@
-"""What the scheduler is told of run times: nothing, the truth, or something in between."""
+"""What the scheduler knows of run times: nothing, the truth, or something in between."""
 
 import hashlib
 from typing import Protocol
@@ -13,18 +13,18 @@ from gpu_core.decisions.simulation.trace import TraceJob
 _MOST_NOISE = 5.0
 
 
-class RunTimeKnowledge(Protocol):
+class RunTimeOracle(Protocol):
     """What is thought of run times while a trace is replayed."""
 
     def observe(self, job: TraceJob, duration_s: float) -> None:
         """A job has finished by itself after so much work."""
 
     def run_time(self, job: TraceJob) -> RunTime | None:
-        """How long will a job that is being submitted take? None: nobody knows."""
+        """How long will a job that is being submitted take? None: unknown."""
 
 
 class NoRunTimes:
-    """Nobody knows anything."""
+    """Nothing is known."""
 
     def observe(self, job: TraceJob, duration_s: float) -> None:
         """Nothing is learned."""

@@ -18,8 +18,8 @@ from gpu_core.decisions.requirements.reading.text import Reading, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
-    """What somebody states of a job, under the names of `Job`. None: nothing is said."""
+class JobRequest:
+    """What is stated of a job, under the names of `Job`. None: nothing is said."""
 
     model_name: str | None = None
     parameters: int | None = None
@@ -36,7 +36,7 @@ class Stated:
     amount: float | None = None
 
 
-def job_of(text: str | None, stated: Stated) -> Reading:
+def job_of(text: str | None, stated: JobRequest) -> Reading:
     """Which job is meant?
 
     Args:
@@ -69,7 +69,7 @@ def job_of(text: str | None, stated: Stated) -> Reading:
     )
 
 
-def _model(stated: Stated) -> Model | None:
+def _model(stated: JobRequest) -> Model | None:
     name = stated.model_name
     if name is not None and stated.parameters is not None:
         raise InvalidInput("parameters", "contradicts model", remedy="state one of the two")
@@ -87,7 +87,7 @@ def _model(stated: Stated) -> Model | None:
     return None if stated.parameters is None else transformer_of(stated.parameters)
 
 
-def _without_text(model: Model | None, stated: Stated) -> Reading:
+def _without_text(model: Model | None, stated: JobRequest) -> Reading:
     if model is None or stated.method is None:
         missing = "model" if model is None else "method"
         raise InvalidInput(
