@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass, replace
 
 from gpu_core.decisions.checkpoints.interruption_hazard import (
     SPOT_PRIOR,
-    CapacityLife,
-    LifeStage,
     ObservedLife,
     learned_life,
 )
@@ -32,6 +30,7 @@ from gpu_core.decisions.checkpoints.save_interval import (
     last_save_in_s,
     save_interval,
 )
+from gpu_core.decisions.model.capacity_life import CapacityLife, LifeStage
 
 # Share and mean life of each kind; least squares over 15 figures, each within 7 %.
 _MIXTURE = ((0.181, 412.0), (0.460, 2_329.0), (0.359, 17_982.0))

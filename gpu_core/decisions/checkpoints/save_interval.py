@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import format_duration
 

@@ -10,6 +10,11 @@ from gpu_core.decisions.model.units import format_duration
 WHOLE_GPU_MILLI = 1000
 
 
+def replica_milli(shares_per_gpu: int | None) -> int:
+    """How many thousandths of a GPU is one replica? None replicas: the whole GPU."""
+    return WHOLE_GPU_MILLI // (shares_per_gpu or 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Why a workload may not be considered at all for now, in the words of an explanation."""

@@ -8,7 +8,7 @@ from operator import or_
 from gpu_core.decisions.model.bit_set import bits_of, numbers_in
 from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.model.workload import Shape, replica_milli
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced, diagnose, never_fits
 from gpu_core.decisions.placement.filters import (
     is_avoided,
@@ -17,7 +17,6 @@ from gpu_core.decisions.placement.filters import (
     suits,
 )
 from gpu_core.decisions.placement.fragmentation import LeastLossOrder
-from gpu_core.decisions.placement.gpu_sharing import replica_milli
 from gpu_core.decisions.placement.groups import Group, group_key, preference
 from gpu_core.decisions.placement.node_classes import NodeClasses
 from gpu_core.decisions.placement.node_info import NodeInfo

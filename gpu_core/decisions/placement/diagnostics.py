@@ -7,9 +7,8 @@ from gpu_core.decisions.catalog.mig import MIG_PROFILES
 from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import alternatives, listed
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, replica_milli
 from gpu_core.decisions.placement import filters
-from gpu_core.decisions.placement.gpu_sharing import replica_milli
 from gpu_core.decisions.placement.groups import grouped
 from gpu_core.decisions.placement.node_info import NodeInfo
 

@@ -2,8 +2,7 @@
 
 from gpu_core.decisions.catalog.mig import mig_profile
 from gpu_core.decisions.model.cluster import Node
-from gpu_core.decisions.model.workload import Shape
-from gpu_core.decisions.placement.gpu_sharing import replica_milli
+from gpu_core.decisions.model.workload import Shape, replica_milli
 
 
 def suits(shape: Shape, node: Node) -> bool:

@@ -18,7 +18,7 @@ from gpu_core.decisions.catalog.mig import (
 )
 from gpu_core.decisions.model.bit_set import numbers_in
 from gpu_core.decisions.model.cluster import Node, NodeShare
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, replica_milli
 
 
 class GpuSharing(Protocol):
@@ -108,11 +108,6 @@ class TimeSharing:
     def profiles_left(self, in_use: int) -> frozenset[str]:  # noqa: ARG002
         """None: the GPU is not partitioned."""
         return frozenset()
-
-
-def replica_milli(shares_per_gpu: int | None) -> int:
-    """How many thousandths of a GPU is one replica? None replicas: the whole GPU."""
-    return WHOLE_GPU_MILLI // (shares_per_gpu or 1)
 
 
 class MigInstances:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.units import require_aware
 
 NOTICE_FILE = "notice.json"

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from gpu_core.decisions.checkpoints.interruption_hazard import (
     SPOT_PRIOR,
-    CapacityLife,
     ObservedLife,
     learned_life,
 )
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.decisions.spot.zones import Stay

@@ -9,9 +9,10 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
 from gpu_core.decisions.attempts.progress import completed_s, with_history
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, CapacityLife
+from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import Allocation, Node, Usage
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types

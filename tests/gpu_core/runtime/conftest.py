@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.testing.attempt import attempt_of_a_run
 

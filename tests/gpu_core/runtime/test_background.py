@@ -16,9 +16,9 @@ from gpu_core.adapters.files.run_files import (
     read_checkpoint_report,
     write_notice,
 )
-from gpu_core.decisions.checkpoints.interruption_hazard import CapacityLife
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.save_interval import IntervalRule
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime import checkpointing
 

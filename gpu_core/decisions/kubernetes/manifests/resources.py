@@ -9,8 +9,7 @@ from gpu_core.decisions.catalog.mig import mig_profile, slices_of
 from gpu_core.decisions.kubernetes.variables.quantities import format_cpu, format_memory
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
-from gpu_core.decisions.placement.gpu_sharing import replica_milli
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, replica_milli
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, PerGpu
 from gpu_core.decisions.policy.sharing import MIG_PREFIX
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.checkpoint_policy import CASES, measure
-from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, CapacityLife
+from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
 from gpu_core.decisions.checkpoints.save_interval import (
     IntervalRule,
     IntervalSettings,
@@ -21,6 +21,7 @@ from gpu_core.decisions.checkpoints.save_interval import (
     retry_pause_s,
     save_interval,
 )
+from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.errors import InvalidInput
 
 FOUR_HOURS = CapacityLife.constant(4 * 3600)
