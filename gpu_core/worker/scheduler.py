@@ -18,6 +18,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.scheduling.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.scheduling.isolation import plan_apart
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
@@ -427,8 +428,18 @@ class GpuScheduler:
             is_held=lambda run: self._attempts.of_run(run) is not None,
         )
         notice = self._policies.notice
-        await self._publisher.queue(waiting, demands, now, () if notice is None else (notice,))
+        notices = () if notice is None else (notice,)
+        await self._publisher.queue(waiting, demands, now, notices, self._holders(now))
         await in_thread(self._forecasts.save)
+
+    def _holders(self, now: datetime) -> list[HoldersTableEntry]:
+        return sorted(
+            (
+                holder_entry(running.attempt, running.record, running.limits.max_duration_s, now)
+                for running in self._attempts.holding()
+            ),
+            key=lambda entry: (entry.held_since, entry.run_id),
+        )
 
     async def refresh_pool(self) -> None:
         """Note which runs Prefect keeps back, for the next cycle, and who else serves the pool."""

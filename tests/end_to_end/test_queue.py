@@ -50,7 +50,7 @@ def publish_line(server, pool, run):
                     workload_id=run, name="waiting", priority=1, submitted_at=now, queue="medium"
                 ),
             )
-            await Publisher(client, pool.name, None, anyio.Lock()).line(
+            await Publisher(client, pool.name, None, anyio.Lock()).queue(
                 [explanation], {run: demand}, now
             )
 

@@ -16,10 +16,10 @@ def queue(
     pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu",
     as_json: AsJson = False,
 ) -> int:
-    """Show which runs wait for GPUs in a pool, why, and until when.
+    """Show which runs hold the GPUs of a pool, and which wait, why and until when.
 
-    Prints the queue as the pool's worker published it last: position, reason, expected start and
-    what would help.
+    Prints what the pool's worker published last. Of runs that hold GPUs: since when, cost so far,
+    until when. Of runs that wait: position, reason, expected start and what would help.
     """
     load_prefect()
     from gpu_core.cli.queue.command import queue as run_queue

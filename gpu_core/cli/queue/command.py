@@ -1,23 +1,31 @@
-"""`prefect-gpu queue`: the line of a pool, as its worker published it. Works from any machine."""
+"""`prefect-gpu queue`: a pool as its worker published it. Works from any machine."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import Artifact
 from prefect.exceptions import ObjectNotFound
-from rich.console import Console
 
 from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.work_pool import read_pool_status, read_waiting
-from gpu_core.cli.queue.table import queue_table
+from gpu_core.cli.queue.layout import wrapped
+from gpu_core.cli.queue.table import holder_lines, waiting_lines
 from gpu_core.cli.shared.prefect_api import ask
+from gpu_core.cli.shared.terminal import terminal_width
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.prefect.pool_commands import setup_command
 from gpu_core.decisions.prefect.pool_status import notices
+from gpu_core.decisions.scheduling.holders_table import (
+    HoldersTableEntry,
+    from_holder_row,
+    holder_json,
+    holders_key,
+)
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
     QueueTableEntry,
@@ -32,11 +40,13 @@ _OUR_TYPES = ("gpu-process", "gpu-kubernetes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLine:
-    """The line at the moment when it last changed."""
+    """Who holds GPUs and who waits, as it was last published."""
 
     published_at: datetime | None
     """None: no worker has published it yet."""
     entries: tuple[QueueTableEntry, ...]
+    holders: tuple[HoldersTableEntry, ...]
+    """The runs that hold GPUs."""
     notices: tuple[str, ...]
     """What to know of the pool and its workers now."""
     is_served: bool
@@ -46,33 +56,36 @@ class PublishedLine:
 
 
 def queue(pool: str, *, as_json: bool) -> int:
-    """Print who waits in this pool, and why.
+    """Print who holds GPUs of this pool, who waits, and why.
 
     Raises:
         InvalidInput: There is no such pool, it is not one of ours, or the server cannot be reached.
     """
     line = ask(lambda client: _read(client, pool, datetime.now(UTC)))
     if as_json:
-        print(_document(pool, line))
+        print(_document(pool, line, datetime.now(UTC)))
         return 0
-    console = Console()
+    for text in _shown(pool, line, datetime.now(UTC), terminal_width()):
+        print(text)
+    return 0
+
+
+def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> Iterator[str]:
     for notice in line.notices:
-        console.print(f"! {notice}", highlight=False, markup=False, soft_wrap=True)
-    if line.entries and not line.is_served and line.published_at is not None:
-        console.print(
-            f"As the last worker left it at {line.published_at:%Y-%m-%d %H:%M:%S} UTC:",
-            highlight=False,
-        )
+        yield from wrapped(f"! {notice}", width)
+    if (line.entries or line.holders) and not line.is_served and line.published_at is not None:
+        at = f"{line.published_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield from wrapped(f"As the last worker left it at {at}:", width)
+    yield from holder_lines(pool, line.holders, now, width)
+    yield ""
     if line.entries:
-        console.print(queue_table(pool, line.entries, datetime.now(UTC)))
+        yield from waiting_lines(pool, line.entries, now, width)
     unseen = line.waiting - len(line.entries)
     if unseen > 0:
         more = count(unseen, "more run" if line.entries else "run")
-        text = f"{more} in pool {pool!r}: due, not yet polled by a GPU worker."
-        console.print(text, highlight=False, markup=False)
+        yield from wrapped(f"{more} in pool {pool!r}: due, not yet polled by a GPU worker.", width)
     elif not line.entries:
-        console.print(f"No run waits in pool {pool!r}.", highlight=False)
-    return 0
+        yield from wrapped(f"No run waits in pool {pool!r}.", width)
 
 
 async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLine:
@@ -90,9 +103,11 @@ async def _read(client: PrefectClient, pool: str, now: datetime) -> PublishedLin
         )
     _, waiting = await read_waiting(client, pool, now)
     published = await find_artifact(client, artifact_key(pool))
+    holders = await find_artifact(client, holders_key(pool))
     return PublishedLine(
         published_at=None if published is None else published.updated,
-        entries=_entries(published) if waiting else (),
+        entries=tuple(map(from_row, _rows(published))) if waiting else (),
+        holders=tuple(map(from_holder_row, _rows(holders))),
         notices=_notices(published, tuple(notice.text for notice in notices(status))),
         is_served=status.has_worker,
         waiting=waiting,
@@ -111,11 +126,11 @@ async def _unknown(client: PrefectClient, pool: str) -> InvalidInput:
     )
 
 
-def _entries(published: Artifact | None) -> tuple[QueueTableEntry, ...]:
+def _rows(published: Artifact | None) -> list[Any]:
     rows = [] if published is None else published.data
     if not isinstance(rows, list):
-        raise InvalidInput("line", "is not a table", remedy="start a GPU worker of this version")
-    return tuple(from_row(row) for row in rows)
+        raise InvalidInput("queue", "is not a table", remedy="start a GPU worker of this version")
+    return rows
 
 
 def _notices(published: Artifact | None, now: tuple[str, ...]) -> tuple[str, ...]:
@@ -128,7 +143,7 @@ def _notices(published: Artifact | None, now: tuple[str, ...]) -> tuple[str, ...
     return (*now, *map(str, of_worker if isinstance(of_worker, list) else ()))
 
 
-def _document(pool: str, line: PublishedLine) -> str:
+def _document(pool: str, line: PublishedLine, now: datetime) -> str:
     published_at = line.published_at
     return json.dumps(
         {
@@ -136,8 +151,15 @@ def _document(pool: str, line: PublishedLine) -> str:
             "published_at": None if published_at is None else published_at.isoformat(),
             "notices": line.notices,
             "waiting": line.waiting,
+            "holders": [_holder(entry, now) for entry in line.holders],
             "line": [to_json(entry) for entry in line.entries],
         },
         indent=2,
         ensure_ascii=False,
     )
+
+
+def _holder(entry: HoldersTableEntry, now: datetime) -> dict[str, object]:
+    """With the cost of this moment, rather than that of the last publication."""
+    cost = entry.cost_micro_usd(now)
+    return holder_json(replace(entry, accrued_micro_usd=cost, accrued_at=now))

@@ -1,64 +1,95 @@
-"""The line of a pool as a table for people."""
+"""A pool as people read it in a terminal: who holds its GPUs, then who waits, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from gpu_core.decisions.model.units import format_duration
+from gpu_core.cli.queue.layout import Row, isolated, lines, wrapped
+from gpu_core.decisions.model.units import count, format_duration, format_usd
+from gpu_core.decisions.scheduling.holders_table import HoldersTableEntry, gpus_text
 from gpu_core.decisions.scheduling.queue_table import QueueTableEntry
 
 _NOTHING = "–"
+_HOLDERS = ("Run", "Team", "GPUs", "Nodes", "Held since", "Cost so far", "May run until")
+_WAITING = ("#  Run", "Team", "GPUs", "Waited", "Starts in (80 % interval)")
 
 
-def queue_table(pool: str, entries: Sequence[QueueTableEntry], now: datetime) -> Group:
-    """The waiting runs, the next one first, and below them why each waits and what would help.
-
-    The reasons are sentences: beside the facts they would stand in a column of single words on a
-    terminal of ordinary width.
+def holder_lines(
+    pool: str, entries: Sequence[HoldersTableEntry], now: datetime, width: int | None
+) -> Iterator[str]:
+    """Who holds GPUs, since when, at what cost so far, and until when?
 
     Args:
-        pool: The pool's name, for the title.
-        entries: The line.
-        now: What waiting times and expected starts are counted from, aware.
+        pool: The pool's name.
+        entries: The runs that hold GPUs.
+        now: Until when cost is counted, aware.
+        width: Of the terminal; None: a pipe.
     """
-    table = Table(title=f"Waiting in {pool}", title_justify="left")
-    for heading in ("#", "GPUs"):
-        table.add_column(heading, justify="right")
-    for heading in ("Run", "Queue", "Team", "Waits", "Starts in"):
-        table.add_column(heading, overflow="fold")
-    reasons = Table.grid(padding=(0, 2))
-    for entry in entries:
-        table.add_row(*map(Text, _cells(entry, now)))
-        reasons.add_row(Text(_position(entry)), Text(f"{entry.run}: {_reason(entry)}"))
-    return Group(table, reasons)
+    if not entries:
+        yield from wrapped(f"No run holds GPUs of pool {pool!r}.", width)
+        return
+    costs = [entry.cost_micro_usd(now) for entry in entries]
+    known = sum(cost for cost in costs if cost is not None)
+    unpriced = ", and an unknown part without a price" if None in costs else ""
+    verb = "holds" if len(entries) == 1 else "hold"
+    yield from wrapped(
+        f"{count(len(entries), 'run')} of pool {pool!r} {verb} GPUs: "
+        f"{format_usd(known)} so far{unpriced}.",
+        width,
+    )
+    yield from lines(_HOLDERS, [_holder(entry, now) for entry in entries], width)
 
 
-def _cells(entry: QueueTableEntry, now: datetime) -> tuple[str, ...]:
-    return (
-        _position(entry),
+def waiting_lines(
+    pool: str, entries: Sequence[QueueTableEntry], now: datetime, width: int | None
+) -> Iterator[str]:
+    """Who waits, at which position, why, for how much longer, and what would help?
+
+    Args:
+        pool: The pool's name.
+        entries: The queue.
+        now: What waiting times and expected starts are counted from, aware.
+        width: Of the terminal; None: a pipe.
+    """
+    verb = "waits" if len(entries) == 1 else "wait"
+    yield from wrapped(f"{count(len(entries), 'run')} of pool {pool!r} {verb}.", width)
+    yield from lines(_WAITING, [_waiting(entry, now) for entry in entries], width)
+
+
+def _holder(entry: HoldersTableEntry, now: datetime) -> Row:
+    held_s = (now - entry.held_since).total_seconds()
+    cells = (
+        isolated(entry.run),
+        isolated(entry.team or _NOTHING),
+        gpus_text(entry),
+        entry.nodes or _NOTHING,
+        f"{_moment(entry.held_since, now)} ({_seconds(held_s)})",
+        format_usd(entry.cost_micro_usd(now)),
+        _NOTHING if entry.may_run_until is None else _moment(entry.may_run_until, now),
+    )
+    return Row(cells, _ending(entry, now))
+
+
+def _ending(entry: HoldersTableEntry, now: datetime) -> tuple[str, ...]:
+    if entry.ending is None:
+        return ()
+    by = "" if entry.must_stop_by is None else f"; must stop by {_moment(entry.must_stop_by, now)}"
+    return (f"{entry.ending}{by}.",)
+
+
+def _waiting(entry: QueueTableEntry, now: datetime) -> Row:
+    cells = (
+        f"{entry.position or _NOTHING}  {isolated(entry.run)}",
+        isolated(entry.team or _NOTHING),
         str(entry.gpus),
-        entry.run,
-        entry.queue or _NOTHING,
-        entry.team or _NOTHING,
-        _from_now((now - entry.waiting_since).total_seconds()),
+        _seconds((now - entry.waiting_since).total_seconds()),
         _expected(entry, now),
     )
-
-
-def _position(entry: QueueTableEntry) -> str:
-    return str(entry.position or _NOTHING)
-
-
-def _reason(entry: QueueTableEntry) -> str:
-    return f"{entry.reason}: {entry.summary} {entry.resolution}"
+    return Row(cells, (f"{entry.reason}: {entry.summary}", entry.resolution))
 
 
 def _expected(entry: QueueTableEntry, now: datetime) -> str:
     def until(moment: datetime) -> str:
-        return _from_now((moment - now).total_seconds())
+        return _seconds((moment - now).total_seconds())
 
     start, low, high = (
         entry.expected_start_at,
@@ -71,6 +102,11 @@ def _expected(entry: QueueTableEntry, now: datetime) -> str:
     return " ".join(parts) or "unknown"
 
 
-def _from_now(seconds: float) -> str:
+def _moment(moment: datetime, now: datetime) -> str:
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC"
+
+
+def _seconds(seconds: float) -> str:
     """Never negative: what was expected by now may happen at any moment."""
     return format_duration(max(0, round(seconds)))

@@ -8,6 +8,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+_LEAST_COLUMNS = 20
+
+
+def terminal_width() -> int | None:
+    """How many columns has the terminal? None: the output goes to a program, one record a line."""
+    return max(_LEAST_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
 
 def wrapped(text: str, indent: str) -> str:
     """The text in lines that fit; one line where a program reads it.

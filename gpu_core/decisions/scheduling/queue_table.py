@@ -5,9 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.model.errors import InvalidInput, one_line
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.scheduling.table_cells import (
+    cell,
+    moment,
+    moment_or_none,
+    text,
+    text_or_none,
+    whole,
+)
 
 COLUMNS: Mapping[str, str] = {
     "Position": "position",
@@ -29,9 +36,6 @@ COLUMNS: Mapping[str, str] = {
 
 NOTICES = "notices"
 """The key of the notices in the table's metadata: a JSON list."""
-
-# One run must not fill the artifact of all runs.
-_LONGEST_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def table_entries(
 
 def to_row(entry: QueueTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, times as ISO 8601 text in UTC."""
-    return {column: _cell(getattr(entry, field)) for column, field in COLUMNS.items()}
+    return {column: cell(getattr(entry, field)) for column, field in COLUMNS.items()}
 
 
 def without_texts(row: Mapping[str, object]) -> dict[str, object]:
@@ -106,20 +110,20 @@ def from_row(row: Mapping[str, object]) -> QueueTableEntry:
         InvalidInput: The row is not one that `to_row` makes.
     """
     return QueueTableEntry(
-        position=_whole(row, "Position"),
-        run=_text(row, "Run"),
-        run_id=_text(row, "Run id"),
-        queue=_text_or_none(row, "Queue"),
-        team=_text_or_none(row, "Team"),
-        gpus=_whole(row, "GPUs"),
-        priority=_whole(row, "Priority"),
-        waiting_since=_moment(row, "Waiting since"),
-        reason=_text(row, "Reason"),
-        summary=_text(row, "Why"),
-        resolution=_text(row, "What would help"),
-        expected_start_at=_moment_or_none(row, "Expected start"),
-        expected_start_from=_moment_or_none(row, "From"),
-        expected_start_until=_moment_or_none(row, "Until"),
+        position=whole(row, "Position"),
+        run=text(row, "Run"),
+        run_id=text(row, "Run id"),
+        queue=text_or_none(row, "Queue"),
+        team=text_or_none(row, "Team"),
+        gpus=whole(row, "GPUs"),
+        priority=whole(row, "Priority"),
+        waiting_since=moment(row, "Waiting since"),
+        reason=text(row, "Reason"),
+        summary=text(row, "Why"),
+        resolution=text(row, "What would help"),
+        expected_start_at=moment_or_none(row, "Expected start"),
+        expected_start_from=moment_or_none(row, "From"),
+        expected_start_until=moment_or_none(row, "Until"),
     )
 
 
@@ -139,49 +143,4 @@ def _entry(explanation: Explanation, workload: Workload) -> QueueTableEntry:
         expected_start_at=explanation.expected_start_at,
         expected_start_from=explanation.expected_start_from,
         expected_start_until=explanation.expected_start_until,
-    )
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
-    return one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
-
-
-def _whole(row: Mapping[str, object], column: str) -> int:
-    value = row.get(column)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _unreadable(column, value)
-    return value
-
-
-def _text(row: Mapping[str, object], column: str) -> str:
-    value = row.get(column)
-    if not isinstance(value, str):
-        raise _unreadable(column, value)
-    return value
-
-
-def _text_or_none(row: Mapping[str, object], column: str) -> str | None:
-    return None if row.get(column) is None else _text(row, column)
-
-
-def _moment(row: Mapping[str, object], column: str) -> datetime:
-    text = _text(row, column)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise _unreadable(column, text) from None
-
-
-def _moment_or_none(row: Mapping[str, object], column: str) -> datetime | None:
-    return None if row.get(column) is None else _moment(row, column)
-
-
-def _unreadable(column: str, value: object) -> InvalidInput:
-    return InvalidInput(
-        f"line.{column}",
-        "cannot be read",
-        got=value,
-        remedy="the worker that published the line is of another version",
     )

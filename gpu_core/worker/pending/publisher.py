@@ -1,8 +1,8 @@
-"""Telling people why their runs wait, without drowning Prefect's API in it.
+"""Publishes why runs wait, and who holds GPUs, with few requests to Prefect's API.
 
 The API process is the bottleneck of a Prefect server, so a run is written to only when its
-reason or its place in coarse steps has changed, the head of the line first, and only so many in
-one cycle. The whole line is one artifact of the pool.
+reason or its place in coarse steps has changed, the head of the queue first, and a bounded number
+in one cycle. The whole queue and the holders of GPUs are two artifacts of the pool.
 """
 
 import json
@@ -24,6 +24,13 @@ from gpu_core.adapters.prefect.states import restore_overwritten
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.scheduling.holders_table import (
+    HoldersTableEntry,
+    holders_key,
+    holders_markdown,
+    to_holder_row,
+    without_holder_texts,
+)
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
     artifact_key,
@@ -31,9 +38,11 @@ from gpu_core.decisions.scheduling.queue_table import (
     to_row,
     without_texts,
 )
-from gpu_core.worker.attempts.run_faults import RunFaults, is_outage
+from gpu_core.decisions.scheduling.table_cells import Row
+from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.pending.demand import Demand
+from gpu_core.worker.pending.pool_table import PoolTable
 
 _log = logging.getLogger("prefect.gpu.publisher")
 
@@ -47,6 +56,9 @@ ATTEMPTS_KEY = "gpu-attempts"
 # Expected starts and places in line move in every cycle: by themselves they are not worth more
 # writes than these. Each one of a run's is a line in its history, too.
 _REFRESH = timedelta(seconds=30)
+
+# The cost of what runs grows all the time; `prefect-gpu queue` adds what has accrued since.
+_COST_REFRESH = timedelta(minutes=5)
 
 
 class Shown(NamedTuple):
@@ -113,10 +125,10 @@ class Publisher:
     ) -> None:
         self._faults = faults or RunFaults()
         self._client = client
-        self._pool_key = artifact_key(pool)
+        self._queue_table = PoolTable(client, artifact_key(pool), without_texts)
+        self._holders_table = PoolTable(client, holders_key(pool), without_holder_texts)
         self._state_name = state_name
         self._shown: dict[str, Shown] = {}
-        self._queue_id: UUID | None = None
         self._queue: object = None
         self._rows: object = None
         self._queue_written_at: datetime | None = None
@@ -169,53 +181,48 @@ class Publisher:
         demands: Mapping[str, Demand],
         now: datetime,
         notices: Sequence[str] = (),
+        holders: Sequence[HoldersTableEntry] = (),
     ) -> None:
-        """Show the whole line as one artifact of the pool, if it changed.
+        """Show who holds GPUs and who waits as two artifacts of the pool, if that changed.
 
         Args:
             explanations: Of the runs that wait, the head of the line first.
             demands: The runs, by flow run id.
             now: Aware.
             notices: What people must know beside it; the artifact's description has them too.
+            holders: The runs that hold GPUs.
         """
         rows: list[dict[str, object]] = []
         for e in explanations:
             workload = demands[e.workload_id].workload
             with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
                 rows.extend(map(to_row, table_entries([e], {e.workload_id: workload})))
-        essence = [*notices, *((e.workload_id, e.reason, e.position) for e in explanations)]
+        essence = [
+            *notices,
+            *((e.workload_id, e.reason, e.position) for e in explanations),
+            *((h.run_id, h.attempt, h.ending, h.nodes) for h in holders),
+        ]
         written_at = self._queue_written_at
-        is_stale = written_at is None or now - written_at >= _REFRESH
-        if essence == self._queue and (rows == self._rows or not is_stale):
+        age = timedelta.max if written_at is None else now - written_at
+        have_moved = rows != self._rows and age >= _REFRESH
+        if essence == self._queue and not have_moved and not (holders and age >= _COST_REFRESH):
             return
-        await self._write_queue(rows, notices)
+        await self._write_queue(rows, notices, holders)
         self._queue, self._rows, self._queue_written_at = essence, rows, now
 
     async def _write_queue(
-        self, rows: Sequence[Mapping[str, object]], notices: Sequence[str]
+        self, rows: Sequence[Row], notices: Sequence[str], holders: Sequence[HoldersTableEntry]
     ) -> None:
-        """Write these rows; where the server refuses them, the same without texts of people."""
-
-        async def write(rows: Sequence[Mapping[str, object]]) -> None:
-            artifact = ArtifactCreate(
-                key=self._pool_key,
-                type="table",
-                data=rows,
-                description="\n\n".join([*notices, "Runs that wait for GPUs, the next one first."]),
-                metadata_={NOTICES: json.dumps(list(notices))},
-            )
-            self._queue_id = await write_artifact(self._client, artifact, self._queue_id)
-
-        if self._queue_id is None:  # one from before a restart is edited in place
-            found = await find_artifact(self._client, self._pool_key)
-            self._queue_id = None if found is None else found.id
-        try:
-            await write(rows)
-        except Exception as error:
-            if is_outage(error):
-                raise
-            _log.warning("The queue is published without the texts of its runs: %s", error)
-            await write([without_texts(row) for row in rows])
+        waiting = "Runs that wait for GPUs, the next one first:"
+        await self._holders_table.write(
+            [to_holder_row(entry) for entry in holders], "Runs that hold GPUs of the pool."
+        )
+        await self._queue_table.write(
+            rows,
+            "\n\n".join([*notices, holders_markdown(holders), waiting]),
+            plain_description="\n\n".join([*notices, waiting]),
+            metadata={NOTICES: json.dumps(list(notices))},
+        )
 
     async def attempts(self, flow_run_id: str, attempts: Sequence[Attempt]) -> None:
         """Show a run the history of its attempts."""

@@ -106,7 +106,7 @@ def test_every_text_becomes_one_that_a_database_takes(texts):
 )
 def test_a_row_of_another_version_is_refused_by_its_column(column, value):
     """Rather than shown wrong."""
-    with pytest.raises(InvalidInput, match=f"line.{column} cannot be read"):
+    with pytest.raises(InvalidInput, match=f"queue.{column} cannot be read"):
         from_row(to_row(entry()) | {column: value})
 
 

@@ -10,7 +10,9 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
+from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.scheduling.holders_table import holder_entry
 from gpu_core.testing.builders import make_workload
 from gpu_core.worker.pending.publisher import (
     Publisher,
@@ -20,7 +22,7 @@ from gpu_core.worker.pending.publisher import (
     step,
     waiting_state_name,
 )
-from tests.gpu_core.accounting_builders import NOON, make_attempt
+from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 
@@ -51,18 +53,69 @@ class Artifacts:
     """Keeps the last artifact, and refuses text that no database takes, as PostgreSQL does."""
 
     def __init__(self, refused="\0"):
-        self.rows = None
+        self.tables = {}
+        self.keys = {}
+        self.descriptions = {}
         self._refused = refused
+
+    @property
+    def rows(self):
+        return self.tables["gpu-queue-gpu"]
 
     async def read_artifacts(self, **_):
         return []
+
+    async def update_artifact(self, artifact_id, artifact):
+        await self.create_artifact(SimpleNamespace(key=self.keys[artifact_id], **artifact.__dict__))
 
     async def create_artifact(self, artifact):
         json.dumps(artifact.data, ensure_ascii=False).encode()
         if any(self._refused in str(row.values()) for row in artifact.data):
             raise RuntimeError("HTTP 500")
-        self.rows = artifact.data
-        return SimpleNamespace(id=uuid4())
+        self.descriptions[artifact.key] = artifact.description
+        self.tables[artifact.key] = artifact.data
+        artifact_id = uuid4()
+        self.keys[artifact_id] = artifact.key
+        return SimpleNamespace(id=artifact_id)
+
+
+def holder(**fields):
+    return holder_entry(make_attempt(**fields), make_run(name="busy"), None, NOON)
+
+
+def test_the_page_of_the_queue_says_first_who_holds_gpus():
+    """And that nobody does, so that holders of an earlier worker do not stay."""
+    client = Artifacts()
+    publisher = Publisher(client, "gpu", None, anyio.Lock())
+    anyio.run(publisher.queue, [], {}, NOON, ["Careful."], [holder()])
+    assert [row["Run"] for row in client.tables["gpu-holders-gpu"]] == ["busy"]
+    careful, held, waiting = (
+        client.descriptions["gpu-queue-gpu"].index(text)
+        for text in ("Careful.", "[busy](/runs/flow-run/run-1)", "Runs that wait")
+    )
+    assert careful < held < waiting
+    published(client)
+    assert client.tables["gpu-holders-gpu"] == []
+    assert "No run holds GPUs." in client.descriptions["gpu-queue-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("later_s", "fields", "want"),
+    [
+        pytest.param(60, {}, False, id="its cost alone has grown"),
+        pytest.param(300, {}, True, id="its cost has grown for five minutes"),
+        pytest.param(1, {"drain_reason": EndReason.PREEMPTED}, True, id="it is being preempted"),
+        pytest.param(1, {"number": 2, "attempt_id": "b"}, True, id="its next attempt"),
+    ],
+)
+def test_who_holds_gpus_is_written_when_it_changes(later_s, fields, want):
+    client = Artifacts()
+    publisher = Publisher(client, "gpu", None, anyio.Lock())
+    anyio.run(publisher.queue, [], {}, NOON, [], [holder()])
+    client.tables.clear()
+    later = NOON + timedelta(seconds=later_s)
+    anyio.run(publisher.queue, [], {}, later, [], [holder(**fields)])
+    assert ("gpu-holders-gpu" in client.tables) is want
 
 
 def published(client, *names, summaries=None):
