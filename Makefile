@@ -45,7 +45,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
-quickstart: $(QUICKSTART_READY) ## Run the whole story on this machine: queue, preempt, resume, cost
+quickstart: $(QUICKSTART_READY) ## Try everything on this machine: queue, preempt, resume, cost
 	$(BIN)/prefect-gpu quickstart $(ARGS)
 
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder

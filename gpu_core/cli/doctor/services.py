@@ -142,14 +142,14 @@ def _for_runs_alone(error: StoreUnreachable) -> Finding:
     return unknown(
         "store.checkpoints",
         f"{error.uri} cannot be used from here, and only runs have to: {error.reason}",
-        "look with the credentials and from the network of the runs, or let a first run save",
+        "check with the credentials and from the network of the runs, or let a first run save",
     )
 
 
 def ledger_and_clock_findings(url: str, *, in_pods: bool, is_default: bool) -> list[Finding]:
     """Can the ledger be read, does its version fit, and is its clock right?"""
     if in_pods and is_default:
-        text = "no ledger is named: it is a file in the worker's pod and ends with it"
+        text = "no ledger is named: it is a file in the worker's pod and is deleted with it"
         remedy = "prefect-gpu setup --ledger-url postgresql://..."
         return [warning("ledger.version", text, remedy)]
     try:

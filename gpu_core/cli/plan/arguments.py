@@ -98,7 +98,7 @@ class ConditionOptions:
         str | None, Parameter(help="The ledger with these runs: its file or address.")
     ] = None
     amount_each: Annotated[
-        str | None, Parameter(help="What each of these runs did. Default: as much as this job.")
+        str | None, Parameter(help="The amount of each of these runs. Default: that of this job.")
     ] = None
     startup: Annotated[
         str | None, Parameter(help="Time until work begins on a new node. Default: 5m.")

@@ -241,7 +241,7 @@ def _of_same_name(project: ProjectFile) -> list[InvalidInput]:
         if known is not deployment and deployment.name is not None:
             error = InvalidInput(
                 "name",
-                "comes twice for the same flow",
+                "is used twice for the same flow",
                 got=deployment.name,
                 remedy=f"rename it, or remove deployments[{known.index}]",
             )

@@ -10,7 +10,7 @@ from gpu_core.cli.shared.options import flag
 
 def quickstart(
     *,
-    folder: Annotated[Path, Parameter(help="The folder that keeps everything.")] = Path(
+    folder: Annotated[Path, Parameter(help="The folder for all state and logs.")] = Path(
         ".quickstart"
     ),
     keep: Annotated[bool, flag("Keep the servers running afterwards (also: KEEP=1).")] = False,

@@ -18,7 +18,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu simulate": "the ledger's database cannot be read",
     "prefect-gpu plan": "no offering fits, or the ledger's database cannot be read",
     "prefect-gpu catalog show": "the system refused to read or to print",
-    "prefect-gpu catalog refresh": "no price could be read, or the catalog not be written",
+    "prefect-gpu catalog refresh": "no price could be read, or the catalog cannot be written",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
 """What exit code 1 says, by command."""
@@ -27,6 +27,6 @@ MEANING_OF_1: Mapping[str, str] = {
 def exit_codes(command: str) -> str:
     """The sentence of `--help` on a command's exit codes."""
     return (
-        f"Exit codes: {DONE}: done. {NO}: {MEANING_OF_1[command]}. {WRONG_INPUT}: what was given "
+        f"Exit codes: {DONE}: done. {NO}: {MEANING_OF_1[command]}. {WRONG_INPUT}: an argument "
         f"cannot be used, and nothing was changed. {INTERRUPTED}: interrupted."
     )

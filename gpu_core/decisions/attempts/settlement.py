@@ -276,7 +276,7 @@ def _without_queue(settlement: Settlement) -> Settlement:
     return replace(
         settlement,
         next_state="Crashed",
-        message=f"{why}; it cannot start again, as its work queue was deleted: submit it anew.",
+        message=f"{why}; it cannot start again, as its work queue was deleted: submit it again.",
     )
 
 

@@ -36,7 +36,7 @@ class CapacityPolicy(Section):
     """How runs with `capacity_type: auto` use spot and on-demand."""
 
     strategy: StrategyName = "patience"
-    """How a run with a deadline chooses between both where either meets the deadline."""
+    """How a run with a deadline chooses while both spot and on-demand meet it."""
     critical_on_demand: bool = True
     """Whether runs with the points of the queue `critical` never use spot."""
     target_spot_share: Annotated[float, Field(ge=0, le=1)] | None = None

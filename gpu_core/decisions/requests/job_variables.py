@@ -154,7 +154,7 @@ class GpuRequest(BaseModel):
     ) = Field(
         default=None,
         title="Workload type",
-        description="What kind of work this is, for the cost reports.",
+        description="The kind of work, for the cost reports.",
     )
     gpu_type: Annotated[
         tuple[str, ...],
@@ -178,8 +178,8 @@ class GpuRequest(BaseModel):
     gpu_fraction: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
         default=None,
         title="GPU fraction",
-        description="The part of a GPU that is enough, over 0 to 1, by default a whole one; less "
-        "than 1 is a place on a shared GPU of a cluster, with no memory of its own.",
+        description="The fraction of a GPU that the run needs, over 0 to 1, by default a whole "
+        "GPU; less than 1 is a share of a GPU of a cluster, without memory of its own.",
     )
     mig_profile: Annotated[str, parsed_by(_mig_profile)] | None = Field(
         default=None,
@@ -190,18 +190,18 @@ class GpuRequest(BaseModel):
     nodes: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
         title="Nodes",
-        description="How many different nodes start together, 1 to 64, by default 1.",
+        description="The number of nodes that start together, 1 to 64, by default 1.",
     )
     gpu_memory_gib: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         default=None,
         title="GPU memory (GiB)",
-        description="Nominal memory in GiB that each GPU has at least, by default any.",
+        description="The minimum nominal memory of each GPU in GiB, by default any.",
     )
     work: Annotated[str, parsed_by(_work)] | None = Field(
         default=None,
         title="Work",
         description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
-        "tokens': with gpu_type 'auto' it gets a type that holds it, the cheapest for all of it.",
+        "tokens'; with gpu_type 'auto' the run gets the cheapest type that holds this work.",
     )
     capacity_type: Literal["auto", "spot", "on-demand", "reserved"] = Field(
         default="auto",
@@ -218,9 +218,9 @@ class GpuRequest(BaseModel):
     deadline: Deadline | None = Field(
         default=None,
         title="Deadline",
-        description="When the run has to be done, as a moment such as '2026-09-01T18:00Z' or a "
-        "duration from its submission such as '6h', by default never; it counts where the policy "
-        "orders by deadline-slack, and for spot or on-demand.",
+        description="When the run must be finished, as a moment such as '2026-09-01T18:00Z' or a "
+        "duration from its submission such as '6h', by default never; it affects spot or "
+        "on-demand, and the order where the policy orders by deadline-slack.",
     )
     budget_micro_usd: (
         Annotated[int, parsed_by(parse_budget), WithJsonSchema({"type": "number"})] | None
@@ -228,27 +228,27 @@ class GpuRequest(BaseModel):
         default=None,
         alias="budget_usd",
         title="Budget (USD)",
-        description="What all attempts of the run may cost together in USD, by default anything; "
-        "the run is warned and then stopped, or continues, as the policy says.",
+        description="The most that all attempts of the run may cost together in USD, by default no "
+        "limit; at the limit the run saves and stops, or continues, as the policy says.",
     )
     max_duration_s: PositiveDuration | None = Field(
         default=None,
         alias="max_duration",
         title="Longest duration",
-        description="When an attempt is stopped for good, in seconds or as text such as '12h', "
+        description="The longest time that an attempt runs, in seconds or as text such as '12h', "
         "by default the policy's limit.",
     )
     min_runtime_s: Duration | None = Field(
         default=None,
         alias="min_runtime",
         title="Minimum run time",
-        description="How long an attempt runs before it may be preempted, in seconds or as text "
-        "such as '10m', by default the policy's.",
+        description="The time before an attempt may be preempted, in seconds or as text such as "
+        "'10m', by default the policy's.",
     )
     checkpoint_uri: Address | None = Field(
         default=None,
         title="Checkpoint store",
-        description="The folder or bucket that checkpoints go to, by default the pool's.",
+        description="The folder or bucket of the run's checkpoints, by default the pool's.",
     )
     checkpoint_interval_s: Annotated[
         Annotated[int, Field(ge=1)] | None,
@@ -265,28 +265,28 @@ class GpuRequest(BaseModel):
     max_failures: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None,
         title="Most failures",
-        description="The number of the run's own failures at which it is not tried again, by "
+        description="The number of the run's own failures after which it is not retried, by "
         "default the policy's.",
     )
     max_interruptions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
         title="Most interruptions",
-        description="The number of interruptions by the machine or its provider at which the run "
-        "is not tried again, by default without a bound.",
+        description="The number of interruptions by the machine or its provider after which the "
+        "run is not retried, by default unlimited.",
     )
     preemptible: bool = Field(
         default=True,
         title="Preemptible",
-        description="Whether more urgent runs may take this run's GPUs, by default true.",
+        description="Whether runs of higher priority may preempt this run, by default true.",
     )
     user: Text | None = Field(
-        default=None, title="User", description="The person that the run's cost is charged to."
+        default=None, title="User", description="The user that the run's cost is charged to."
     )
     sweep: Text | None = Field(
         default=None,
         title="Sweep",
-        description="The sweep that the run belongs to: under fair share its runs stand together "
-        "behind the user's other runs.",
+        description="The sweep that the run belongs to; under fair share its runs come after the "
+        "user's other runs.",
     )
     model: Text | None = Field(
         default=None, title="Model", description="The model that the run works on, for the reports."
@@ -294,7 +294,7 @@ class GpuRequest(BaseModel):
     gpu_priority: Text | None = Field(
         default=None,
         title="Priority",
-        description="The queue whose priority this run gets, by default that of its own queue.",
+        description="The queue whose priority the run has, by default its own queue.",
     )
 
 

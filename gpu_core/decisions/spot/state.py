@@ -186,7 +186,7 @@ SENTENCES = {
     Rule.SPOT_NOT_CHEAPER: "spot is not cheaper",
     Rule.STAY_ON_SPOT: "it stays on spot until it is interrupted",
     Rule.SPOT_TOO_SHORT: "spot recently ended before it had paid for a start",
-    Rule.ON_DEMAND_FULL: "no on-demand GPU can be had, and spot is up",
+    Rule.ON_DEMAND_FULL: "no on-demand GPU is available, and spot is up",
     Rule.TAKE_SPOT: "spot is up",
     Rule.SAFETY_NET: "more waiting or another change could miss the deadline",
     Rule.TOO_LATE: "the deadline cannot be met any more",

@@ -102,7 +102,7 @@ class ProcessInfrastructure:
         if not workload.shape.is_whole:
             raise InvalidInput(
                 "gpu_fraction" if workload.mig_profile is None else "mig_profile",
-                "cannot be had on a gpu-process pool, which gives whole GPUs",
+                "is not available on a gpu-process pool, which assigns whole GPUs",
                 got=workload.mig_profile or workload.gpu_share_milli / WHOLE_GPU_MILLI,
                 remedy="leave it out, or submit the run to a gpu-kubernetes pool",
             )

@@ -177,7 +177,7 @@ def planned_share_milli(
         return shape.gpu_share_milli
     raise InvalidInput(
         "gpu_fraction",
-        "cannot be had from replicas of shared GPUs",
+        "is not available from replicas of shared GPUs",
         got=f"{shape.gpu_count} × {shape.gpu_share_milli / WHOLE_GPU_MILLI:g}",
         allowed=f"one part of at most {replicas[-1] / WHOLE_GPU_MILLI:g} GPU",
         remedy="ask for a whole GPU, or change the policy's kubernetes.shares_per_gpu",

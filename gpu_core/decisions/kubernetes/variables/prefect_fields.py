@@ -96,41 +96,41 @@ PREFECT_FIELDS = (
     PrefectField(
         name="cpu_request",
         treatment=_MAPPED,
-        effect="The CPU request of each pod with any number of GPUs; the scheduler places by "
-        "it. Not together with `cpu_per_gpu`. Without it: `cpu_per_gpu`, else `cpu_limit`, else "
-        "the policy's `kubernetes.per_gpu`.",
+        effect="The CPU request of each pod, for any number of GPUs, which the scheduler plans "
+        "with. It excludes `cpu_per_gpu`. The default is `cpu_per_gpu`, else `cpu_limit`, else the "
+        "policy's `kubernetes.per_gpu`.",
     ),
     PrefectField(
         name="cpu_limit",
         treatment=_MAPPED,
-        effect="The CPU limit of each pod, not below its request. Without it there is none.",
+        effect="The CPU limit of each pod, at least its request. The default is no limit.",
     ),
     PrefectField(
         name="memory_request",
         treatment=_MAPPED,
-        effect="The memory request of each pod; the scheduler places by it. Not together with "
-        "`memory_gib_per_gpu`. Without it: `memory_gib_per_gpu`, else `memory_limit`, else the "
+        effect="The memory request of each pod, which the scheduler plans with. It excludes "
+        "`memory_gib_per_gpu`. The default is `memory_gib_per_gpu`, else `memory_limit`, else the "
         "policy's `kubernetes.per_gpu`.",
     ),
     PrefectField(
         name="memory_limit",
         treatment=_MAPPED,
-        effect="The memory limit of each pod, not below its request; `/dev/shm` counts. Without it "
-        "the request is the limit.",
+        effect="The memory limit of each pod, at least its request, `/dev/shm` included. The "
+        "default is the request.",
     ),
     PrefectField(
         name="finished_job_ttl",
         treatment=_MAPPED,
-        effect="How many seconds a finished Job stays, at least 60, so that a worker that was down "
-        "still reads how it ended. Without it: the policy's `kubernetes.kept_after_end`, which "
-        "also holds for what operators run.",
+        effect="The seconds for which a finished Job is kept, at least 60, so that a worker that "
+        "was down can read its end. The default is the policy's `kubernetes.kept_after_end`, which "
+        "also applies to objects of operators.",
     ),
     PrefectField(
         name="stream_output",
         treatment=_MAPPED,
         default=True,
-        effect="With `false` the output of a container job stays off the run's page; the last "
-        "lines of one that fails are shown all the same. A flow logs through Prefect's API.",
+        effect="With `false` the run's page does not have the output of a container job, except "
+        "the last lines of one that fails. A flow logs through Prefect's API.",
     ),
     PrefectField(
         name="cluster_config",
@@ -143,15 +143,15 @@ PREFECT_FIELDS = (
         name="backoff_limit",
         treatment=Treatment.NOT_OFFERED,
         default=0,
-        effect="Always 0: the worker starts the next attempt, elsewhere if need be. "
-        "`max_failures` and `max_interruptions` bound the attempts.",
+        effect="Always 0: the worker starts the next attempt, on other nodes if necessary. "
+        "`max_failures` and `max_interruptions` limit the attempts.",
         problem="is always 0, because the worker starts the next attempt and not Kubernetes",
         remedy="leave it out; max_failures and max_interruptions bound the attempts",
     ),
     PrefectField(
         name="job_watch_timeout_seconds",
         treatment=Treatment.NOT_OFFERED,
-        effect="The worker watches a Job until it ends. `max_duration` bounds an attempt. "
+        effect="The worker watches a Job until it ends. `max_duration` limits an attempt. "
         "prefect-kubernetes 0.8 offers the variable and does not read it.",
         problem="has no effect, because the worker watches a Job until it ends",
         remedy="leave it out; max_duration bounds how long an attempt runs",
@@ -160,7 +160,7 @@ PREFECT_FIELDS = (
         name="pod_watch_timeout_seconds",
         treatment=Treatment.NOT_OFFERED,
         default=60,
-        effect="The policy's `kubernetes.pending_timeout` bounds how long pods may take to start. "
+        effect="The policy's `kubernetes.pending_timeout` limits how long pods take to start. "
         "prefect-kubernetes 0.8 offers the variable and does not read it.",
         problem="has no effect, because the policy bounds how long pods may take to start",
         remedy="leave it out; kubernetes.pending_timeout of the policy is that bound",

@@ -91,7 +91,7 @@ class ClusterLeadership:
         lease, name = self._lease, self._pool.lease
         if lease is not None and lease.failure is not None:
             place = f"{name} in namespace {self._namespace}"
-            return f"the lease {place} cannot be had: {lease.failure}"
+            return f"the lease {place} cannot be acquired: {lease.failure}"
         if self._has_lease() and self._claim is not None and self._claim.other is not None:
             return f"{who_acts(self._claim.other, self._claim.installation)}; {CHOOSE}"
         holder = lease.holder if lease is not None else None

@@ -134,7 +134,7 @@ class CustomJobs:
             {"labelSelector": ATTEMPT_ID_LABEL},
         )
         self._tasks.start_soon(self._reflectors[name].run)
-        _log.info("Runs with framework %s can be run: %s is served", name, framework.kind)
+        _log.info("Runs with framework %s can start: %s is served", name, framework.kind)
 
     def _changed(self, before: Json | None, after: Json | None) -> None:
         item = after or before or {}

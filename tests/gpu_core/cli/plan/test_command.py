@@ -233,7 +233,7 @@ def test_a_history_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("arguments", "want_message"),
     [
-        pytest.param([], "model is missing; say in words", id="nothing at all"),
+        pytest.param([], "model is missing; describe the job in words", id="nothing at all"),
         pytest.param(["make coffee"], "text names no model, size or task", id="no job"),
         pytest.param(
             ["train a 7B model", "--deadline", "2020-01-01T00:00Z"],

@@ -251,7 +251,7 @@ def checked(tmp_path, monkeypatch):
         ),
         pytest.param(
             deployment() + deployment().removeprefix("\ndeployments:\n"),
-            ["name comes twice for the same flow", "deployments[0]"],
+            ["name is used twice for the same flow", "deployments[0]"],
             id="one name twice",
         ),
     ],

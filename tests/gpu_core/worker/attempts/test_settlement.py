@@ -608,5 +608,5 @@ def test_a_run_whose_pool_was_deleted_does_not_wait_for_ever(tmp_path):
     assert (settlement.next_state, settlement.is_charged_failure) == ("Crashed", False)
     assert settlement.message == (
         "Preempted: its GPUs went to a more urgent run; it cannot start again, as its work queue "
-        "was deleted: submit it anew."
+        "was deleted: submit it again."
     )

@@ -205,7 +205,9 @@ def test_without_prefects_server_nothing_is_served():
 def test_an_answer_shows_no_password_of_an_address(address):
     """The port has no authentication. A standby says why the cluster refuses its lease."""
     monitor = HealthMonitor(5)
-    monitor.note_cycle(WorkerState.STANDBY, f"the lease cannot be had: {address} does not answer")
+    monitor.note_cycle(
+        WorkerState.STANDBY, f"the lease cannot be acquired: {address} does not answer"
+    )
     document = monitor.document(monitor.health(), datetime.now(UTC))
-    assert "the lease cannot be had" in document["reason"]
+    assert "the lease cannot be acquired" in document["reason"]
     assert "hunter2" not in str(document)

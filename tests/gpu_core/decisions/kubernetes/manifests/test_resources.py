@@ -115,7 +115,7 @@ def test_gpus_by_the_device_plugins_name(shape, policy, want):
     ],
 )
 def test_a_part_that_replicas_cannot_give_is_refused(shape, want_allowed):
-    with pytest.raises(InvalidInput, match="gpu_fraction cannot be had") as caught:
+    with pytest.raises(InvalidInput, match="gpu_fraction is not available") as caught:
         size(shape)
     assert want_allowed in str(caught.value)
 
