@@ -161,6 +161,16 @@ def another_installation_does_not_act(story):
     story.pool.stop_worker()
     assert "Scheduling" not in second.log.read_text()
 
+    # With a ledger of its own it learns of the first from Prefect alone.
+    own_ledger = f"sqlite:///{story.pool.folder}/another.db"
+    story.pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = own_ledger
+    third = story.pool.start_worker()
+    wait_for(lambda: told in third.log.read_text(), "it says who acts", timeout_s=240)
+    story.pool.stop_worker()
+    story.pool.environment["PREFECT_INTEGRATIONS_GPU_LEDGER_URL"] = story.pool.ledger_url
+    assert "with another ledger" in third.log.read_text()
+    assert "Scheduling" not in third.log.read_text()
+
 
 def values_change(story):
     """New workers take over what runs, with probes that ask their health server."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,12 @@ from gpu_core.cli.doctor.prefect_facts import reading_of
 from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown
 from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, release_of
-from gpu_core.decisions.checks.doctor.lease import SeenLease, installation_finding, lease_findings
+from gpu_core.decisions.checks.doctor.lease import (
+    SeenLease,
+    installation_finding,
+    lease_findings,
+    ledgers_finding,
+)
 from gpu_core.decisions.checks.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.checks.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.checks.doctor.versions import kubernetes_version_findings
@@ -56,6 +61,7 @@ class ClusterQuestion:
         service_account: `NAMESPACE/NAME` whose rights are asked for; None: our own.
         cluster_config: A kubeconfig and its context; None: look for one.
         read_claim: Reads which installation acts for the pool; None: no ledger can be asked.
+        claim_in_prefect: Which installation acts, by Prefect; None: Prefect does not say.
     """
 
     pool: str | None
@@ -66,6 +72,7 @@ class ClusterQuestion:
     service_account: str | None
     cluster_config: tuple[dict[str, Any], str | None] | None
     read_claim: Callable[[], PoolClaim | None] | None = None
+    claim_in_prefect: PoolClaim | None = None
 
 
 async def examine_cluster(question: ClusterQuestion) -> list[Finding]:
@@ -267,13 +274,17 @@ async def _lease(
     leases = [_seen_lease(item) for item in items if _is_of_a_pool(item)]
     claim = await _claim(question)
     cluster = None if claim is None else await _uid(api)
-    found = lease_findings(
+    found: Iterable[Finding] = lease_findings(
         pool, name, leases, now, looked_in=looked_in, claim=claim, cluster=cluster
     )
     if claim is None:
         return list(found)
     namespace = question.lease_namespace
-    return [*found, installation_finding(claim, now, cluster=cluster, namespace=namespace)]
+    found = [*found, installation_finding(claim, now, cluster=cluster, namespace=namespace)]
+    if question.claim_in_prefect is None:
+        return found
+    ledgers = ledgers_finding(claim, question.claim_in_prefect, now, cluster=cluster)
+    return found if ledgers is None else [*found, ledgers]
 
 
 async def _claim(question: ClusterQuestion) -> PoolClaim | None:

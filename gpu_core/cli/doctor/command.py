@@ -208,6 +208,7 @@ def _cluster_question(
         service_account=options.service_account,
         cluster_config=None if facts is None else facts.cluster_config,
         read_claim=_claim_reader(facts, places),
+        claim_in_prefect=None if facts is None else facts.claim,
     )
 
 

@@ -15,6 +15,7 @@ from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.adapters.prefect.pool_claims import read_claim
 from gpu_core.adapters.prefect.work_pool import read_pool_status
 from gpu_core.decisions.checks.doctor.clocks import ClockReading
 from gpu_core.decisions.checks.doctor.prefect_pool import (
@@ -23,6 +24,7 @@ from gpu_core.decisions.checks.doctor.prefect_pool import (
     Heartbeat,
     chosen_pool,
 )
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.prefect.pool_status import PoolStatus
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections, read_connections
@@ -43,6 +45,7 @@ class PrefectFacts:
         pool: The pool; None: there is none of this name.
         namespaces: Where deployments of the pool have their Jobs, beside its default.
         cluster_config: The kubeconfig of its cluster block, and the context; None: it has none.
+        claim: Which installation of workers acts for the pool; None: Prefect does not say.
     """
 
     address: str
@@ -59,6 +62,7 @@ class PrefectFacts:
     heartbeats: tuple[Heartbeat, ...] = ()
     namespaces: tuple[str, ...] = ()
     cluster_config: tuple[dict[str, Any], str | None] | None = field(default=None, repr=False)
+    claim: PoolClaim | None = None
 
 
 async def read_prefect_facts(
@@ -99,7 +103,16 @@ async def read_prefect_facts(
         heartbeats=await _heartbeats(client, pool),
         namespaces=await _namespaces(client, pool),
         cluster_config=await _cluster_config(client, default_of(template, "cluster_config")),
+        claim=await _claim(client, str(found.id)),
     )
+
+
+async def _claim(client: PrefectClient, pool_id: str) -> PoolClaim | None:
+    """Which installation acts; None also where this account may not read variables."""
+    try:
+        return await read_claim(client, pool_id)
+    except httpx.HTTPStatusError:
+        return None
 
 
 def default_of(template: Mapping[str, Any], variable: str) -> object:

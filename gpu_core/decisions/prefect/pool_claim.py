@@ -23,7 +23,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """An installation's claim of a pool, as the ledger has it.
+    """An installation's claim of a pool, as the ledger or Prefect has it.
 
     Attributes:
         pool_id: The pool's id in Prefect: other servers have pools of the same name.
@@ -64,3 +64,6 @@ CHOOSE = (
     f"this one acts {count(DURATION_S // 60, 'minute')} after the last worker of the other ends"
 )
 """What to do about two installations of one pool."""
+
+OTHER_LEDGER = "give all installations of a pool one ledger, or its costs are in two"
+"""What to do about two installations of one pool with different ledgers."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, Self
 
 import anyio.abc
+import httpx
 from prefect.blocks.core import Block
 from prefect.workers.base import BaseWorker
 from prefect_kubernetes.credentials import KubernetesClusterConfig
@@ -11,6 +12,7 @@ from prefect_kubernetes.settings import KubernetesSettings
 from prefect_kubernetes.worker import KubernetesWorker
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
+from gpu_core.adapters.prefect.pool_claims import claim_pool, variable_name
 from gpu_core.decisions.costs.mlflow_access import missing_secrets
 from gpu_core.decisions.kubernetes.manifests.names import job_name
 from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
@@ -19,6 +21,7 @@ from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
 )
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.policy.kubernetes import SecretReference
+from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
@@ -28,10 +31,13 @@ from gpu_core.worker.kubernetes.variables import (
     GpuKubernetesJobConfiguration,
     GpuKubernetesVariables,
 )
+from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.startup.checks import CannotStart
 from gpu_core.worker.watch.policy import PolicySource
 
 _DEFAULT_NAMESPACE = "default"
+
+_NO_VARIABLES = frozenset({httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND})
 
 _Use = Literal["cluster", "lease", "output"]
 
@@ -64,6 +70,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         super().__init__(*arguments, **options)
         self._apis: dict[_Use, KubernetesApi] = {}
         self._prefect_secrets: Mapping[str, SecretReference] = {}
+        self._why_no_claim = LastSaid()
 
     async def __aenter__(self) -> Self:
         # Without prefect-kubernetes' observer: it would judge ends of Jobs beside the scheduler.
@@ -93,11 +100,27 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
                 name=self._work_pool_name,
                 lease=job_name(f"pool-{self._work_pool_name}"),
                 ledger=self._opened_ledger,
+                prefect=self._claim_in_prefect,
             ),
             self._task_group,
             self._wake,
         )
         return self._lease
+
+    async def _claim_in_prefect(self, wanted: PoolClaim, instead_of: PoolClaim | None) -> PoolClaim:
+        """The claim that counts; the wanted one where the account may not use variables."""
+        try:
+            return await claim_pool(self.client, wanted, instead_of)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in _NO_VARIABLES:
+                raise
+            if self._why_no_claim.is_news(str(error.response.status_code)):
+                self._logger.warning(
+                    "An installation with another ledger cannot be noticed, because Prefect "
+                    "answers HTTP %d for variable %s: let the worker's account write variables",
+                    *(error.response.status_code, variable_name(wanted.pool_id)),
+                )
+            return wanted
 
     async def _new_infrastructure(
         self, policies: PolicySource, tasks: anyio.abc.TaskGroup

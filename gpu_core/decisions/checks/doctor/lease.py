@@ -8,6 +8,7 @@ from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknow
 from gpu_core.decisions.prefect.pool_claim import (
     CHOOSE,
     DURATION_S,
+    OTHER_LEDGER,
     Installation,
     PoolClaim,
     who_acts,
@@ -122,6 +123,25 @@ def installation_finding(
     if is_other or (namespace is not None and there.namespace != namespace):
         return warning("lease.installation", text, CHOOSE, details)
     return ok("lease.installation", text, details)
+
+
+def ledgers_finding(
+    claim: PoolClaim, in_prefect: PoolClaim, now: datetime, *, cluster: str | None
+) -> Finding | None:
+    """Do two installations of the pool have different ledgers? None: the claims agree.
+
+    Args:
+        claim: As the ledger that is looked at has it.
+        in_prefect: As Prefect has it.
+        now: By the clock of the API server.
+        cluster: The uid of this cluster's namespace kube-system; None: it cannot be read.
+    """
+    age_s = (now - in_prefect.renewed_at).total_seconds()
+    if in_prefect.installation == claim.installation or age_s > DURATION_S:
+        return None
+    own = None if cluster is None else Installation(cluster=cluster, namespace="")
+    text = f"{who_acts(in_prefect, own)}, with another ledger than the one that is looked at"
+    return failed("lease.ledgers", text, f"{OTHER_LEDGER}; {CHOOSE}")
 
 
 def _not_held(pool: str, lease: SeenLease, now: datetime) -> Finding:

@@ -1,26 +1,31 @@
-"""One acting installation for each pool: a claim in the ledger, which all of them share.
+"""One acting installation for each pool: a claim in the ledger and another one in Prefect.
 
 Each installation has a lease of its own, so two of them would both act. The worker that has its
 installation's lease renews the claim; any worker of the same installation may. Another installation
 takes a claim only when it has not been renewed for `DURATION_S` by its own clock, and by comparing
 and setting, so that a watcher that was suspended takes nothing. Who lost a claim without noticing
 opens no attempt all the same: the ledger looks at the claim in the transaction that opens it.
+
+Installations with different ledgers share only Prefect, whose claim is a variable of the same form.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import anyio
+import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpu_core.adapters.ledger import Ledger, LedgerError
+from gpu_core.adapters.ledger import LedgerError
 from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation, PoolClaim
-from gpu_core.worker.operations.threads import in_thread
 
 _log = logging.getLogger("prefect.gpu.claim")
+
+ClaimPool = Callable[[PoolClaim, PoolClaim | None], Awaitable[PoolClaim]]
+"""Creates or renews the first claim, or takes over the second; the claim that counts."""
 
 _RENEW_S = 15.0
 # Without an answer of the ledger the holder changes nothing from here on. Another installation may
@@ -43,7 +48,7 @@ class InstallationClaim:
     """The claim of a pool, as a worker of one installation sees it.
 
     Args:
-        ledger: Where it is.
+        claim_pool: Where it is.
         pool_id: The pool's id in Prefect at this moment; a pool that is made anew has another one.
         pool: The pool's name.
         installation: Whose worker this is.
@@ -52,13 +57,13 @@ class InstallationClaim:
 
     def __init__(
         self,
-        ledger: Ledger,
+        claim_pool: ClaimPool,
         pool_id: Callable[[], str],
         pool: str,
         installation: Installation,
         holder: str,
     ) -> None:
-        self._ledger = ledger
+        self._claim_pool = claim_pool
         self._pool_id = pool_id
         self._pool = pool
         self._holder = holder
@@ -88,10 +93,11 @@ class InstallationClaim:
         return None if claim is None or claim.installation == self.installation else claim
 
     async def acquire(self) -> bool:
-        """Does this installation act? Asks the ledger only where it has not told yet.
+        """Does this installation act? Asks only where there was no answer yet.
 
         Raises:
             LedgerError, SQLAlchemyError: The ledger does not answer.
+            httpx.HTTPError: Prefect does not answer.
         """
         if self._claim is None or self._claim.pool_id != self._pool_id():
             await self.try_once()
@@ -112,7 +118,7 @@ class InstallationClaim:
             was_ours = self.is_ours
             try:
                 await self.try_once()
-            except (LedgerError, SQLAlchemyError, OSError) as error:
+            except (LedgerError, SQLAlchemyError, OSError, httpx.HTTPError) as error:
                 _log.debug("The claim of pool %r: %s", self._pool, error)
             if self.is_ours != was_ours:
                 on_change()
@@ -122,10 +128,11 @@ class InstallationClaim:
 
         Raises:
             LedgerError, SQLAlchemyError: The ledger does not answer.
+            httpx.HTTPError: Prefect does not answer.
         """
         # Counted from before the question: its answer may be late.
         asked_at_s = _now_s()
-        claim = await in_thread(self._ledger.claim_pool, self._wanted(), self._expired(asked_at_s))
+        claim = await self._claim_pool(self._wanted(), self._expired(asked_at_s))
         self._claim = claim
         if claim.installation == self.installation:
             self._renewed_at_s, self._seen = asked_at_s, None

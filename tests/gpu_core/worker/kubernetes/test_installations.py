@@ -1,13 +1,16 @@
 """Two installations of one pool: one acts, whatever dies, sleeps or loses its connections."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import anyio
 import pytest
+from prefect.exceptions import ObjectAlreadyExists
 from sqlalchemy.exc import OperationalError
 
 from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.ledger import Ledger, PoolNotOurs
+from gpu_core.adapters.prefect import pool_claims
 from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation
 from gpu_core.worker.kubernetes.acting import leadership as module
 from gpu_core.worker.kubernetes.acting.installation_claim import InstallationClaim
@@ -50,7 +53,14 @@ def new_ledger(tmp_path):
 
 
 def claim(ledger, installation, holder="w", pool_id="id"):
-    return InstallationClaim(ledger, lambda: pool_id, "gpu", installation, holder)
+    return InstallationClaim(in_ledger(ledger), lambda: pool_id, "gpu", installation, holder)
+
+
+def in_ledger(ledger):
+    async def claim_pool(wanted, instead_of):
+        return ledger.claim_pool(wanted, instead_of)
+
+    return claim_pool
 
 
 def tried(*claims):
@@ -126,7 +136,7 @@ def test_a_ledger_that_is_away_takes_the_right_to_change_things_and_not_the_lead
 
 def test_a_pool_that_is_made_anew_is_claimed_anew(clock, new_ledger):
     pool_id = ["old"]
-    first = InstallationClaim(new_ledger(), lambda: pool_id[0], "gpu", ONE, "w")
+    first = InstallationClaim(in_ledger(new_ledger()), lambda: pool_id[0], "gpu", ONE, "w")
     second = claim(new_ledger(), TWO, pool_id="new")
     assert tried(first, second) == [True, True]
     pool_id[0] = "new"
@@ -178,6 +188,7 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
     monkeypatch.setattr(module, "KubernetesLease", FakeLease)
 
     async def scenario():
+        prefect = FakePrefect()
         async with anyio.create_task_group() as tasks:
 
             def leadership(cluster, namespace):
@@ -189,7 +200,13 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
                 async def opened():
                     return ledger
 
-                pool = LedPool(id=lambda: "id", name="gpu", lease="gpu-pool-gpu", ledger=opened)
+                pool = LedPool(
+                    id=lambda: "id",
+                    name="gpu",
+                    lease="gpu-pool-gpu",
+                    ledger=opened,
+                    prefect=prefect.claim_pool,
+                )
                 return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
 
             here = FakeCluster()
@@ -212,3 +229,111 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
             tasks.cancel_scope.cancel()
 
     anyio.run(scenario)
+
+
+class FakePrefect:
+    """Prefect's variables, as far as `pool_claims` uses them."""
+
+    def __init__(self):
+        self.values = {}
+
+    async def claim_pool(self, wanted, instead_of):
+        return await pool_claims.claim_pool(self, wanted, instead_of)
+
+    async def read_variable_by_name(self, name):
+        return SimpleNamespace(value=self.values[name]) if name in self.values else None
+
+    async def create_variable(self, variable):
+        if variable.name in self.values:
+            raise ObjectAlreadyExists(Exception())
+        self.values[variable.name] = variable.value
+
+    async def update_variable(self, variable):
+        assert variable.name in self.values
+        self.values[variable.name] = variable.value
+
+
+def in_prefect(prefect, installation, pool_id="id"):
+    return InstallationClaim(prefect.claim_pool, lambda: pool_id, "gpu", installation, "w")
+
+
+def test_of_two_installations_with_different_ledgers_one_acts(clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "KubernetesLease", FakeLease)
+    ledgers = [Ledger.open(f"sqlite:///{tmp_path}/{number}.db") for number in range(2)]
+    here, prefect = FakeCluster(), FakePrefect()
+
+    async def scenario():
+        async with anyio.create_task_group() as tasks:
+
+            def leadership(namespace, ledger):
+                async def connect():
+                    return here
+
+                async def opened():
+                    return ledger
+
+                pool = LedPool(
+                    id=lambda: "id",
+                    name="gpu",
+                    lease="gpu-pool-gpu",
+                    ledger=opened,
+                    prefect=prefect.claim_pool,
+                )
+                return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
+
+            first, second = leadership("one", ledgers[0]), leadership("two", ledgers[1])
+            assert await first.acquire()
+            assert not await second.acquire()
+            assert (first.is_held, second.is_held) == (True, False)
+            assert second.is_standby
+            assert second.why_not.startswith(
+                "the installation in namespace one of this cluster acts for pool 'gpu' since 20"
+            )
+            assert (
+                "with another ledger; give all installations of a pool one ledger" in second.why_not
+            )
+            tasks.cancel_scope.cancel()
+
+    anyio.run(scenario)
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_a_claim_in_prefect_that_is_not_renewed_is_taken_and_read_again(clock):
+    prefect = FakePrefect()
+    first, second = in_prefect(prefect, ONE), in_prefect(prefect, TWO)
+    assert tried(first, second) == [True, False]
+    clock.now_s += DURATION_S - 1
+    assert tried(second) == [False]
+    assert prefect.values["prefect_gpu_pool_id"]["namespace"] == "one"
+    clock.now_s += 1
+    assert tried(second) == [False], "it counts when it was read again"
+    assert prefect.values["prefect_gpu_pool_id"]["namespace"] == "two"
+    assert tried(second, first) == [True, False]
+
+
+def test_of_two_that_take_a_claim_in_prefect_at_once_one_has_it(clock):
+    prefect = FakePrefect()
+    first, second, third = (
+        in_prefect(prefect, Installation(cluster="c1", namespace=name)) for name in "abc"
+    )
+    tried(first, second, third)
+    clock.now_s += DURATION_S
+    assert tried(second, third) == [False, False]
+    assert sorted(tried(second, third)) == [False, True]
+
+
+def test_a_claim_in_prefect_is_renewed_by_its_installation_alone(clock):
+    prefect = FakePrefect()
+    first, second = in_prefect(prefect, ONE), in_prefect(prefect, TWO)
+    for _ in range(3 * DURATION_S // 15):
+        assert tried(first, second) == [True, False]
+        clock.now_s += 15
+
+
+@pytest.mark.parametrize("damage", ["text", {"pool": "gpu"}, None])
+def test_a_claim_in_prefect_that_a_person_has_changed_is_made_anew(clock, damage):
+    prefect = FakePrefect()
+    tried(in_prefect(prefect, ONE))
+    prefect.values["prefect_gpu_pool_id"] = damage
+    assert tried(in_prefect(prefect, TWO)) == [True]

@@ -16,7 +16,12 @@ from gpu_core.decisions.checks.doctor.clocks import (
 )
 from gpu_core.decisions.checks.doctor.finding import Finding, Status, has_failed
 from gpu_core.decisions.checks.doctor.helm_release import HelmRelease, release_of, right_remedy
-from gpu_core.decisions.checks.doctor.lease import SeenLease, installation_finding, lease_findings
+from gpu_core.decisions.checks.doctor.lease import (
+    SeenLease,
+    installation_finding,
+    lease_findings,
+    ledgers_finding,
+)
 from gpu_core.decisions.checks.doctor.nodes import SeenNode, node_findings, node_pool_findings
 from gpu_core.decisions.checks.doctor.prefect_pool import (
     Heartbeat,
@@ -475,6 +480,26 @@ def a_claim(cluster: str = "c1", namespace: str = "ml", age_s: float = 20) -> Po
 )
 def test_the_installation_that_acts(claim: PoolClaim, want: tuple[str, str]) -> None:
     check([installation_finding(claim, NOW, cluster="c1", namespace="ml")], [want])
+
+
+@pytest.mark.parametrize(
+    ("in_prefect", "want"),
+    [
+        pytest.param(a_claim(), None, id="one ledger"),
+        pytest.param(a_claim(namespace="b", age_s=181), None, id="the other is not renewed"),
+        pytest.param(
+            a_claim(namespace="b"),
+            "acts for pool 'gpu' since 2026-11-22 12:00 UTC, with another ledger",
+            id="two ledgers",
+        ),
+    ],
+)
+def test_two_installations_with_different_ledgers_are_an_error(in_prefect, want) -> None:
+    found = ledgers_finding(a_claim(), in_prefect, NOW, cluster="c1")
+    if want is None:
+        assert found is None
+    else:
+        check([found], [("failed", want)])
 
 
 def test_two_leases_of_which_one_counts_are_a_warning() -> None:
