@@ -373,6 +373,9 @@ class GpuWorker(_Mixin):
             )
             self._emit_flow_run_submitted_event(configuration)
             submitted = await self.run(flow_run, configuration)
+        except Refused as refusal:
+            scheduler.refuse(flow_run.id, self._secrets.hidden(str(refusal)))
+            return
         except Exception as error:
             why = platform_failure(error)
             if why is not None:

@@ -10,10 +10,12 @@ from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
 from prefect.settings import Settings
 from prefect.settings.context import get_current_settings
 from prefect.workers.base import BaseJobConfiguration
+from pydantic import ValidationError
 
 from gpu_core.decisions.requests.run_environment import without_workers_own
 from gpu_core.decisions.requests.run_variables import env_of_container, env_of_process, env_of_run
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import Refused
 
 
 class KnownEnvironment:
@@ -61,6 +63,9 @@ async def configured(
         client: Resolves references to blocks and variables in the template.
         work_pool: The pool, for its base job template.
         worker: `worker_name` and `worker_id`, for the run's environment and labels.
+
+    Raises:
+        Refused: The template with these variables makes no valid configuration.
     """
     deployment = running.deployment
     template = copy.deepcopy(work_pool.base_job_template)
@@ -77,12 +82,23 @@ async def configured(
     if isinstance(values.get("command"), list):
         # Prefect's configuration knows text only, which it splits as a shell does.
         values["command"] = shlex.join(values["command"])
-    configuration: C = await kind.from_template_and_values(
-        base_job_template=template, values=values, client=client
-    )
+    try:
+        configuration: C = await kind.from_template_and_values(
+            base_job_template=template, values=values, client=client
+        )
+    except ValidationError as error:
+        raise Refused(_why_unusable(error)) from error
     flow = Flow(id=flow_run.flow_id, name=running.record.flow_name, labels={})
     configuration.prepare_for_flow_run(flow_run, deployment, flow, work_pool, **worker)
     return configuration
+
+
+def _why_unusable(error: ValidationError) -> str:
+    faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return (
+        f"The pool's base job template cannot be used ({'; '.join(faults).lstrip(': ')}). Correct "
+        "the template or the run's job variables."
+    )
 
 
 def _with_env(template: dict[str, Any], values: Mapping[str, Any], env: object) -> dict[str, Any]:

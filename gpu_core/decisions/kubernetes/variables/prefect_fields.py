@@ -51,7 +51,8 @@ PREFECT_FIELDS = (
         name="env",
         treatment=_MAPPED,
         default={},
-        effect="Variables of the run's container: a mapping, or a list of items as in a container. "
+        effect="Variables of the run's container: a mapping or, where the schema of the pool's "
+        "template allows it, a list of items as in a container. "
         "Mappings, and a mapping with a list, are merged by name: the run's over the deployment's "
         "over the pool's; `null` removes. `NVIDIA_VISIBLE_DEVICES` and "
         "`CUDA_VISIBLE_DEVICES` are the device plugin's; a container job gets no variables that "

@@ -18,6 +18,7 @@ from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
 from gpu_core.worker import GpuKubernetesWorker, GpuProcessWorker
 from gpu_core.worker.attempts.job_configuration import configured
+from gpu_core.worker.infrastructure import Refused
 
 ID = UUID(int=1)
 WORKER = {"worker_name": "worker", "worker_id": UUID(int=2)}
@@ -80,6 +81,30 @@ def test_it_is_what_prefect_would_make(worker, of_deployment, of_run):
     assert [r.model_dump() for r in ours._related_resources()] == [
         r.model_dump() for r in theirs._related_resources()
     ]
+
+
+def test_a_template_that_makes_no_job_refuses_the_run_with_its_fault():
+    template = GpuKubernetesWorker.get_default_base_job_template()
+    template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"] = []
+    kind = GpuKubernetesWorker.type
+    pool = WorkPool(id=ID, name="gpus", type=kind, base_job_template=template, default_queue_id=ID)
+    run = FlowRun(id=ID, flow_id=FLOW.id, name="run", job_variables={"image": "busybox"})
+    running = SimpleNamespace(deployment=None, record=SimpleNamespace(flow_name=FLOW.name))
+
+    async def ours():
+        await configured(
+            *(GpuKubernetesWorker.job_configuration, run, running),
+            client=Server(),
+            work_pool=pool,
+            worker=WORKER,
+        )
+
+    with pytest.raises(
+        Refused, match=r"^The pool's base job template cannot be used \("
+    ) as refused:
+        anyio.run(ours)
+    assert "/spec/template/spec/containers/0" in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def item(name, value):
