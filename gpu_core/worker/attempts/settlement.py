@@ -400,7 +400,9 @@ def _seen_lately(attempt: Attempt, now: datetime) -> bool:
 def _end(running: AttemptState, exit_: Exit | None, is_estimated: bool, now: datetime) -> datetime:
     attempt = running.attempt
     if exit_ is not None and exit_.ended_at is not None:
-        return max(exit_.ended_at, exit_.held_until or exit_.ended_at, attempt.admitted_at)
+        # Kubernetes cuts moments off to the second, so that an end may seem to be before the start.
+        bounds = (exit_.held_until, attempt.admitted_at, attempt.started_at)
+        return max(exit_.ended_at, *(at for at in bounds if at is not None))
     if is_estimated:
         return attempt.last_seen_at or attempt.started_at or attempt.admitted_at
     return now

@@ -23,7 +23,7 @@ from gpu_core.decisions.kubernetes.manifests.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.manifests.resources import planned_share_milli, pod_size
-from gpu_core.decisions.kubernetes.nodes.overlap import without_overlap
+from gpu_core.decisions.kubernetes.nodes.overlap import is_overlapping, without_overlap
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
@@ -105,8 +105,8 @@ from gpu_core.worker.prefect.starts_first import StartsFirst
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 
-# The watch tells of a new Job within milliseconds; until then nothing proves that it lives. A watch
-# that lost its connection without a word tells of it later: no Job is ended for that.
+# The watch sees a new Job within milliseconds; until then nothing proves that it is alive. A watch
+# whose connection is cut silently sees it later: no Job is ended for that.
 _UNSEEN_S = SILENCE_S + 5.0
 
 _KILL_WAIT_S = 10.0
@@ -120,11 +120,11 @@ class KubernetesInfrastructure:
         output_api: The same cluster, over connections for the output of containers alone.
         pool: The pool's name.
         namespace: Where Jobs are created whose template says nothing else.
-        client: Prefect's, for what pods cannot tell themselves.
+        client: Prefect's, for what pods cannot report themselves.
         wake: Called when something changed that the next cycle should see.
         may_act: Asked before everything that changes the cluster.
         starts: Which starts are under way.
-        prefect_secrets: Where flows get Prefect's keys from, by variable; none: in plain words.
+        prefect_secrets: Where flows get Prefect's keys from, by variable; none: in plain text.
         template: The pool's base job template, as it is now.
         hidden: A text without the secrets that the worker knows.
     """
@@ -195,7 +195,7 @@ class KubernetesInfrastructure:
 
     @property
     def host(self) -> str:
-        """The cluster's name in the ledger: the same for every worker that looks at it."""
+        """The cluster's name in the ledger: the same for each of its workers."""
         return self._host
 
     @property
@@ -209,7 +209,7 @@ class KubernetesInfrastructure:
 
     @property
     def is_environment_private(self) -> bool:
-        """Whoever may read Jobs or pods reads it: what is secret comes from Secrets."""
+        """Each reader of Jobs or pods sees it: what is secret comes from Secrets."""
         return False
 
     @property
@@ -228,8 +228,8 @@ class KubernetesInfrastructure:
     ) -> Workload:
         """With the part of a GPU, the CPU and the memory that each of its pods takes of a node.
 
-        It is held where nobody can tell whether `command` is the flow's or a container's, and where
-        its variables bring into its Job what its team is not permitted.
+        It is held where `command` may be the flow's or a container's, and where its variables bring
+        into its Job what its team is not permitted.
         """
         request = commands.with_container_command(
             parse_pod_request(variables, variable_defaults(self._template())),
@@ -261,7 +261,7 @@ class KubernetesInfrastructure:
         gpus: Mapping[str, int],
         policy: KubernetesPolicy,
     ) -> None:
-        """Refuse GPUs of further containers: the start, which knows the node, looks once more.
+        """Refuse GPUs of further containers; the start, which knows the node, checks them again.
 
         Ray and Spark have a pod without GPUs whose containers are the same.
         """
@@ -288,7 +288,7 @@ class KubernetesInfrastructure:
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
-        """Which GPUs does it hold of the nodes that its pods are bound to?
+        """Which GPUs of the nodes that its pods are bound to does it hold?
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
         and the kube-scheduler place it; these also bind it later. What of the others is not where
@@ -300,7 +300,13 @@ class KubernetesInfrastructure:
         if since is None or len(pods) != len(placement.shares):
             return None
         is_pinned = policy.kubernetes.kueue_queue is None
-        is_known = is_pinned or since <= running.attempt.admitted_at
+        holding = [other for other in others if is_pinned or self._is_in_place(other)]
+        taken = taken_milli(other.allocation() for other in holding)
+        # Kubernetes cuts moments off to the second: a pod that was bound in the second of its
+        # admission may have GPUs that another one has.
+        is_known = is_pinned or (
+            since <= running.attempt.admitted_at and not is_overlapping(placement, taken)
+        )
         if is_known and self._is_in_place(running):
             return None
         pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
@@ -308,15 +314,13 @@ class KubernetesInfrastructure:
         nodes = [known.node for known in facts if known is not None]
         if len(nodes) != len(pods):
             return None
-        holding = [other for other in others if is_pinned or self._is_in_place(other)]
-        taken = taken_milli(other.allocation() for other in holding)
         found = landed(placement, nodes, taken)
         return None if found is None else Binding(placement=found, since=since)
 
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
-        """What do they hold? Where others place them, no GPU that one holds which is bound."""
+        """What do they hold? Where Kueue places them, no GPU that a bound attempt holds."""
         if policy.kubernetes.kueue_queue is None:
             return tuple(running.allocation() for running in attempts)
         ranked = sorted(attempts, key=lambda running: not self._is_in_place(running))
@@ -325,7 +329,7 @@ class KubernetesInfrastructure:
     def _gpu_pods(self, running: AttemptState) -> list[Json]:
         """Its pods with GPUs, where some have none: the launcher of an operator's job, say.
 
-        Where all are gone, as they were seen last: an end may come before anybody looks.
+        Where all are gone, as they were seen last: an end may come before a cycle.
         """
         attempt_id = running.attempt.attempt_id
         pods = self._view.pods_of(attempt_id) or self._view.last_pods_of(attempt_id)
@@ -337,7 +341,7 @@ class KubernetesInfrastructure:
         return bound == sorted(share.node for share in running.attempt.held)
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
-        """Folder and devices are the pod's; what is safe has to be told through Prefect."""
+        """Folder and devices are the pod's; checkpoints have to be reported through Prefect."""
         return replace(
             context,
             reports_to_prefect=not is_container_job(running),
@@ -459,7 +463,7 @@ class KubernetesInfrastructure:
         """Events of pods that do not run yet; states and output of containers without Prefect;
         objects of operators that ended long ago go, and what no open attempt answers for.
 
-        An attempt that somebody else is ending loses its Job, which would make other pods for it.
+        An attempt whose pod is deleted from outside loses its Job, which would make another pod.
         """
         self._view.keep({running.attempt.attempt_id for running in attempts})
         await self._view.custom_jobs.look_again()
@@ -473,7 +477,7 @@ class KubernetesInfrastructure:
         await self._gang_start.reconcile([r for r in attempts if _is_gang_of_flow(r)])
         await self._events.look([each for each in attempts if each.phase.holds_gpus])
         for running in attempts:
-            # Who settles an end tells first that it ran.
+            # The settlement of an end reports first that it ran.
             if not running.phase.has_ended:
                 self._tend_container(running)
 
@@ -502,7 +506,7 @@ class KubernetesInfrastructure:
 
     def _pods_to_follow(self, running: AttemptState) -> list[Json]:
         """All nodes of a gang; of a flow those after the first, which logs through Prefect's API;
-        of Ray and Spark the pod that leads, which tells what the others write."""
+        of Ray and Spark the head pod, which prints what the others write."""
         attempt_id = running.attempt.attempt_id
         pods = begun_pods(self._view.pods_of(attempt_id))
         if not is_container_job(running):
@@ -527,7 +531,7 @@ class KubernetesInfrastructure:
         try:
             await self._objects.delete(attempt_id, self._fenced, grace_s=None)
         except (KubernetesError, NotStarted) as error:
-            # Whoever acts now does it.
+            # The worker that acts now does it.
             name, fields = running.record.name, run_fields(running)
             _log.warning("The Job of %r cannot be deleted: %s", name, error, extra=fields)
 
@@ -560,7 +564,7 @@ class KubernetesInfrastructure:
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
         self._unadmitted.observe(attempt_id)
-        self._follow_output(running)  # it may have ended before anybody looked
+        self._follow_output(running)  # it may have ended before a cycle
         self._note_causes(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
             await self._keep_last_words(running)
@@ -591,7 +595,7 @@ class KubernetesInfrastructure:
         return True
 
     def _note_causes(self, attempt_id: str) -> None:
-        """Which pods end without us, and how? What we end from here on tells nothing of why."""
+        """Which pods end without us, and how? What the worker ends from here on is no cause."""
         pods = self._view.pods_of(attempt_id)
         causes = {pod["metadata"]["uid"]: pod for pod in pods if ending_of(pod) is not None}
         if causes:
@@ -788,7 +792,7 @@ class KubernetesInfrastructure:
         return policy.model_copy(update={"version": server})
 
     async def _cluster_name(self) -> str:
-        """The uid of the namespace that every cluster has and nobody can make anew."""
+        """The uid of the namespace that every cluster has and that cannot be created anew."""
         system = await self._api.get("/api/v1/namespaces/kube-system")
         return f"cluster-{system['metadata']['uid']}"
 
@@ -847,9 +851,9 @@ def _may_be_partial(attempt: Attempt) -> bool:
 
 
 def _as_ended(then: Json, now: Json) -> Json:
-    """The pod as its end tells why: our deletion of what a sidecar keeps alive is no reason.
+    """The pod as it ended: the worker's deletion of what a sidecar keeps alive is no cause.
 
-    Kubernetes dates both to the second, so that afterwards nobody knows which came first.
+    Kubernetes dates both to the second, so that the order is not known afterwards.
     """
     return then if is_done(then) and "deletionTimestamp" not in then["metadata"] else now
 

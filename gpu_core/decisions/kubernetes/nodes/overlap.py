@@ -5,10 +5,10 @@ attempt, which still waits for its admission, was placed on.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gpu_core.decisions.model.cluster import Allocation, NodeShare
+from gpu_core.decisions.model.cluster import Allocation, NodeShare, Placement
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 
 
@@ -20,6 +20,20 @@ def without_overlap(allocations: Iterable[Allocation]) -> tuple[Allocation, ...]
     """
     taken: Counter[tuple[str, str]] = Counter()
     return tuple(_left_of(allocation, taken) for allocation in allocations)
+
+
+def is_overlapping(placement: Placement, taken_milli: Mapping[tuple[str, str], int]) -> bool:
+    """Do others hold so much of one of these GPUs that the placement is not left whole?
+
+    Args:
+        taken_milli: Thousandths that others hold, by node and GPU.
+    """
+    return any(
+        taken_milli.get((share.node, gpu_id), 0) + share.share_milli > WHOLE_GPU_MILLI
+        for share in placement.shares
+        if not share.mig_starts
+        for gpu_id in share.gpu_ids
+    )
 
 
 def _left_of(allocation: Allocation, taken: Counter[tuple[str, str]]) -> Allocation:

@@ -363,6 +363,25 @@ def test_gpus_are_released_when_the_last_of_an_attempt_has_ended(
     assert ending.released_at == moment(want_s)
 
 
+SECONDS = st.integers(-7200, 7200)
+
+
+@given(ended_s=SECONDS, held_s=SECONDS | st.none(), admitted_s=SECONDS, started_s=SECONDS)
+def test_gpus_are_released_after_all_that_is_known_of_the_attempt(
+    ended_s, held_s, admitted_s, started_s
+):
+    def moment(seconds):
+        return None if seconds is None else NOW + timedelta(seconds=seconds)
+
+    running = undisturbed(Path("unused"))
+    known = {"admitted_at": moment(admitted_s), "started_at": moment(started_s)}
+    running.attempt = replace(running.attempt, **known)
+    exit_ = Exit(exit_code=0, ended_at=moment(ended_s), held_until=moment(held_s))
+    found = decide(running, flow_run(Completed()), exit_, (), NOW, has_begun=True).released_at
+    moments = [exit_.ended_at, exit_.held_until, *known.values()]
+    assert found == max(at for at in moments if at is not None)
+
+
 def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
     """Prefect heard of the retry, and was away before it heard of the next state."""
     running = undisturbed(tmp_path)

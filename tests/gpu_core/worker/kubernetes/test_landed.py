@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
 from gpu_core.decisions.model.cluster import NodeShare
@@ -240,3 +242,43 @@ def test_an_attempt_holds_gpus_once_a_scheduler_has_placed_it(policy, node, want
     infrastructure = a_cluster(policy, a_pod("a", 0, node))
     infrastructure._policy = policy.kubernetes
     assert infrastructure.held_gpus(an_attempt("a", "nvidia-a: 0")) is want
+
+
+ONE_GPU_EACH = [("a", "nvidia-a: 0"), ("b", "nvidia-a: 1"), ("c", "nvidia-b: 0"), ("d", "tesla: 1")]
+
+
+@given(
+    # The kube-scheduler gives no node more pods than it has GPUs.
+    places=st.permutations(["nvidia-a", "nvidia-a", "nvidia-b", "nvidia-b", "tesla", "tesla"]),
+    order=st.permutations("abcd"),
+    waiting=st.sets(st.sampled_from("abcd")),
+)
+def test_the_ledger_has_the_nodes_of_the_pods_and_no_gpu_twice_in_whatever_order_they_are_bound(
+    places, order, waiting
+):
+    attempts = {name: an_attempt(name, place) for name, place in ONE_GPU_EACH}
+    nodes = dict(zip("abcd", places, strict=False))
+    infrastructure = a_cluster(KUEUE)
+    for name in order:
+        if name not in waiting:
+            infrastructure._view._pod_changed(None, a_pod(name, 0, nodes[name]))
+        for running in attempts.values():
+            others = [other for other in attempts.values() if other is not running]
+            landed = infrastructure.landed(running, others, KUEUE)
+            if landed is not None:
+                (share,) = landed.placement.shares
+                running.attempt = replace(
+                    running.attempt,
+                    node=share.node,
+                    gpu_ids=share.gpu_ids,
+                    shares=(share,),
+                    admitted_at=max(landed.since, running.attempt.admitted_at),
+                )
+    bound = {name: attempts[name].attempt for name in "abcd" if name not in waiting}
+    assert {name: each.node for name, each in bound.items()} == {
+        name: nodes[name] for name in bound
+    }
+    gpus = [
+        (share.node, gpu) for each in bound.values() for share in each.held for gpu in share.gpu_ids
+    ]
+    assert len(gpus) == len(set(gpus)) == len(bound)
