@@ -4,7 +4,7 @@ Each installation has a lease of its own, so two of them would both act. The wor
 installation's lease renews the claim; any worker of the same installation may. Another installation
 takes a claim only when it has not been renewed for `DURATION_S` by its own clock, and by comparing
 and setting, so that a watcher that was suspended takes nothing. Who lost a claim without noticing
-opens no attempt all the same: the ledger looks at the claim in the transaction that opens it.
+opens no attempt: the ledger checks the claim in the transaction that opens it.
 
 Installations with different ledgers share only Prefect, whose claim is a variable of the same form.
 """
@@ -32,7 +32,7 @@ _RENEW_S = 15.0
 # begin after twice that time: what is under way then is over by then.
 _GIVE_UP_S = DURATION_S / 2
 
-# This process's own clock, which nobody sets; a name of its own, so that tests can set it.
+# This process's monotonic clock; a name of its own, so that tests can set it.
 _now_s = time.monotonic
 
 
@@ -113,7 +113,7 @@ class InstallationClaim:
         while True:
             await anyio.sleep(_RENEW_S)
             if not may_try():
-                self._claim = None  # asked for anew by whoever gets the lease
+                self._claim = None  # asked for anew by the worker that gets the lease
                 continue
             was_ours = self.is_ours
             try:

@@ -42,7 +42,7 @@ class LedPool:
 
 
 class ClusterLeadership:
-    """The lease and the claim of a pool, asked for from the first time that somebody wants to act.
+    """The lease and the claim of a pool, asked for from the first call of `acquire` on.
 
     Args:
         connect: Finds the cluster.

@@ -1,4 +1,4 @@
-"""What the watches of a cluster have told: nodes, pods and our objects, found by attempt."""
+"""What the watches of a cluster have seen: nodes, pods and our objects, indexed by attempt."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -71,7 +71,7 @@ class ClusterCache:
 
     @property
     def gone_nodes(self) -> Container[str]:
-        """The nodes that were there. One that is in neither may only not have been told of yet."""
+        """The nodes that were there. One that is in neither may not have been seen yet."""
         return self._gone_nodes
 
     @property
@@ -108,7 +108,7 @@ class ClusterCache:
     def keep(self, attempt_ids: Container[str]) -> None:
         """Forget how the pods of all other attempts ended, and nodes, once they are gone.
 
-        Pods stay for a while after their attempt is settled, and the watch tells of them until
+        Pods stay for a while after their attempt is settled, and the watch has them until
         then: what is forgotten before is remembered anew.
         """
         self._last_pods = {
@@ -187,7 +187,7 @@ class ClusterCache:
 
 
 def _end_of(job: Json) -> object:
-    """What tells that a Job is over, or about to be; None while it is as it was created.
+    """The part of a Job that says it is over, or about to be; None while it is as created.
 
     That it is there, and has pods, is no news: the cycle that created it counts with it.
     """
@@ -241,7 +241,7 @@ def kept_node(node: Json) -> Json:
 
 
 def kept_pod(pod: Json) -> Json | None:
-    """A pod of ours with what tells of its life; of others only what they use of a node."""
+    """A pod of ours with its lifecycle; of others only what they use of a node."""
     spec = pod["spec"]
     is_ours = attempt_of(pod) is not None
     if not is_ours and (has_ended(pod) or "nodeName" not in spec):
@@ -257,7 +257,7 @@ def kept_pod(pod: Json) -> Json | None:
         "status": _some(pod.get("status") or {}, "phase"),
     }
     if not is_ours:
-        # Whose it is: what our pools do on nodes is not counted as somebody else's.
+        # Whose it is: what our pools use of nodes is not counted as used by others.
         kept["metadata"]["labels"] = _some(pod["metadata"].get("labels") or {}, POOL_LABEL)
         return kept
     kept["metadata"].update(

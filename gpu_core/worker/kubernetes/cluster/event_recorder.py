@@ -1,4 +1,4 @@
-"""Tells the story of each attempt in Kubernetes Events on the object that runs it."""
+"""Records what happens to each attempt as Kubernetes Events on the object that runs it."""
 
 import logging
 import socket
@@ -36,7 +36,7 @@ class EventRecorder:
 
     Args:
         api: The cluster.
-        view: What the watches have told of it.
+        view: What the watches have seen of it.
         rights: What the worker lacks.
     """
 
@@ -63,7 +63,7 @@ class EventRecorder:
             await self._write(self._queue.popleft())
 
     def created(self, attempt_id: str, item: Json) -> None:
-        """This was made to run the attempt; the watches may not have told of it yet."""
+        """This was made to run the attempt; the watches may not have seen it yet."""
         kind, version = item.get("kind") or "Job", item.get("apiVersion") or "batch/v1"
         self._objects[attempt_id] = reference_to(item, kind, version)
 

@@ -18,7 +18,7 @@ _log = logging.getLogger("prefect.gpu.events")
 
 # A start takes a second or two; events are worth asking for when it takes longer.
 _LOOK_S = 5.0
-# So many attempts at once and each second: a hundred that start together, or wait for one node,
+# This many attempts at once and each second: a hundred that start together, or wait for one node,
 # need not all be asked for in every cycle.
 _AT_ONCE = 10
 _PER_SECOND = 4
@@ -43,7 +43,7 @@ class PodEvents:
         return list(self._events.get(attempt_id, {}).values())
 
     async def look(self, attempts: Iterable[AttemptState]) -> None:
-        """Read the events of those that do not run yet, and tell their runs what is new."""
+        """Read the events of those that do not run yet, and log to their runs what is new."""
         now_s = anyio.current_time()
         waiting = [running for running in attempts if self._waits(running.attempt.attempt_id)]
         known = {running.attempt.attempt_id for running in waiting}
@@ -111,7 +111,7 @@ class PodEvents:
 
 
 def _is_ours(event: Json) -> bool:
-    """Did a worker write it? Its run's log has the same words already."""
+    """Did a worker write it? Its run's log has the same text already."""
     return event.get("reportingComponent") == CONTROLLER
 
 

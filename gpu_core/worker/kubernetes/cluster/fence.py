@@ -1,4 +1,4 @@
-"""Nodes whose pods are known to be over, and silent ones of which nobody knows."""
+"""Nodes whose pods are known to be over, and silent ones of which it is not known."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ def fenced_nodes(view: ClusterCache, policy: KubernetesPolicy, now: datetime) ->
     On those that Kubernetes has deleted, and on silent ones whose machine is off by the word of an
     operator or of the cloud. By time alone only where the policy says so.
 
-    A node that the watch has not told of may be new: pods and nodes are watched apart, and what
+    A node that the watch has not seen may be new: pods and nodes are watched apart, and what
     runs there must not be taken for lost.
     """
     names = {
@@ -48,7 +48,7 @@ def _is_machine_off(node: Json) -> bool:
 
 
 class SilentNodes:
-    """Tells runs once that their node is silent, and what has to happen before they go on."""
+    """Logs once to each run that its node is silent, and what has to happen before it continues."""
 
     def __init__(self, view: ClusterCache) -> None:
         self._view = view

@@ -57,7 +57,7 @@ class NodeInventory:
         self._refusals: dict[str, tuple[str, ...]] = {}
         self._nodes: dict[str, Node] | None = None
         self.kinds: tuple[ProvisionedNodes, ...] = ()
-        """The kinds of nodes that may come, as of the last look."""
+        """The kinds of nodes that may come, as of the last cycle."""
 
     def nodes(
         self,
@@ -101,7 +101,7 @@ class NodeInventory:
 
     @property
     def shares_per_gpu(self) -> frozenset[int] | None:
-        """By how many are GPUs shared on the nodes? None: nobody has looked at them yet."""
+        """By how many are GPUs shared on the nodes? None: they are not known yet."""
         if self._nodes is None:
             return None
         known = (node.shares_per_gpu for node in self._nodes.values())
@@ -136,8 +136,8 @@ class NodeInventory:
     def _notice_expected(self, awaited: set[str]) -> None:
         """Keep new nodes for those who wait for them, until their pods are there.
 
-        The kube-scheduler takes some seconds to bind them. Whoever were placed there meanwhile
-        would wait in vain.
+        The kube-scheduler takes some seconds to bind them. A run that is placed there
+        meanwhile would wait in vain.
         """
         new = self._facts.keys() - self._known
         self._known = set(self._facts)
@@ -157,7 +157,7 @@ class NodeInventory:
                 node, self._view.pods_on(name), policy, pool=self._pool, held_gpu_ids=held
             )
         except InvalidInput as error:
-            # One node that nobody understands must not keep the others from being used.
+            # One node that cannot be read must not keep the others from being used.
             _log.warning("Node %s is left out: %s", name, error)
             return
         if facts is None:

@@ -34,14 +34,14 @@ from gpu_core.worker.kubernetes.jobs.job_status import moment
 _log = logging.getLogger("prefect.gpu.nodes")
 
 _LOOK_S = 2.0
-# So many nodes of a kind at once: what is on their way is a pod each.
+# This many nodes of a kind at once: what is on their way is a pod each.
 _AT_ONCE = 20
 
 
 class NodeTasks:
     """The pods that test nodes and pull images, and what came of them.
 
-    Everything is remembered on the nodes: a worker that starts anew goes on where this one was.
+    Everything is remembered on the nodes: a worker that starts anew continues where this one was.
 
     Args:
         api: The cluster.
@@ -116,7 +116,7 @@ class NodeTasks:
             self._trouble = str(error)
 
     async def _read(self, policy: KubernetesPolicy) -> set[str]:
-        """Note what is over. Returns the pods that go on."""
+        """Note what is over. Returns the pods that still run."""
         own = f"{TASK_LABEL},{POOL_LABEL}={label_value(self._pool)}"
         answer = await self._api.get(self._pods, {"labelSelector": own})
         going = set()
@@ -188,7 +188,7 @@ class NodeTasks:
 
 
 def _ended(pod: Json, policy: KubernetesPolicy, now: datetime) -> JobOutcome | None:
-    """How did this pod end, or that it never will begin? None: it goes on."""
+    """How did this pod end, or that it never will begin? None: it still runs."""
     if has_ended(pod):
         return ending_of(pod)
     created_at = moment(pod["metadata"].get("creationTimestamp"))

@@ -1,4 +1,4 @@
-"""Rights that the worker lacks and can do without: told once, not at every request."""
+"""Rights that the worker lacks and can do without: logged once, not at every request."""
 
 import logging
 

@@ -26,11 +26,11 @@ KILL_GRACE_S = 1
 class AttemptObjects:
     """Makes and deletes the Jobs, operators' objects and pods of attempts.
 
-    `fenced` are the nodes that are gone or silent for so long that nobody waits for them.
+    `fenced` are the nodes that are gone, or silent for so long that their pods count as gone.
 
     Args:
         api: The cluster.
-        view: What the watches have told of it.
+        view: What the watches have seen of it.
         namespace: Where Jobs are created whose template says nothing else.
         may_act: Asked before everything that changes the cluster.
     """
@@ -65,7 +65,7 @@ class AttemptObjects:
 
         Args:
             attempt_id: Whose objects.
-            fenced: The nodes that nobody waits for.
+            fenced: The nodes whose pods count as gone.
             grace_s: What its pods may take to end; None: what they have asked for.
 
         Raises:
@@ -100,7 +100,7 @@ class AttemptObjects:
             await self.delete(attempt_id, fenced, grace_s=0)
 
     async def end_unseen(self, attempt_id: str, fenced: Collection[str]) -> bool:
-        """Does the API know of something living that the watches have not told of? It is ended.
+        """Does the API have a live object that the watches have not seen? It is deleted.
 
         A watch may be cut without a word, and a request that got no answer may have been heard: the
         run must not start again beside what came of it.

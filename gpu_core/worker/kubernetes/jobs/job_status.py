@@ -19,7 +19,7 @@ from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import Exit, TerminationRequest
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 
-# The words of runc and crun, and of no other trouble that keeps a container from being started.
+# Messages of runc and crun; no other error that keeps a container from starting has them.
 _NO_PROGRAM = re.compile(
     r"exec: .*(?:executable file not found in \$PATH|no such file or directory|permission denied)"
 )
@@ -42,12 +42,12 @@ def is_alive(
         is_flow: Whether Prefect runs inside.
     """
     if any(_has_failed(pod) or (is_flow and is_first(pod) and is_done(pod)) for pod in pods):
-        # Those that were told to end by then have their grace for it, in which they save.
+        # Those that are terminating already have their grace period, in which they save.
         return any(_is_being_deleted(pod) and _works(pod, fenced) for pod in pods)
     if any(_works(pod, fenced) for pod in pods):
         return True
     if any(not is_done(pod) for pod in pods):
-        return False  # the last ones are on nodes that nobody waits for any more
+        return False  # the last ones are on fenced nodes
     return wants_pods(jobs, pods)
 
 
@@ -59,7 +59,7 @@ def wants_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
 
 
 def is_done(pod: Json) -> bool:
-    """Has the run's own container ended? Sidecars may go on for ever, and hold its GPUs."""
+    """Has the run's own container ended? Sidecars may run for ever, and hold its GPUs."""
     return has_ended(pod) or main_end(pod) is not None
 
 
@@ -80,7 +80,7 @@ def runs(pod: Json, fenced: Iterable[str]) -> bool:
 
 
 def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
-    """Is one of its pods being deleted by somebody, while its Job may put another in its place?
+    """Is one of its pods being deleted while its Job may make another one?
 
     Before podFailurePolicy (1.26) the Job controller does so at once, while the first still ends.
     """
@@ -136,7 +136,7 @@ def exit_of(
 
 
 # What can follow from a partner that does not answer; running out of memory, for one, does not.
-# A flow tells Prefect that it failed, and its pod ends well.
+# A flow reports its failure to Prefect, and its pod succeeds.
 _MAY_FOLLOW = frozenset({Cause.FAILED, Cause.COMPLETED})
 
 
@@ -155,7 +155,7 @@ def silent_partner_of(
     if found is None or found.cause not in _MAY_FOLLOW or len(pods) < 2:
         return None
     failed_at = moment(found.ended_at)
-    # Where a node is back before anybody looks, its pods have ended too, and said so late.
+    # Where a node is back before the worker polls, its pods have ended too, and said so late.
     return silent_partner(
         failed_at, [pod for pod in pods if not _ended_before(pod, failed_at)], nodes
     )
@@ -266,7 +266,7 @@ def given_up(found: JobOutcome, policy: KubernetesPolicy) -> TerminationRequest:
         policy: Says how long it may.
     """
     text = f"It did not start within {format_duration(policy.pending_timeout_s)}: {found.message}"
-    # What only a person can mend is not tried again; for the rest there may be room elsewhere.
+    # What only a person can fix is not tried again; for the rest there may be room elsewhere.
     reason = EndReason.TIMED_OUT if found.needs_person else EndReason.INTERRUPTED
     return TerminationRequest(reason=reason, message=" ".join(filter(None, (text, found.remedy))))
 
@@ -288,7 +288,7 @@ def _quota_trouble(
     policy: KubernetesPolicy,
     now: datetime,
 ) -> TerminationRequest | None:
-    """Does a ResourceQuota refuse one of its pods? Others can have its GPUs until there is room.
+    """Does a ResourceQuota refuse one of its pods? It releases its GPUs until there is room.
 
     The pods of a gang that were made wait for the others in vain. After `pending_timeout` it is no
     start any more: then a pod that was lost could not be replaced.
@@ -319,7 +319,7 @@ def _waits_in_vain(
     found = waiting_outcome(jobs, pods, events)
     created_at = moment(jobs[0]["metadata"].get("creationTimestamp")) if jobs else None
     if found is None or created_at is None or found.cause is Cause.SUSPENDED:
-        return None  # it runs, or Kueue has its own line for it
+        return None  # it runs, or it is in the queue of Kueue
     # A node that came late leaves its pods as long to start as one that was there.
     waited_s = (now - (bound_at(pods) or created_at)).total_seconds()
     if waited_s < policy.pending_timeout_s:
@@ -347,12 +347,12 @@ def is_no_program(found: JobOutcome) -> bool:
 
 
 def is_of_others(found: JobOutcome) -> bool:
-    """Did somebody else end it, and not the run itself?"""
+    """Did the run not end by itself?"""
     return found.charge in _OF_OTHERS
 
 
 def words(found: JobOutcome, last_lines: Sequence[str]) -> str:
-    """An end in words: what happened, what helps, and the last lines of a run that failed."""
+    """The message of an end: what happened, the remedy, and the last lines of a run that failed."""
     text = " ".join(filter(None, (found.message.rstrip(), found.remedy)))
     if not last_lines or found.charge is not Charge.RUN:
         return text

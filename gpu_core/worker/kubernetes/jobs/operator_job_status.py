@@ -78,7 +78,7 @@ def custom_exit_of(
     is_interruption = is_of_others(found)
     is_success = found.phase is Phase.SUCCEEDED
     return Exit(
-        # Operators tell success and failure, and no code.
+        # Operators report success and failure, and no exit code.
         exit_code=0 if is_success else found.exit_code,
         is_own_failure=not is_success and not is_interruption,
         ended_at=moment(found.ended_at),
@@ -101,7 +101,7 @@ def custom_trouble_of(
 ) -> TerminationRequest | None:
     """Does an attempt wait for what will not come, or is one of its nodes about to go?
 
-    A ResourceQuota that refuses one of its pods gives its GPUs to others, until there is room.
+    An attempt of which a ResourceQuota refuses a pod releases its GPUs until there is room.
     """
     if item is None or _told(item).phase in _OVER:
         return None

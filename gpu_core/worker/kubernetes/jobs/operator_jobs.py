@@ -1,4 +1,4 @@
-"""Attempts that an operator runs: RayJob, TrainJob and SparkApplication, as the watches tell."""
+"""Attempts that an operator runs: RayJob, TrainJob and SparkApplication, from the watches."""
 
 import logging
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class CustomJobs:
         """Can a run that asks for this be run by an operator, if it needs one at all?
 
         Raises:
-            InvalidInput: The framework's operator is not installed, or nobody said what to run.
+            InvalidInput: Its operator is not installed, or `container_command` is missing.
         """
         framework = FRAMEWORKS.get(request.framework)
         if framework is None:

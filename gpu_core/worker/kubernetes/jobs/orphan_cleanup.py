@@ -17,7 +17,7 @@ from gpu_core.worker.kubernetes.jobs.job_status import runs, wants_pods
 
 _log = logging.getLogger("prefect.gpu.orphans")
 
-# What one look finds may be about to be noted, or to be gone.
+# What one poll finds may be about to be recorded, or to be gone.
 _LOOK_S = 60.0
 
 
@@ -25,11 +25,11 @@ class Orphans:
     """Ends what a request made that was heard after its attempt had been given up.
 
     A worker that stalls in the midst of a creation may lose its lease before the API server hears
-    of it. Whoever acts by then has given the attempt up, and the run starts again elsewhere: what
-    comes of the late request would run it a second time, on GPUs that nobody counts.
+    of it. The worker that acts by then has given the attempt up, and the run starts elsewhere: what
+    comes of the late request would run it a second time, on GPUs that no plan counts.
 
     Args:
-        view: What the watches have told.
+        view: What the watches have seen.
         objects: Takes them away.
         client: Prefect's: another server's pool may have the same name in the same cluster, and
             its runs are not ours to end.
@@ -55,11 +55,11 @@ class Orphans:
         self._has_told = False
 
     async def end(self, open_attempts: Collection[str], fenced: Collection[str]) -> None:
-        """End those that were there a minute ago, too. Looks once a minute.
+        """End those that were there a minute ago, too. Polls once a minute.
 
         Args:
             open_attempts: The attempts of the pool that are open, as labels have them.
-            fenced: The nodes that nobody waits for: what is there is dealt with already.
+            fenced: The nodes whose pods count as gone: what is there is dealt with already.
         """
         now_s = anyio.current_time()
         if now_s - self._looked_at_s < _LOOK_S or not self._may_act():

@@ -13,7 +13,7 @@ from gpu_core.worker.attempts.state import AttemptState
 
 _log = logging.getLogger("prefect.gpu.reports")
 
-# A checkpoint is worth knowing of within seconds only when somebody waits for it.
+# A checkpoint is worth knowing of within seconds only when another run waits for it.
 _LOOK_S = 10.0
 _LOOK_AT_ONE_S = 1.0
 

@@ -98,7 +98,7 @@ class RunReferences:
     async def require_permitted(
         self, running: AttemptState, manifest: Json, request: PodRequest, policy: Policy
     ) -> None:
-        """Look once more at what is about to be created: by now everything in it is resolved.
+        """Judge what is about to be created: by now everything in it is resolved.
 
         Args:
             running: The attempt that starts.

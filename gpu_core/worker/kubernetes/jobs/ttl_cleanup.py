@@ -15,7 +15,7 @@ from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs, path_of
 
 _log = logging.getLogger("prefect.gpu.operators")
 
-# Nobody waits for it; and a worker that was away for long does not flood the cluster.
+# It is not urgent, and a worker that was away for long does not flood the cluster.
 _LOOK_S = 60.0
 _AT_ONCE = 20
 
@@ -53,7 +53,7 @@ class FinishedObjects:
     async def clear(
         self, open_attempts: Container[str], policy: KubernetesPolicy, now: datetime
     ) -> None:
-        """Delete what has stayed for `kept_after_end`. Looks about once a minute.
+        """Delete what has stayed for `kept_after_end`. Polls about once a minute.
 
         Args:
             open_attempts: The attempts that are not settled: what they came to is still read.

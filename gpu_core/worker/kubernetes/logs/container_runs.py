@@ -1,4 +1,4 @@
-"""Runs without Prefect inside: the worker tells Prefect of their states and their output."""
+"""Runs without Prefect inside: the worker reports their states and their output to Prefect."""
 
 import logging
 from collections import deque
@@ -23,7 +23,7 @@ from gpu_core.worker.prefect.starts_first import StartsFirst
 
 _log = logging.getLogger("prefect.gpu.containers")
 
-# Prefect refuses a log line of more than a million characters; nobody reads one of more than this.
+# Prefect refuses a log line of more than a million characters; more than this is not readable.
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
 
@@ -130,7 +130,7 @@ class ContainerRuns:
         return bool(self._followed.get(attempt_id))
 
     def begin_to_tell_running(self, running: AttemptState) -> None:
-        """Tell Prefect beside the cycle that it runs; what fails is tried again when asked for."""
+        """Report to Prefect beside the cycle that it runs; the next call retries a failure."""
         attempt_id = running.attempt.attempt_id
         if attempt_id not in self._told_running and attempt_id not in self._being_told:
             self._being_told.add(attempt_id)
@@ -141,7 +141,7 @@ class ContainerRuns:
         try:
             await self._starts.let_pass()
             async with self._telling, self._turn_of(attempt_id):
-                # Who settles its end tells it then. The run may have another attempt by now.
+                # The settlement reports it then. The run may have another attempt by now.
                 if not running.phase.has_ended:
                     await self._tell_running(running)
         except Exception as error:
@@ -150,10 +150,10 @@ class ContainerRuns:
             self._being_told.discard(attempt_id)
 
     async def tell_running(self, running: AttemptState) -> None:
-        """Tell Prefect that it runs, or has run; asked for again, nothing more happens.
+        """Report to Prefect that it runs, or has run; asked for again, nothing more happens.
 
-        Who settles its end asks for it first. It is told then, before the end and not after it:
-        Prefect would believe that it goes on. And its page has a time at which it began.
+        The settlement asks for it first, so that Prefect has it before the end and not after it:
+        Prefect would believe that it runs. And its page has a time at which it began.
         """
         async with self._turn_of(running.attempt.attempt_id):
             await self._tell_running(running)

@@ -1,4 +1,4 @@
-"""What pods wrote before they ended, for runs that cannot tell it themselves."""
+"""What pods wrote before they ended, for runs that cannot log it themselves."""
 
 import logging
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 OVERLAP = timedelta(seconds=2)
 """Standard output and standard error are stamped apart, so that a line may follow a younger one.
-What is this much older than the newest line is asked for again, and told once."""
+What is this much older than the newest line is asked for again, and passed on once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,15 @@ class LogLine:
 
 
 class LogPosition:
-    """The lines that were told of one container's log.
+    """The lines of one container's log that were passed on.
 
     A log is read again from a whole second on, as the API's `sinceTime` has no finer unit
-    (Kubernetes 1.34, `PodLogOptions`); what was told before is known by its bytes, with the
-    timestamp of nanoseconds that the kubelet puts before each line. What an earlier follower told
+    (Kubernetes 1.34, `PodLogOptions`); what was passed on before is known by its bytes, with the
+    timestamp of nanoseconds that the kubelet puts before each line. What an earlier follower wrote
     is known by its text, as the run's log has it.
 
     Args:
-        told: The newest lines that an earlier follower told, with all of the last two seconds.
+        told: The newest lines that an earlier follower wrote, with all of the last two seconds.
         shown: A line's text as `told` has it.
     """
 
@@ -50,7 +50,7 @@ class LogPosition:
         return f"{floor:%Y-%m-%dT%H:%M:%SZ}"
 
     def take(self, raw: bytes) -> LogLine | None:
-        """A line without its timestamp; None: it was told before, or is not the container's.
+        """A line without its timestamp; None: it was passed on before, or is not the container's.
 
         What a runtime says of a container that is gone comes in place of a log, and has no
         timestamp.

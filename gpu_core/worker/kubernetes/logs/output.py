@@ -19,7 +19,7 @@ CONNECTIONS = 40
 
 _TURN_S = 1.0
 
-# A container that says nothing for so long may be asked again; its log goes on where it was.
+# A container that prints nothing for this long is asked again; its log continues where it was.
 _SILENCE_S = 300.0
 _RETRY_S = 2.0
 
@@ -39,7 +39,7 @@ class Output:
         container: Its name in the pod.
         tell: Gets each line once, in the order of the log.
         is_over: Has the container ended, so that no more comes?
-        position: How far it was told before it is followed here.
+        position: How far it was read before it is followed here.
     """
 
     key: str
@@ -74,7 +74,7 @@ class OutputFollower:
         self._places = Places(connections, turn_s)
 
     async def follow(self, output: Output) -> None:
-        """Tell all that it writes, until it is over and everything is told."""
+        """Pass on all that it prints, until it has ended and everything is passed on."""
         try:
             await self._follow(output)
         except Exception:

@@ -15,9 +15,9 @@ class Turn:
     """One holder's time in a place.
 
     Attributes:
-        turn_s: How long it is where somebody waits, in seconds.
+        turn_s: How long it is where another waits, in seconds.
         scope: Cancelled when the turn is over.
-        is_limited: Somebody waits for the place.
+        is_limited: Another waits for the place.
         began_s: When it came to use the place; None: not yet, and its turn takes no time.
     """
 
@@ -41,11 +41,11 @@ class Turn:
 
 
 class Places:
-    """Whoever has a place keeps it for as long as nobody waits; else for one turn.
+    """A holder keeps its place while no other waits; else for one turn.
 
     Args:
         count: How many there are.
-        turn_s: How long a turn is while somebody waits, in seconds.
+        turn_s: How long a turn is while another waits, in seconds.
     """
 
     def __init__(self, count: int, turn_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What an earlier follower told of a container's output: the run's log in Prefect has it."""
+"""What an earlier follower wrote of a container's output: the run's log in Prefect has it."""
 
 import logging
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _log = logging.getLogger("prefect.gpu.output")
 
 # How many lines the server returns at most in one answer.
 _PAGE = 200
-# A pod of a gang that is not among the last 10,000 lines of its run has told what it printed then.
+# A pod of a gang without a line among the last 10,000 of its run has nothing to continue from.
 _MOST_PAGES = 50
 # A worker that takes over asks for each of its runs, while others of them start and end.
 _AT_ONCE = 4
@@ -42,8 +42,8 @@ class ToldOutput:
     async def of(self, flow_run_id: str, pod: str) -> tuple[LogLine, ...]:
         """The newest lines of this pod in the log of the run, with all of the last two seconds.
 
-        Waits for a server that does not answer: until it does, no line can be told. Where it
-        refuses there are none: a line that is told twice is not lost.
+        Waits for a server that does not answer: until it does, no line can be written. Where it
+        refuses there are none: a line that is written twice is not lost.
         """
         async with self._turns:
             while True:
@@ -60,7 +60,7 @@ class ToldOutput:
                 await anyio.sleep(_RETRY_S)
 
     async def _send_what_is_told(self) -> None:
-        """What this process told before it lost its lease may still be on its way."""
+        """What this process wrote before it lost its lease may still be on its way."""
         async with self._sending:
             if not self._is_sent:
                 await APILogHandler.aflush()
