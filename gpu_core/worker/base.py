@@ -374,7 +374,7 @@ class GpuWorker(_Mixin):
             self._emit_flow_run_submitted_event(configuration)
             submitted = await self.run(flow_run, configuration)
         except Refused as refusal:
-            scheduler.refuse(flow_run.id, self._secrets.hidden(str(refusal)))
+            self._end_unstarted(scheduler, flow_run, StartFailureKind.REFUSED, str(refusal))
             return
         except Exception as error:
             why = platform_failure(error)
