@@ -266,7 +266,7 @@ def test_a_policy_without_lists_warns_of_each_name_once(monkeypatch, caplog):
     to_run = [r.message for r in caplog.records if r.name == "prefect.flow_runs.gpu"]
     assert to_run == 2 * [
         "The job variables name Secret 'db', ServiceAccount 'admin', which the policy does not "
-        "list: the next release refuses that. Whoever runs the pool lists it in "
+        "list: the next release refuses that. Its administrator lists it in "
         "permissions.default (secrets, service_accounts)."
     ]
     to_operator = [r.message for r in caplog.records if r.name == "prefect.gpu.permissions"]
