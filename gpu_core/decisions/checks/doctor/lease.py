@@ -140,7 +140,7 @@ def ledgers_finding(
     if in_prefect.installation == claim.installation or age_s > DURATION_S:
         return None
     own = None if cluster is None else Installation(cluster=cluster, namespace="")
-    text = f"{who_acts(in_prefect, own)}, with another ledger than the one that is looked at"
+    text = f"{who_acts(in_prefect, own)}, with another ledger than this one"
     return failed("lease.ledgers", text, f"{OTHER_LEDGER}; {CHOOSE}")
 
 
