@@ -1,5 +1,6 @@
 """The options of `prefect-gpu setup`."""
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,10 +10,15 @@ from gpu_core.cli.shared.options import flag
 from gpu_core.cli.shared.prefect_settings import load_prefect
 from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
 
+_UNPARSED = Parameter(parse=False)
 
-def setup(
-    *,
-    pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu",
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupOptions:
+    """What to set up. None: leave what there is, create a local default where there is nothing."""
+
+    pool: Annotated[str, Parameter(help="The work pool's name.")] = "gpu"
     worker_type: Annotated[
         Literal["gpu-process", "gpu-kubernetes"] | None,
         Parameter(
@@ -20,23 +26,41 @@ def setup(
             help="Where runs execute: on this machine or in a cluster. Default: the pool's type; "
             "gpu-process for a new pool.",
         ),
-    ] = None,
-    policy: Annotated[
+    ] = None
+    policy_path: Annotated[
         Path | None,
-        Parameter(help="The policy file. Default: deployments/policy.yaml, else built-in values."),
-    ] = None,
+        Parameter(
+            name="--policy",
+            help="The policy file. Default: deployments/policy.yaml, else built-in values.",
+        ),
+    ] = None
     prefect_file: Annotated[
         Path | None, Parameter(help="The deployments. Default: prefect.yaml, if there is one.")
-    ] = None,
+    ] = None
     namespace: Annotated[
         str | None, Parameter(help="gpu-kubernetes: the default namespace of runs.")
-    ] = None,
-    image: Annotated[
-        str | None, Parameter(help="gpu-kubernetes: the default image of runs.")
-    ] = None,
+    ] = None
+    image: Annotated[str | None, Parameter(help="gpu-kubernetes: the default image of runs.")] = (
+        None
+    )
     service_account_name: Annotated[
         str | None, Parameter(help="gpu-kubernetes: the default ServiceAccount of runs.")
-    ] = None,
+    ] = None
+    checkpoint_uri: Annotated[
+        str | None, Parameter(help="Where runs save: a folder or s3://bucket/prefix.")
+    ] = None
+    dry_run: Annotated[bool, flag("Print what would change, and change nothing.")] = False
+    ledger_url: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
+    mlflow_uri: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
+    mlflow_token: Annotated[str | None, _UNPARSED] = field(default=None, repr=False)
+
+
+_DEFAULTS = SetupOptions()
+
+
+def setup(
+    *,
+    options: SetupOptions = _DEFAULTS,
     ledger_url: Annotated[
         str | None, secret("ledger-url", "The usage ledger's database, as SQLAlchemy URL")
     ] = None,
@@ -46,10 +70,6 @@ def setup(
     mlflow_token_file: Annotated[
         str | None, secret_file("mlflow-token", "MLflow's bearer token")
     ] = None,
-    checkpoint_uri: Annotated[
-        str | None, Parameter(help="Where runs save: a folder or s3://bucket/prefix.")
-    ] = None,
-    dry_run: Annotated[bool, flag("Print what would change, and change nothing.")] = False,
 ) -> int:
     """Create or update pool, queues, blocks and deployments; safe to repeat.
 
@@ -58,22 +78,13 @@ def setup(
     = (unchanged) or ! (needs a person).
     """
     load_prefect()
-    from gpu_core.cli.setup.command import SetupOptions
     from gpu_core.cli.setup.command import setup as run_setup
 
     return run_setup(
-        SetupOptions(
-            pool=pool,
-            worker_type=worker_type,
-            policy_path=policy,
-            prefect_file=prefect_file,
-            namespace=namespace,
-            image=image,
-            service_account_name=service_account_name,
+        replace(
+            options,
             ledger_url=secret_option("ledger-url", ledger_url, ledger_url_file),
             mlflow_uri=secret_option("mlflow-uri", mlflow_uri, mlflow_uri_file),
             mlflow_token=secret_option("mlflow-token", None, mlflow_token_file),
-            checkpoint_uri=checkpoint_uri,
-            dry_run=dry_run,
         )
     )

@@ -10,7 +10,8 @@ from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 
 from gpu_core.adapters.prefect.pool_blocks import read_block
-from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
+from gpu_core.cli.setup.arguments import SetupOptions
+from gpu_core.cli.setup.session import Session, SetupError, say
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess, split_credentials
 from gpu_core.decisions.prefect.pool_blocks import (
     CHECKPOINT_BLOCK,

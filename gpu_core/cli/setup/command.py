@@ -17,6 +17,7 @@ from gpu_core.cli.project.checks import (
 )
 from gpu_core.cli.project.file import ProjectFile, is_template, read_project_file
 from gpu_core.cli.setup.addresses import with_checked_addresses
+from gpu_core.cli.setup.arguments import SetupOptions
 from gpu_core.cli.setup.blocks import have_blocks
 from gpu_core.cli.setup.packaged import have_packaged_deployments
 from gpu_core.cli.setup.pool import (
@@ -28,7 +29,7 @@ from gpu_core.cli.setup.pool import (
     read_pool,
 )
 from gpu_core.cli.setup.project import have_project_deployments
-from gpu_core.cli.setup.session import Session, SetupError, SetupOptions, say
+from gpu_core.cli.setup.session import Session, SetupError, say
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.model.pydantic_errors import refuse
 from gpu_core.decisions.policy.policy import Policy

@@ -166,16 +166,7 @@ def _catalog(sheet: PriceSheet) -> Catalog:
     offerings: dict[OfferingKey, Offering] = {}
     for name, row in sheet.instance_types.items():
         key = TypeKey(sheet.provider, name)
-        types[key] = InstanceType(
-            key=key,
-            gpu_type=row.gpu_type,
-            gpu_count=row.gpu_count,
-            gpu_share_milli=row.gpu_share_milli,
-            gpu_memory_mib=row.gpu_memory_mib,
-            vcpus=row.vcpus,
-            memory_gib=row.memory_gib,
-            network_gbps=row.network_gbps,
-        )
+        types[key] = InstanceType(key=key, **row.model_dump(exclude={"prices"}))
         offerings |= _offerings(key, row, sheet)
     return Catalog(
         instance_types=MappingProxyType(types),
