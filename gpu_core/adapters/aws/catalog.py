@@ -109,7 +109,6 @@ def look_at_aws(
         now: Spot prices are those of this moment.
         known: Instance types of an earlier look; they stand in where AWS does not list its own.
         with_placement_scores: Ask for these too. AWS limits how many are asked for in a day.
-        timeout_s: How long one call may take, in seconds.
         client: Makes the clients; by default boto3's, with its own credentials.
     """
     look = _Looking(client or _client_factory(timeout_s), dict(known), timeout_s)

@@ -28,7 +28,6 @@ def check(names: Sequence[str], policy_path: Path | None, *, as_document: bool) 
     Args:
         names: Files, folders and `-`.
         policy_path: The policy that they are for; None: the one among them, else the default.
-        as_document: Print JSON.
 
     Raises:
         InvalidInput: A file is not there or cannot be read; or `policy_path` cannot be used.

@@ -40,7 +40,6 @@ class PrefectFacts:
 
     Attributes:
         version: Of the server; None: it does not say.
-        connections: Of the pool's worker, by settings and blocks.
         pool_name: The pool that is checked; None: none was named, and none can be chosen.
         pool: The pool; None: there is none of this name.
         namespaces: Where deployments of the pool have their Jobs, beside its default.

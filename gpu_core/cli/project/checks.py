@@ -39,8 +39,6 @@ def check_deployments(
     """What is wrong with the deployments on these pools, and what could not be checked?
 
     Args:
-        pools: The pools that exist or will, by name.
-        policy: The policy of the pool that is set up.
         is_cloud: Whether the server is Prefect Cloud, which alone has service levels.
 
     Returns:
@@ -74,9 +72,6 @@ def left_behind(project: ProjectFile, pools: Mapping[str, PoolFacts]) -> list[st
 
     `prefect deploy` gives one without steps the path of this folder. A flow of an installed module
     needs none.
-
-    Args:
-        pools: The pools that exist or will, by name.
 
     Returns:
         A label for each.

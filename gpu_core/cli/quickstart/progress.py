@@ -14,7 +14,6 @@ class Progress:
 
     Args:
         console: Where it is shown. A pipe or a log gets a line after each 1.8 s without another.
-        what: What is waited for.
     """
 
     def __init__(self, console: Console, what: str) -> None:

@@ -33,7 +33,6 @@ def run_offering(
         policies: Whose placement strategies are compared, and the strategy
             `fragmentation-aware`.
         parse: Which policy has this name or file?
-        as_json: Print JSON.
 
     Raises:
         InvalidInput: A policy cannot be used.

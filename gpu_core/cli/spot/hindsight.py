@@ -51,10 +51,8 @@ def run_spot_hindsight(ledger: str, price_ratio: float | None, *, as_json: bool)
     """Print a table or JSON. Returns the exit code.
 
     Args:
-        ledger: Its file or address.
         price_ratio: On-demand by spot price, for GPU types that the ledger has no on-demand price
             of; None: runs on those are left out.
-        as_json: Instead of the table.
 
     Raises:
         InvalidInput: There is no such ledger.

@@ -100,7 +100,6 @@ def deletable(
     deletion that is cut short never leaves a checkpoint that only looks complete.
 
     Args:
-        names: All the names in the run's folder.
         keep: How many complete checkpoints stay, 1 or more.
         damaged: Checkpoints that could not be read; they do not count as complete.
     """
@@ -129,7 +128,6 @@ def abandoned(unfinished: Collection[str], names: Collection[str], attempt: int)
 
     Args:
         unfinished: The names that are being uploaded, or were when their writer was killed.
-        names: All the names in the run's folder.
     """
     newest = max(committed(names), default=CheckpointId(0, 0))
     return tuple(

@@ -72,7 +72,6 @@ class CheckpointTrust:
         """Is a manifest with these fields signed with one of the keys, for this place?
 
         Args:
-            fields: Of the manifest, without its own checksum.
             place: What `signed` was given.
 
         Raises:
@@ -121,8 +120,6 @@ def checkpoint_trust(
 
     Args:
         environment: Its environment variables, which hold the keys.
-        refuses_pickles: The policy restores no pickle.
-        requires_signatures: The policy restores no checkpoint without a valid signature.
 
     Raises:
         InvalidInput: A key is too short, or signatures are required and there is no key.

@@ -113,7 +113,6 @@ def run_time(
     """How long will this run take?
 
     Args:
-        policy: Which quantile, and after how many runs.
         stated_s: What its owner expects; None: nothing.
         limit_s: When it would be stopped; None: never. No estimate is over it.
 
@@ -145,7 +144,6 @@ def remaining_s(
     Args:
         run_time: What was thought when it started; None: nothing.
         elapsed_s: What it has run without interruption, 0 or more.
-        policy: Which quantile, and after how many runs.
 
     Returns:
         Seconds, 0 or more; None: nothing is known.

@@ -180,11 +180,7 @@ def input_errors(error: ValidationError, model: type[BaseModel]) -> list[Invalid
 
 
 def located(error: InvalidInput, source: str, lines: Mapping[str, int]) -> InvalidInput:
-    """The same error with the place of its field in a file.
-
-    Args:
-        lines: The line of each dotted field path in it.
-    """
+    """The same error with the place of its field in a file."""
     where = f"{source}:{lines[error.field]}" if error.field in lines else source
     error.field = f"{where}: {error.field}" if error.field else where
     return error

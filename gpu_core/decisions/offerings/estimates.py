@@ -49,12 +49,7 @@ class NoRun:
 def runs_on(
     job: Job, kind: InstanceType, constraints: Constraints, observed: Observed | None
 ) -> tuple[Run, ...] | NoRun:
-    """How does the job run on this instance type, on 1, 2, 4, ... nodes or the number asked for?
-
-    Args:
-        constraints: GPU types, number of GPUs and most nodes.
-        observed: What earlier runs reached, if there were any.
-    """
+    """How does the job run on this instance type, on 1, 2, 4, ... nodes or the number asked for?"""
     gpu = GPU_TYPES.get(kind.gpu_type)
     if gpu is None:
         return _unknown_gpu(kind)

@@ -75,7 +75,6 @@ def with_gpu_types(
     Args:
         workload: As its request made it; the GPU types that it has are all that it is permitted.
         work: What it does, in words; None: not stated.
-        flavors: What the pool has, or may still get.
         named: The GPU types that its owner named; empty: the owner left them open.
     """
     is_open = not named and workload.shape.is_whole
@@ -123,8 +122,6 @@ def rank_gpu_types(
     without a price last, by name.
 
     Args:
-        work: In words.
-        gpu_count: On one node.
         left: From its submission to its deadline; None: it has none.
         budget_micro_usd: None: any.
 

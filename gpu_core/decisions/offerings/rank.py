@@ -73,7 +73,6 @@ def choose(
         offerings: Those of the catalog that are asked about.
         conditions: What is thought of starts, saves and interruptions; None: the usual.
         overhead: How much longer it takes with checkpoints and interruptions.
-        observed: What earlier runs reached, if there were any.
 
     Raises:
         InvalidInput: The job or a constraint is contradictory, or no offering has enough memory.

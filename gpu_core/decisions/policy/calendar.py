@@ -131,11 +131,7 @@ class CalendarPolicy(Section):
 
 
 def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> list[InvalidInput]:
-    """Which rules say too little or too much?
-
-    Args:
-        field: The dotted path of the section, for the errors.
-    """
+    """Which rules say too little or too much?"""
     return [
         InvalidInput(f"{field}.closures.{index}", problem, remedy=remedy)
         for index, rule in enumerate(policy.closures)

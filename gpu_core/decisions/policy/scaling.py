@@ -47,11 +47,7 @@ class ScalePolicy(Section):
 
 
 def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:
-    """Which offers can never be taken?
-
-    Args:
-        field: The dotted path of the section, for the errors.
-    """
+    """Which offers can never be taken?"""
     flavors = [offer.flavor for offer in policy.offers]
     return [
         InvalidInput(

@@ -18,7 +18,6 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
     What it leaves open is set to what is permitted: its GPU types and its budget.
 
     Args:
-        workload: What the run asks for.
         priority_queue: The queue whose priority it has; None: the policy knows no such queue.
     """
     permission = policy.permissions.of(workload.team)

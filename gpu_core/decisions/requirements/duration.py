@@ -163,7 +163,6 @@ def learned(job: Job, observed: Observed, division: Division, gpu_type: str) -> 
     """Which part of the peak does this job reach on a GPU type, by its own history?
 
     Args:
-        observed: What earlier runs reached, on any GPU type.
         division: What the GPUs divided between them then.
         gpu_type: Where it is to run; on another type than observed the bounds are wider.
 

@@ -41,7 +41,6 @@ def best_fit(job: Job, gpus: int, gpu_memory_mib: int) -> Fit:
     Args:
         job: What is to be done; a ZeRO stage or a recomputing that it states is kept.
         gpus: 1 or more.
-        gpu_memory_mib: What each GPU reports.
     """
     usable = int(gpu_memory_mib * _BYTES_PER_MIB * USABLE_FRACTION)
     fits = [
@@ -61,7 +60,6 @@ def least_gpus(job: Job, gpu_memory_mib: int, most_gpus: int) -> Fit | None:
     """On how many GPUs of this memory does the job fit at least? None: not even on the most.
 
     Args:
-        gpu_memory_mib: What each GPU reports.
         most_gpus: Powers of two up to here are tried.
     """
     for gpus in powers_of_two(most_gpus):

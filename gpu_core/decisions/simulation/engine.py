@@ -139,8 +139,6 @@ def simulate(
     then the planner is asked, again for as long as it frees GPUs at that very moment.
 
     Args:
-        trace: Jobs, nodes and what becomes of them.
-        scheduler: Empty, and knowing the trace's nodes.
         run_times: What the scheduler knows of run times; it learns while the trace is replayed.
         options: What interruptions cost; None: nothing.
     """

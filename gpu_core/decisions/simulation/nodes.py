@@ -30,7 +30,6 @@ class Nodes:
     nothing has run on it for long enough it is only planned again. Others stay.
 
     Args:
-        start_s: How long a planned node takes to come.
         idle_s: How long a node that came so stays without work; None: it stays.
         max_gpus: GPUs that may be there or on their way at once; None: no cap.
     """

@@ -62,7 +62,6 @@ class SpotAvailabilityTracker:
         """For how long has it been so? A change is taken to be new.
 
         Args:
-            is_up: Whether it could have spot at this moment.
             now: Aware, never before an earlier look.
         """
         sight = self._availability.get(workload_id)

@@ -85,8 +85,6 @@ class CapacityView:
         """Where could it begin now on such capacity, where it has not failed lately?
 
         Args:
-            workload: What it asks for.
-            capacity_type: What it is to be on.
             among: The only nodes that it may use, by name; None: all.
         """
         shape = workload.shape._replace(capacity_type=capacity_type)

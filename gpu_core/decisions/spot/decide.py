@@ -21,7 +21,6 @@ def decide(state: CapacityState, policy: CapacityPolicy) -> CapacityDecision:
     it comes back, and when a price changes.
 
     Args:
-        state: The workload and what is known of its capacity.
         policy: The strategy, and what holds for critical work and budgets.
     """
     if state.has_notice and state.current is Capacity.SPOT:

@@ -140,7 +140,6 @@ def budget_stage(
     """How is this run doing with its budget?
 
     Args:
-        spent_micro_usd: Until now.
         next_micro_usd: What it costs until the next check.
         policy: The warning mark, and what happens at the end of the budget.
     """

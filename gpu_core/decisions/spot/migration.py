@@ -32,7 +32,6 @@ def capacity_change(
     Args:
         allocation: What it holds; its owner left the capacity open.
         earlier: Its attempts before this one, by number.
-        view: What there is, with all that is held.
         budget_left_micro_usd: What is left of its budget; None: it has none.
 
     Returns:

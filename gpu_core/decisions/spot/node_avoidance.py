@@ -30,7 +30,6 @@ def avoided_nodes(
 
     Args:
         attempts: All attempts of the run so far, by number.
-        changeover_s: What a start loses.
 
     Returns:
         Their names. They may be all: who places it then avoids none.
@@ -97,7 +96,6 @@ def spot_left_alone_until(
     Args:
         attempts: Of the run, by number.
         policy: How many failures are allowed, and the back-off.
-        changeover_s: What a start loses.
 
     Returns:
         None: it may use spot.

@@ -21,7 +21,6 @@ def can_expect_on_demand(
     until on-demand would still meet its deadline.
 
     Args:
-        view: What there is, and who holds it.
         waited_s: For how long it has asked, 0 or more.
         needed_by: On-demand that starts later misses its deadline.
     """

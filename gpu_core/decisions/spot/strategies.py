@@ -171,7 +171,6 @@ def pays(state: CapacityState, price_ratio: float) -> bool:
     lives that got as old as this one, and part of an ordinary one, the savings must be the larger.
 
     Args:
-        state: Its spot record, work left and changeover.
         price_ratio: On-demand by spot price.
     """
     age_s, changeover_s = state.spot.age_s, state.changeover_s

@@ -86,7 +86,6 @@ def choose_zone(
     Args:
         zones: In order of preference where all else is equal.
         stays: What became of earlier tries, in any order.
-        changeover_s: What a start loses.
     """
     since = now - timedelta(seconds=policy.window_s)
     recent = sorted(

@@ -17,7 +17,6 @@ def worker_pod_findings(
     """Which worker pods of this pool do not run, and what does Kubernetes say of them?
 
     Args:
-        worker_type: The type that its workers are started with.
         pods: As the API server has them; those that start no worker of the pool are left out.
     """
     ours = [pod for pod in pods if starts_worker(pod, pool, worker_type)]

@@ -22,7 +22,6 @@ class FileFinding:
         place: Which of several objects in the file; None: the file has one.
         path: The field, such as `kubernetes.version`; empty: the whole document.
         line: Where it is in the file; None: unknown.
-        message: What is wrong and what would help.
     """
 
     severity: Severity

@@ -31,7 +31,6 @@ def template_findings(
     Args:
         placeholders: The names of the job variables that its `job_configuration` uses.
         newest: The template that this version gives to a new pool of the type.
-        has_pods: Whether it is of a gpu-kubernetes pool.
     """
     section = template.get("variables")
     properties = section.get("properties") if isinstance(section, Mapping) else None

@@ -59,7 +59,6 @@ def require_a_use(request: PodRequest, flow_name: str, nodes: int, *, has_deploy
     Args:
         request: As `with_container_command` returns it.
         nodes: How many nodes the run has, 1 or more.
-        has_deployment: Whether the run is of a deployment.
 
     Raises:
         InvalidInput: It is both.

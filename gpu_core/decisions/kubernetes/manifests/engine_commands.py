@@ -37,7 +37,6 @@ def starts_engine(command: Sequence[str], *, has_deployment: bool) -> bool:
     Args:
         command: Its words. A script that starts the engine shows it where it gets the engine's
             command as arguments: `/opt/start.sh prefect flow-run execute`.
-        has_deployment: Whether the run is of a deployment.
     """
     words = _words(command)
     return (

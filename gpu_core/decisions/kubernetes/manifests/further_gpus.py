@@ -60,7 +60,6 @@ def further_requests(pod_spec: Mapping[str, Any], main: int) -> tuple[FurtherReq
 
     Args:
         pod_spec: Rendered. What cannot be read in it, as it is not resolved yet, is left out.
-        main: Which of its containers is the run's.
     """
     return tuple(_requests(pod_spec, main))
 

@@ -31,12 +31,7 @@ class FurtherSize:
     _main: int
 
     def pod_total(self, cpu_milli: int, memory_mib: int) -> tuple[int, int]:
-        """What does the pod need of its node in all, in milli-CPU and MiB, rounded up?
-
-        Args:
-            cpu_milli: The CPU request of the run's container.
-            memory_mib: Its memory request.
-        """
+        """What does the pod need of its node in all, in milli-CPU and MiB, rounded up?"""
         own = {"requests": {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}}
         containers = list(self._spec["containers"])
         containers[self._main] = {"resources": own}
@@ -44,12 +39,7 @@ class FurtherSize:
         return ceil(total["cpu"] * 1000), ceil(total["memory"] / _BYTES_PER_MIB)
 
     def left_for_run(self, cpu_milli: int, memory_mib: int) -> tuple[int, int]:
-        """How much may the run's container request in a pod that was planned with this total?
-
-        Args:
-            cpu_milli: The total CPU of the pod.
-            memory_mib: The total memory of the pod.
-        """
+        """How much may the run's container request in a pod that was planned with this total?"""
         # With a container as large as the pod, no init container counts.
         cpu, memory = self.pod_total(cpu_milli, memory_mib)
         return 2 * cpu_milli - cpu, 2 * memory_mib - memory
@@ -60,7 +50,6 @@ def further_size(pod_spec: _Spec, main: int) -> FurtherSize | None:
 
     Args:
         pod_spec: Rendered. An amount that cannot be read, as it is not resolved yet, is left out.
-        main: Which of its containers is the run's.
     """
     containers = [_counted(each) for each in pod_spec.get("containers") or ()]
     containers[main : main + 1] = [{}]

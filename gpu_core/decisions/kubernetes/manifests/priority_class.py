@@ -33,7 +33,6 @@ def queue_with_class(
     Args:
         queue: Of the policy; None: no queue is known.
         priorities: Points by queue, from the policy.
-        installed: The names of the classes that the cluster has.
     """
     if queue is None:
         return None

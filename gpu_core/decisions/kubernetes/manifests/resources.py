@@ -160,8 +160,6 @@ def planned_share_milli(
     ones it gets, and pays for, one of those.
 
     Args:
-        shape: What the run asks for.
-        policy: Says by how many GPUs are shared.
         known: By how many GPUs are shared on the nodes that are there; None: unknown yet.
 
     Raises:

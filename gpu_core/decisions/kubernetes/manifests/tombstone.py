@@ -49,7 +49,6 @@ def tombstone_jobs(
     A Job of no completions is complete at once, makes no pod, and goes with its time to live.
 
     Args:
-        attempt_id: Of the attempt that is given up.
         nodes: How many the attempt has; a gang may have a Job for each, under any policy's
             version says by now.
         policy: Says how long Jobs stay that are over.
@@ -82,7 +81,6 @@ def tombstone_custom_job(
     """The suspended object that keeps the name of what an operator would run for this attempt.
 
     Args:
-        attempt_id: Of the attempt that is given up.
         framework: The job variable: ray, kubeflow or spark.
         policy: Names the training runtime, which has to exist.
     """

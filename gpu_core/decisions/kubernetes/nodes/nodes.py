@@ -58,7 +58,6 @@ def node_facts(
     """What does the scheduler know about this node? None: it has no GPUs and will have none.
 
     Args:
-        pods: The pods on it, of everybody.
         policy: Names the resources and the labels of the platform team.
         pool: Our own pool: its pods are what the scheduler itself has placed.
         held_gpu_ids: The GPUs that our attempts hold there: those stay listed.

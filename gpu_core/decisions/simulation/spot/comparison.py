@@ -68,7 +68,6 @@ def compare(
 
     Args:
         traces: At least one; each longer than the task's time.
-        starts: Replays of each trace.
         seed: Of the moments at which the replays begin.
         nodes: Spot is up where this many nodes are up at once.
         as_worker: Replay what a worker does, with its limits; else the model of the papers.

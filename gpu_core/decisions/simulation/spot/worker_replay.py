@@ -40,7 +40,6 @@ def minutes_up(is_up: Sequence[bool], tick_s: int, minutes: int) -> tuple[bool, 
 
     Args:
         is_up: Whether spot is up in each tick; after the last one it is away.
-        minutes: How many are asked for.
     """
     look_s = int(LOOK_S)
     looked = (
