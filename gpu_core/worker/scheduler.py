@@ -48,6 +48,7 @@ from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
+from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.spot import CapacityChanges
 
 _log = logging.getLogger("prefect.gpu.scheduler")
@@ -105,8 +106,14 @@ class GpuScheduler:
         self._publisher = Publisher(
             client, pool, settings.waiting_state_name, self._turn, self._faults
         )
+        self._prices = Prices(ledger)
         self._attempts = AttemptRegistry(
-            pool, infrastructure.host, settings.resolved_state_dir(), ledger, self._faults
+            pool,
+            infrastructure.host,
+            settings.resolved_state_dir(),
+            ledger,
+            self._faults,
+            self._prices,
         )
         self._launching = Launching(
             client,
@@ -540,6 +547,9 @@ class GpuScheduler:
         unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}
         self._nodes = tuple(node for node in nodes if node.name not in unknown)
         self._forecasts.observe(self._nodes)
+        now = datetime.now(UTC)
+        await self._prices.refresh(self._nodes, now)
+        await self._attempts.reprice(policy, now)
         return allocations
 
     async def _refuse(self, line: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:

@@ -18,7 +18,9 @@ from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
-from gpu_core.adapters.ledger.schema import attempts, runs
+from gpu_core.adapters.ledger.schema import attempts, catalogs, runs
+from gpu_core.decisions.catalog.offerings import Catalog, combined
+from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
@@ -323,6 +325,48 @@ class Ledger:
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )
+
+    def add_price(self, attempt: Attempt) -> bool:
+        """Write down the prices of an open attempt that changed; False if it is over."""
+        return self._update(
+            attempts,
+            sa.and_(attempts.c.attempt_id == attempt.attempt_id, attempts.c.released_at.is_(None)),
+            later_prices=attempt.later_prices,
+        )
+
+    # The catalog that is kept up to date
+
+    def save_catalog(self, catalog: Catalog, provider: str, refreshed_at: datetime) -> None:
+        """Keep what this provider offers for all workers of this ledger."""
+        row = {
+            "provider": provider,
+            "sheet": to_sheet(catalog, provider, refreshed_at),
+            "refreshed_at": refreshed_at,
+        }
+        insert = _upsert(self._writer.dialect.name)(catalogs).values(_values(row))
+        statement = insert.on_conflict_do_update(
+            index_elements=[catalogs.c.provider],
+            set_={name: insert.excluded[name] for name in ("sheet", "refreshed_at")},
+        )
+        self._commits.write(lambda connection: connection.execute(statement))
+
+    def catalog_refreshed_at(self) -> datetime | None:
+        """When was the catalog last refreshed? None: never."""
+        with self._reader.begin() as connection:
+            found: datetime | None = connection.scalar(
+                sa.select(sa.func.max(catalogs.c.refreshed_at))
+            )
+        return found
+
+    def catalog(self) -> Catalog:
+        """What is offered, by the last refresh of each provider; empty if there was none.
+
+        Raises:
+            InvalidInput: A sheet cannot be read: a newer version wrote it.
+        """
+        with self._reader.begin() as connection:
+            rows = connection.execute(sa.select(catalogs.c.provider, catalogs.c.sheet)).all()
+        return combined(parse_sheet(row.sheet, source=f"catalog of {row.provider}") for row in rows)
 
     # Which installation acts
 

@@ -31,6 +31,8 @@ class PackagedDeployment:
     job_variables: dict[str, Any]
     cron: str | None = None
     """When it runs, in UTC."""
+    is_paused: bool = False
+    """Its schedule waits until a person activates it: it needs credentials that not all have."""
     pool_type: str | None = None
     """None: any."""
 
@@ -57,6 +59,16 @@ PACKAGED_DEPLOYMENTS = (
         tags=("gpu", "report"),
         job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
         cron="30 1 * * *",
+    ),
+    PackagedDeployment(
+        module="gpu_core.flows.refresh_catalog",
+        function="refresh_catalog",
+        name="daily",
+        description="Read AWS's prices, which runs on its instances pay from then on.",
+        tags=("gpu", "prices"),
+        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        cron="0 1 * * *",
+        is_paused=True,
     ),
     PackagedDeployment(
         module="gpu_core.flows.run_container",
@@ -132,7 +144,11 @@ async def _create(
     schedules = []
     if packaged.cron is not None:
         schedule = CronSchedule(cron=packaged.cron, timezone="UTC")
-        schedules.append(DeploymentScheduleCreate(schedule=schedule, slug=packaged.name))
+        schedules.append(
+            DeploymentScheduleCreate(
+                schedule=schedule, slug=packaged.name, active=not packaged.is_paused
+            )
+        )
     await session.client.create_deployment(
         flow_id=flow_id,
         name=name,

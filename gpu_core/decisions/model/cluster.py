@@ -167,3 +167,7 @@ class Snapshot:
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
+ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
+"""On EKS: names of zones mean other zones in each account, ids do not."""
+REGION_LABEL = "topology.kubernetes.io/region"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"

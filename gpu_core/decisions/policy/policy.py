@@ -27,6 +27,7 @@ from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_c
 from gpu_core.decisions.policy.placement import PlacementPolicy
 from gpu_core.decisions.policy.preemption import PreemptionPolicy
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
+from gpu_core.decisions.policy.rates import CapacityRates
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.policy.scaling import ScalePolicy, scale_contradictions
 from gpu_core.decisions.policy.spot import CapacityPolicy
@@ -94,6 +95,8 @@ class Policy(Section):
     """Prices by GPU type and capacity type; a GPU type that is not listed is unpriced."""
     prices_as_of: Moment | None = None
     """The day of these prices, which messages name where prices decide; None: unknown."""
+    rates: Mapping[CapacityType, CapacityRates] = Field(default={})
+    """Your own prices by capacity type, in USD per hour; they count before those of the catalog."""
     virtual_gpus: VirtualGpus | None = None
     ordering: OrderingPolicy = OrderingPolicy()
     fair_share: FairSharePolicy = FairSharePolicy()
@@ -118,6 +121,10 @@ class Policy(Section):
             if known == capacity_type:
                 return price
         return None
+
+    def own_rates(self, capacity_type: str) -> CapacityRates | None:
+        """Which prices of your own has this capacity type? None: none."""
+        return next((own for known, own in self.rates.items() if known == capacity_type), None)
 
     @property
     def prices_day(self) -> str:

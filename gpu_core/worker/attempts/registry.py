@@ -18,14 +18,13 @@ from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.adapters.prefect.flow_runs import read_flow_run
 from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
+from gpu_core.decisions.costs.price_book import price_fields, with_price_of_now
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
-from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run_limits
@@ -38,6 +37,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.demand import Demand, DemandReader
 from gpu_core.worker.startup.state_folder import RUNS
+from gpu_core.worker.watch.prices import Prices
 
 _log = logging.getLogger("prefect.gpu.attempts")
 
@@ -57,6 +57,7 @@ class AttemptRegistry:
         state_dir: Where run folders live.
         ledger: The truth about attempts.
         faults: What goes wrong for single runs.
+        prices: What attempts pay; None: what the policy alone says.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class AttemptRegistry:
         state_dir: Path,
         ledger: Ledger,
         faults: RunFaults | None = None,
+        prices: Prices | None = None,
     ) -> None:
+        self._prices = prices or Prices(ledger)
         self._pool = pool
         self._host = host
         self._state_dir = state_dir
@@ -151,7 +154,8 @@ class AttemptRegistry:
             "gpu_type": placement.gpu_type,
             "gpu_ids": placement.gpu_ids,
             "capacity_type": placement.capacity_type,
-            **_paid(placement, policy),
+            "gpu_quantity": held_gpus(placement.shares),
+            **price_fields(self._prices.rates(placement, policy, datetime.now(UTC))),
             "admitted_at": max(binding.since, running.attempt.admitted_at),
             "shares": placement.shares,
             "zone": zone,
@@ -159,6 +163,25 @@ class AttemptRegistry:
         await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
         # Its end may have been judged meanwhile, beside the cycle.
         running.attempt = replace(running.attempt, **changes)
+
+    async def reprice(self, policy: Policy, now: datetime) -> None:
+        """Write down the prices that have changed for attempts that run."""
+        if not self._prices.have_changed(policy):
+            return
+        for running in list(self._open.values()):
+            attempt = running.attempt
+            if running.is_gone or running.awaited_kinds:
+                continue
+            placement = Placement(
+                gpu_type=attempt.gpu_type,
+                capacity_type=attempt.capacity_type,
+                shares=attempt.held,
+            )
+            rates = self._prices.rates(placement, policy, now)
+            repriced = with_price_of_now(attempt, rates, now)
+            if repriced is not attempt:
+                await in_thread(self._ledger.add_price, repriced)
+                running.attempt = replace(running.attempt, later_prices=repriced.later_prices)
 
     async def recover(
         self,
@@ -345,7 +368,8 @@ class AttemptRegistry:
             gpu_type=gpu_type,
             gpu_ids=placement.gpu_ids,
             capacity_type=placement.capacity_type,
-            **_paid(placement, policy),
+            gpu_quantity=held_gpus(placement.shares),
+            **price_fields(self._prices.rates(placement, policy, now)),
             cpu_milli=demand.workload.cpu_milli * demand.workload.nodes or None,
             memory_mib=demand.workload.memory_mib * demand.workload.nodes or None,
             admitted_at=now,
@@ -496,25 +520,6 @@ def write_start(ledger: Ledger, attempt: Attempt) -> None:
         pid_created_at=attempt.pid_created_at,
         infrastructure=attempt.infrastructure,
     )
-
-
-def _paid(placement: Placement, policy: Policy) -> dict[str, Any]:
-    """What an attempt with this placement pays for, and at which prices, as its fields."""
-    rates = _rates(placement, policy)
-    return {
-        "gpu_quantity": held_gpus(placement.shares),
-        "price_micro_usd_per_gpu_hour": None if rates is None else rates.gpu_micro_usd_per_hour,
-        "price_source": None if rates is None else rates.source,
-    }
-
-
-def _rates(placement: Placement, policy: Policy) -> Rates | None:
-    if placement.gpu_type is None or not placement.shares:
-        return None
-    if any(planned_kind(share.node) is not None for share in placement.shares):
-        return Rates(gpu_micro_usd_per_hour=0, source="a node that has not come costs nothing")
-    price = policy.price_micro_usd_per_gpu_hour(placement.gpu_type, placement.capacity_type)
-    return None if price is None else Rates(gpu_micro_usd_per_hour=price, source="policy")
 
 
 def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.kubernetes.manifests.names import CAPACITY_TYPE_LABEL
 from gpu_core.decisions.kubernetes.nodes.instance_types import instance_types_with
+from gpu_core.decisions.model.cluster import INSTANCE_TYPE_LABEL as INSTANCE_TYPE_LABEL
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.policy.kubernetes import Provisioner
 
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 KARPENTER_CAPACITY_LABEL = "karpenter.sh/capacity-type"
 EKS_CAPACITY_LABEL = "eks.amazonaws.com/capacityType"

@@ -29,7 +29,8 @@ def test_the_policy_that_is_shipped_spells_out_the_defaults():
     """The commented file says what holds without it."""
     shipped = load_policy(REPOSITORY / "deployments" / "policy.yaml")
     defaults = parse_policy({"version": 1})
-    assert shipped.model_copy(update={"prices": {}, "virtual_gpus": None}) == defaults
+    examples = {"prices": {}, "prices_as_of": None, "virtual_gpus": None}
+    assert shipped.model_copy(update=examples) == defaults
     assert shipped.virtual_gpus is not None
     assert (shipped.virtual_gpus.gpu_type, shipped.virtual_gpus.count) == ("a100-80gb", 8)
 

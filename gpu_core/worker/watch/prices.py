@@ -1,0 +1,72 @@
+"""The prices that attempts pay: those of the policy and of the catalog, as both change."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.costs.price_book import Capacity, PriceBook
+from gpu_core.decisions.model.cluster import Node, Placement
+from gpu_core.decisions.model.errors import GpuSchedulingError
+from gpu_core.decisions.model.prices import Rates
+from gpu_core.decisions.model.virtual_nodes import planned_kind
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.worker.operations.threads import in_thread
+
+_log = logging.getLogger("prefect.gpu.prices")
+
+_REFRESH_S = 60
+
+
+class Prices:
+    """The price book of one worker, and the machines of its nodes.
+
+    Args:
+        ledger: Where `refresh-catalog` keeps the catalog.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._catalog = Catalog()
+        self._refreshed_at: datetime | None = None
+        self._read_at: datetime | None = None
+        self._capacity: dict[str, Capacity] = {}
+        self._asked: tuple[Policy, datetime | None] | None = None
+
+    async def refresh(self, nodes: Iterable[Node], now: datetime) -> None:
+        """Keep the machines of these nodes, and the catalog if another one was written."""
+        self._capacity = {node.name: Capacity.of_node(node) for node in nodes}
+        if self._read_at is not None and (now - self._read_at).total_seconds() < _REFRESH_S:
+            return
+        self._read_at = now
+        refreshed_at = await in_thread(self._ledger.catalog_refreshed_at)
+        if refreshed_at == self._refreshed_at:
+            return
+        self._refreshed_at = refreshed_at
+        try:
+            self._catalog = await in_thread(self._ledger.catalog)
+        except GpuSchedulingError as error:
+            _log.error("The catalog in the ledger cannot be used; its last prices stay: %s", error)
+
+    def have_changed(self, policy: Policy) -> bool:
+        """May a price be another one than at the last call? At the first call, yes."""
+        asked = policy, self._refreshed_at
+        is_new, self._asked = asked != self._asked, asked
+        return is_new
+
+    def book(self, policy: Policy) -> PriceBook:
+        """Where prices are asked for now."""
+        return PriceBook(policy=policy, catalog=self._catalog)
+
+    def rates(self, placement: Placement, policy: Policy, now: datetime) -> Rates | None:
+        """What does an attempt with this placement pay an hour? None: unpriced."""
+        if any(planned_kind(share.node) is not None for share in placement.shares):
+            return NOT_THERE_YET
+        fallback = Capacity(gpu_type=placement.gpu_type, capacity_type=placement.capacity_type)
+        node = placement.shares[0].node if placement.shares else None
+        capacity = fallback if node is None else self._capacity.get(node, fallback)
+        return self.book(policy).rates(capacity, now)
+
+
+NOT_THERE_YET = Rates(gpu_micro_usd_per_hour=0, source="a node that has not come costs nothing")
