@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from gpu_core.cli.catalog.arguments import refresh, show
 from gpu_core.cli.check.arguments import check
+from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
@@ -35,6 +36,16 @@ _PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
         ("catalog show", "catalog show --all --gpu-type h100-80gb --capacity-type spot"),
     ),
     ("refresh", refresh, ("catalog refresh --region us-east-1 --region us-west-2",)),
+)
+_COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
+    (
+        "report",
+        cost_report,
+        (
+            "cost report month --by team --by gpu-type",
+            "cost report day --day 2026-11-24 --by run --csv",
+        ),
+    ),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),
@@ -85,11 +96,16 @@ def _app() -> App:
             help=_paragraphs(command),
             help_epilogue=_epilogue(name, examples),
         )
-    catalog = App(name="catalog", group=_PLAN, help="Show or refresh the catalog of offerings.")
-    for name, command, examples in _PARTS:
-        epilogue = _epilogue(f"catalog {name}", examples)
-        catalog.command(command, name=name, help=_paragraphs(command), help_epilogue=epilogue)
-    app.command(catalog)
+    groups = (
+        ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
+        ("cost", _OBSERVE, "Show what runs cost.", _COST_PARTS),
+    )
+    for group_name, group, help_text, parts in groups:
+        part = App(name=group_name, group=group, help=help_text)
+        for name, command, examples in parts:
+            epilogue = _epilogue(f"{group_name} {name}", examples)
+            part.command(command, name=name, help=_paragraphs(command), help_epilogue=epilogue)
+        app.command(part)
     app.register_install_completion_command(
         help="Install completion for your shell, and print where."
     )

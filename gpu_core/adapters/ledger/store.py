@@ -12,6 +12,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.adapters.ledger.cost_slices import (
+    CostQuestion,
+    read_cost_slices,
+    read_group_counts,
+)
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -21,6 +26,7 @@ from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, catalogs, runs
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
+from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
@@ -477,6 +483,11 @@ class Ledger:
             statement = statement.where(runs.c.pool == pool)
         with self._reader.begin() as connection:
             return self._records(connection, statement)
+
+    def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], list[GroupCount]]:
+        """What did each group use and cost, in slices of one price, and how many runs has it?"""
+        with self._reader.begin() as connection:
+            return read_cost_slices(connection, asked), read_group_counts(connection, asked)
 
     def records_of(
         self, flow_run_ids: Iterable[str]

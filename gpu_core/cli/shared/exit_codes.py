@@ -19,6 +19,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu plan": "no offering fits, or the ledger's database cannot be read",
     "prefect-gpu catalog show": "the system refused to read or to print",
     "prefect-gpu catalog refresh": "no price could be read, or the catalog cannot be written",
+    "prefect-gpu cost report": "the ledger's database cannot be read",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
 """What exit code 1 says, by command."""

@@ -164,10 +164,10 @@ def _usage_between(attempt: Attempt, start: datetime, end: datetime) -> Usage:
     """What it used in [start, end), with each of its prices for the time that it held."""
     if attempt.released_at is not None:
         end = min(end, attempt.released_at)
-    changes = attempt.price_changes
+    held, changes = Held.by(attempt), attempt.price_changes
     ends = [*(change.since for change in changes[1:]), end]
     parts = [
-        usage_for(attempt, _held_us(max(start, change.since), min(end, until)), change.rates)
+        usage_for(held, _held_us(max(start, change.since), min(end, until)), change.rates)
         for change, until in zip(changes, ends, strict=True)
     ]
     return parts[0] if len(parts) == 1 else sum_usage(parts)
@@ -179,15 +179,36 @@ def _held_us(start: datetime, end: datetime) -> int:
     return max(0, (end.astimezone(UTC) - start.astimezone(UTC)) // _MICROSECOND)
 
 
-def usage_for(attempt: Attempt, held_us: int, rates: Rates) -> Usage:
-    """What does the attempt use and cost in so much time at these rates?
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What is paid for. CPU and memory as requested; None: unknown."""
+
+    gpus: Fraction
+    priced_gpus: Fraction
+    """How many times it pays the price of a GPU."""
+    cpu_milli: int | None
+    memory_mib: int | None
+
+    @classmethod
+    def by(cls, attempt: Attempt) -> "Held":
+        """What does an attempt hold?"""
+        return cls(
+            gpus=attempt.gpus,
+            priced_gpus=attempt.priced_gpus,
+            cpu_milli=attempt.cpu_milli,
+            memory_mib=attempt.memory_mib,
+        )
+
+
+def usage_for(held: Held, held_us: int, rates: Rates) -> Usage:
+    """What does it use and cost to hold this for so much time at these rates?
 
     With GPUs, CPU and memory cost what their rates say, and nothing of their own without rates:
     the price of a GPU then includes the machine around it. Without GPUs they are all that there
     is, and unpriced if a rate or an amount is unknown.
     """
-    gpus = attempt.gpus
-    cores, gib = _amount(attempt.cpu_milli, 1000), _amount(attempt.memory_mib, 1024)
+    gpus = held.gpus
+    cores, gib = _amount(held.cpu_milli, 1000), _amount(held.memory_mib, 1024)
     price, cpu_rate, gib_rate = (
         rates.gpu_micro_usd_per_hour,
         rates.cpu_micro_usd_per_hour,
@@ -198,7 +219,7 @@ def usage_for(attempt: Attempt, held_us: int, rates: Rates) -> Usage:
         gpu_us=_tidy(held_us * gpus),
         cpu_us=_tidy(held_us * (cores or 0)),
         gib_us=_tidy(held_us * (gib or 0)),
-        gpu_micro_usd=_cost(held_us * attempt.priced_gpus, price),
+        gpu_micro_usd=_cost(held_us * held.priced_gpus, price),
         cpu_micro_usd=_cost(held_us * (cores or 0), cpu_rate),
         gib_micro_usd=_cost(held_us * (gib or 0), gib_rate),
         unpriced_gpu_us=0 if price is not None else _tidy(held_us * gpus),

@@ -6,7 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from gpu_core.decisions.costs.usage import US_PER_S, sum_usage
-from gpu_core.decisions.costs.usage_cost import usage_for, usage_until
+from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
@@ -73,7 +73,7 @@ def spending(
     last = attempts[-1]
     ahead_us = int(LOOK_S + grace_s) * US_PER_S
     # Rounded up: a budget is never overspent by a micro-dollar.
-    ahead = ceil(usage_for(last, ahead_us, last.price_changes[-1].rates).exact_micro_usd)
+    ahead = ceil(usage_for(Held.by(last), ahead_us, last.price_changes[-1].rates).exact_micro_usd)
     return Spending(
         stage=budget_stage(spent, ahead, budget_micro_usd, policy),
         spent_micro_usd=spent,

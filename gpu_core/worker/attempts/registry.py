@@ -170,7 +170,7 @@ class AttemptRegistry:
             return
         for running in list(self._open.values()):
             attempt = running.attempt
-            if running.is_gone or running.awaited_kinds:
+            if running.phase.has_ended or running.awaited_kinds:
                 continue
             placement = Placement(
                 gpu_type=attempt.gpu_type,

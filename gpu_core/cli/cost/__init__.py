@@ -1,0 +1,1 @@
+"""`prefect-gpu cost`: what runs cost, as a table and as a bill."""

@@ -1,0 +1,104 @@
+"""The options of `prefect-gpu cost`."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from gpu_core.cli.shared.options import AsJson, flag, repeated
+from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
+
+_LEDGER = Group("Ledger", sort_key=4)
+
+
+@Parameter(name="*", group=_LEDGER)
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions:
+    """Which ledger is read, and which of its runs count."""
+
+    ledger: Annotated[
+        str | None, secret("ledger", "The ledger's address. Default: that of the pool")
+    ] = None
+    ledger_file: Annotated[str | None, secret_file("ledger")] = None
+    pool: Annotated[
+        str | None,
+        Parameter(help="Only runs of this work pool. Default: all runs of the ledger."),
+    ] = None
+    with_generated: Annotated[bool, flag("Count generated runs too.")] = False
+
+    def address(self) -> str:
+        """Where is the ledger?
+
+        Raises:
+            InvalidInput: It is given twice, or neither given nor known to the Prefect server.
+        """
+        given = secret_option("ledger", self.ledger, self.ledger_file)
+        if given is not None:
+            return given
+        from gpu_core.cli.shared.prefect_settings import load_prefect
+
+        load_prefect()
+        from gpu_core.cli.cost.command import ledger_of_pool
+
+        return ledger_of_pool(self.pool)
+
+
+DEFAULT_OPTIONS = LedgerOptions()
+_Period = Annotated[str, Parameter(help="day, week (from Monday) or month, in UTC.")]
+_Day = Annotated[
+    str | None, Parameter(help="A day in the period, such as 2026-11-24. Default: today.")
+]
+
+
+def report(
+    period: _Period = "month",
+    /,
+    *,
+    day: _Day = None,
+    by: Annotated[
+        tuple[str, ...],
+        repeated(
+            "Group by run, team, project, user, deployment, experiment, model, workload-type, "
+            "gpu-type, capacity-type or zone; up to three. Default: team"
+        ),
+    ] = ("team",),
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 20,
+    as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a day, a week or a month cost.
+
+    Rows add up to the total, to the micro-dollar. What has no price is listed as unpriced, and
+    what no run held of the pool's nodes as idle.
+    """
+    from gpu_core.cli.cost.command import Output, run_report
+    from gpu_core.decisions.model.errors import InvalidInput
+
+    if as_csv and as_json:
+        raise InvalidInput("--csv", "cannot be used with --json", remedy="leave one of them out")
+    output = Output.CSV if as_csv else Output.JSON if as_json else Output.TABLE
+    return run_report(
+        options.address(),
+        period,
+        _day(day),
+        by,
+        pool=options.pool,
+        with_generated=options.with_generated,
+        limit=limit,
+        output=output,
+    )
+
+
+def _day(text: str | None) -> date:
+    from gpu_core.decisions.model.errors import InvalidInput
+
+    if text is None:
+        return datetime.now(UTC).date()
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            "day", "is not a date", got=text, allowed="a date such as 2026-11-24"
+        ) from None

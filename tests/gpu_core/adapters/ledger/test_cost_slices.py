@@ -1,0 +1,121 @@
+"""The database's sums are those of the attempts, one by one, on SQLite and on PostgreSQL."""
+
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.decisions.costs.cost_report import COST_KEYS, CostSlice, cost_report
+from gpu_core.decisions.costs.usage import sum_usage
+from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
+from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
+from gpu_core.decisions.model.prices import PriceChange, Rates
+from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+
+NOW = at(3)
+moments = st.integers(-(10**10), 10**10).map(lambda us: NOON + timedelta(microseconds=us))
+prices = st.none() | st.integers(0, 10**8)
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> Attempt:
+    """Any attempt: of this version or an older one, whole or in parts, open or over."""
+    admitted_at, other = draw(moments), draw(st.none() | moments)
+    end = None if other is None else max(other, admitted_at)
+    changes = draw(st.lists(moments.filter(lambda at: at > admitted_at), max_size=2, unique=True))
+    later = tuple(
+        PriceChange(since=since, rates=Rates(gpu_micro_usd_per_hour=draw(prices), source="c"))
+        for since in sorted(changes)
+    )
+    gpus = draw(st.sampled_from([None, *map(Fraction, ("0", "1/7", "1/3", "1/4", "8"))]))
+    count = 1 if gpus is None else -(-gpus.numerator // gpus.denominator)
+    return make_attempt(
+        "replaced",
+        gpu_ids=tuple(str(n) for n in range(count)),
+        gpu_quantity=gpus,
+        admitted_at=admitted_at,
+        released_at=end,
+        end_reason=None if end is None else draw(st.sampled_from(EndReason)),
+        price_micro_usd_per_gpu_hour=draw(prices),
+        price_micro_usd_per_cpu_hour=draw(prices),
+        price_micro_usd_per_gib_hour=draw(prices),
+        price_source=draw(st.sampled_from([None, "policy"])),
+        cpu_milli=draw(st.none() | st.integers(1, 99_999)),
+        memory_mib=draw(st.none() | st.integers(1, 99_999)),
+        later_prices=later or None,
+        gpu_type=draw(st.sampled_from(["a100-80gb", "t4"])),
+        zone=draw(st.none() | st.just("use1-az4")),
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    given_attempts=st.lists(st.tuples(attempts(), st.sampled_from(["a", "b", None])), max_size=6),
+    window=st.tuples(moments, moments).map(lambda pair: Window(min(pair), max(pair))),
+    keys=st.lists(st.sampled_from(COST_KEYS), max_size=3, unique=True).map(tuple),
+)
+def test_the_sums_of_the_database_are_those_of_the_attempts(
+    tmp_path_factory: pytest.TempPathFactory,
+    given_attempts: list[tuple[Attempt, str | None]],
+    window: Window,
+    keys: tuple[str, ...],
+) -> None:
+    records = [
+        (make_run(f"run-{n}", team=team), (_of(attempt, f"run-{n}"),))
+        for n, (attempt, team) in enumerate(given_attempts)
+    ]
+    with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('l') / 'ledger.db'}") as ledger:
+        ledger.import_records(records)
+        slices, counts = ledger.cost_slices(CostQuestion(window=window, keys=keys, now=NOW))
+    counted = [(run, attempt) for run, (attempt,) in records if attempt.has_run]
+    want = sum_usage(attempt_usage(attempt, NOW, window) for _, attempt in counted)
+    assert sum_usage(one.usage for one in slices) == want
+    report = cost_report(window, keys, slices, counts)
+    assert sum(row.micro_usd for row in report.rows) == want.micro_usd
+    if keys == ("team",):
+        for row in report.rows:
+            of_team = [a for run, a in counted if (run.team,) == row.keys]
+            assert row.usage == sum_usage(attempt_usage(a, NOW, window) for a in of_team)
+
+
+def _of(attempt: Attempt, run_id: str) -> Attempt:
+    return replace(attempt, flow_run_id=run_id, attempt_id=f"{run_id}/1")
+
+
+def test_moments_to_the_microsecond_on_every_database(ledger: Ledger) -> None:
+    odd = timedelta(microseconds=123_457)
+    attempt = make_attempt(
+        gpu_quantity=Fraction(1, 7), price_source="p", admitted_at=NOON + odd, released_at=at(1)
+    )
+    ledger.import_records([(make_run(), (attempt,))])
+    asked = CostQuestion(window=Window(at(-1), at(2)), keys=("team", "gpu_type"), now=NOW)
+    slices, counts = ledger.cost_slices(asked)
+    assert slices == [CostSlice(keys=("vision", "a10g"), usage=attempt_usage(attempt, NOW))]
+    assert [(count.runs, count.attempts) for count in counts] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, 1, id="measured runs of all pools"),
+        pytest.param({"pool": "gpus"}, 1, id="of one pool"),
+        pytest.param({"pool": "other"}, 0, id="of a pool without runs"),
+        pytest.param({"provenance": None}, 2, id="generated runs too"),
+    ],
+)
+def test_which_runs_count(tmp_path: Path, fields: dict[str, object], want: int) -> None:
+    records = [
+        (make_run("run-1"), (make_attempt("run-1", gpu_quantity=Fraction(1)),)),
+        (make_run("run-2", provenance=Provenance.GENERATED), (make_attempt("run-2"),)),
+    ]
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        ledger.import_records(records)
+        asked = CostQuestion(window=Window(at(0), at(1)), keys=("run",), now=NOW, **fields)
+        slices, counts = ledger.cost_slices(asked)
+    assert (len(slices), sum(count.runs for count in counts)) == (want, want)

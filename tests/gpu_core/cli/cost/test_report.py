@@ -1,0 +1,94 @@
+"""`prefect-gpu cost report`, run as people run it, over a ledger on the disk."""
+
+import csv
+import io
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.cli.main import main
+from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+
+QUARTER = {
+    "gpu_quantity": Fraction(1, 4),
+    "price_micro_usd_per_gpu_hour": 3_670_001,
+    "price_source": "policy",
+    "released_at": at(1),
+}
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """Four runs on a quarter of a GPU each, and one without a price, on 4 March 2026."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    teams = ("vision", "vision", "vision", "audio")
+    records = [
+        (make_run(f"run-{n}", team=team), (make_attempt(f"run-{n}", **QUARTER),))
+        for n, team in enumerate(teams)
+    ]
+    unpriced = make_attempt("free", price_micro_usd_per_gpu_hour=None, released_at=at(2))
+    with Ledger.open(url) as ledger:
+        ledger.import_records([*records, (make_run("free", team=None), (unpriced,))])
+    return url
+
+
+def report(ledger_url: str, *arguments: str) -> int:
+    return main(["cost", "report", *arguments, "--day", "2026-03-04", "--ledger", ledger_url])
+
+
+def test_rows_of_json_add_up_to_the_price_of_the_gpu(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(ledger_url, "day", "--by", "run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    costs = {row["run"]: row["cost_micro_usd"] for row in document["rows"]}
+    assert costs.pop("free") is None
+    assert sorted(costs.values()) == [917_500, 917_500, 917_500, 917_501]
+    total = document["total"]
+    assert total["cost_micro_usd"] == sum(costs.values()) == 3_670_001
+    assert (total["gpu_hours"], total["unpriced_gpu_hours"], total["runs"]) == (3.0, 2.0, 5)
+
+
+def test_several_keys_and_csv(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(ledger_url, "month", "--by", "team", "--by", "gpu-type", "--csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["team"], row["gpu_type"], row["runs"]) for row in rows] == [
+        ("vision", "a10g", "3"),
+        ("audio", "a10g", "1"),
+        ("", "a10g", "1"),
+    ]
+    assert rows[2]["cost_usd"] == ""
+
+
+def test_the_table_names_what_is_unpriced_and_the_rest_of_the_rows(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(ledger_url, "week", "--by", "run", "--limit", "3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "Cost from 2026-03-02 up to 2026-03-09, UTC" in lines[0]
+    assert any("2 others" in line and "$0.9175 + unpriced" in line for line in lines)
+    assert any("all runs" in line and "$3.67 + unpriced" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(("year",), "period is not a period (got 'year')", id="a period"),
+        pytest.param(("day", "--by", "taem"), "did you mean 'team'?", id="a key"),
+        pytest.param(("day", "--by", "team", "--by", "team"), "has a key twice", id="twice"),
+        pytest.param(
+            ("day", *(f"--by={key}" for key in ("run", "team", "user", "zone"))),
+            "by has too many keys (got 4); allowed: 1 to 3", id="four keys",
+        ),
+        pytest.param(("day", "--csv", "--json"), "--csv cannot be used with --json", id="both"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line(
+    ledger_url: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], want: str
+) -> None:
+    assert report(ledger_url, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert want in line
