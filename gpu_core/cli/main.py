@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from gpu_core.cli.catalog.arguments import refresh, show
 from gpu_core.cli.check.arguments import check
+from gpu_core.cli.cost.arguments import export as cost_export
 from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.plan.arguments import plan
@@ -45,6 +46,11 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
             "cost report month --by team --by gpu-type",
             "cost report day --day 2026-11-24 --by run --csv",
         ),
+    ),
+    (
+        "export",
+        cost_export,
+        ("cost export month --day 2026-11-01 --output november.parquet",),
     ),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
@@ -98,7 +104,7 @@ def _app() -> App:
         )
     groups = (
         ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
-        ("cost", _OBSERVE, "Show what runs cost.", _COST_PARTS),
+        ("cost", _OBSERVE, "Show what runs cost, or write it as a bill.", _COST_PARTS),
     )
     for group_name, group, help_text, parts in groups:
         part = App(name=group_name, group=group, help=help_text)

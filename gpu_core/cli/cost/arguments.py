@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -88,6 +89,33 @@ def report(
         with_generated=options.with_generated,
         limit=limit,
         output=output,
+    )
+
+
+def export(
+    period: _Period = "month",
+    /,
+    *,
+    day: _Day = None,
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    output: Annotated[
+        Path | None, Parameter(help="The file to write, .csv or .parquet. Default: CSV to stdout.")
+    ] = None,
+) -> int:
+    """Write a day, a week or a month as a bill in FOCUS 1.2, the FinOps Foundation's format.
+
+    One row for each resource of an attempt at one price in one month. The billed costs add up to
+    the report of the same period. What has no price is left out and named on stderr.
+    """
+    from gpu_core.cli.cost.command import run_export
+
+    return run_export(
+        options.address(),
+        period,
+        _day(day),
+        pool=options.pool,
+        with_generated=options.with_generated,
+        path=output,
     )
 
 

@@ -1,9 +1,11 @@
-"""`prefect-gpu cost report`: read the ledger, decide, print."""
+"""`prefect-gpu cost report` and `export`: read the ledger, decide, print."""
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from pathlib import Path
 
 from prefect.client.orchestration import get_client
 from prefect.utilities.asyncutils import run_coro_as_sync
@@ -12,8 +14,12 @@ from rich.console import Console
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
+from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import report_csv, report_document, report_table
+from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
+from gpu_core.decisions.costs.focus import focus_rows
+from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -61,6 +67,49 @@ def run_report(
     else:
         Console().print(report_table(report, limit))
     return 0
+
+
+def run_export(
+    ledger_url: str,
+    period: str,
+    day: date,
+    *,
+    pool: str | None,
+    with_generated: bool,
+    path: Path | None,
+) -> int:
+    """Write what a period is billed as a file of FOCUS 1.2.
+
+    Raises:
+        InvalidInput: The period, the file's name or the ledger's address cannot be used.
+        LedgerError: The ledger cannot be read.
+        OSError: The file cannot be written.
+    """
+    window = period_window(period, day)
+    provenance = None if with_generated else Provenance.MEASURED
+    with Ledger.open(ledger_url) as ledger:
+        records = ledger.usage(window.start, window.end, provenance=provenance, pool=pool)
+    charges = charges_of(records, window, datetime.now(UTC))
+    write_rows(path, focus_rows(charges))
+    _name_unpriced(charges)
+    return 0
+
+
+def _name_unpriced(charges: Charges) -> None:
+    """Say what is not in the file: an unknown price is no amount that a bill could have."""
+    missing = []
+    if charges.unpriced_gpu_us:
+        missing.append(f"{float(charges.unpriced_gpu_us / US_PER_HOUR):,.2f} GPU-hours")
+    if charges.unpriced_us:
+        missing.append(
+            f"{float(charges.unpriced_us / US_PER_HOUR):,.2f} hours of runs without GPUs"
+        )
+    if missing:
+        print(
+            f"prefect-gpu cost export: {' and '.join(missing)} have no price and are not in the "
+            "file; give them one in the policy's rates or prices",
+            file=sys.stderr,
+        )
 
 
 def ledger_of_pool(pool: str | None) -> str:

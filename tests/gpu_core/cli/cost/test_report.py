@@ -6,10 +6,12 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
+from gpu_core.decisions.costs.focus import COLUMNS
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 
 QUARTER = {
@@ -92,3 +94,29 @@ def test_wrong_input_is_one_line(
     assert report(ledger_url, *arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert want in line
+
+
+@pytest.mark.parametrize("name", ["bill.csv", "bill.parquet"])
+def test_the_bill_has_the_cost_of_the_report_and_names_what_has_no_price(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = tmp_path / name
+    arguments = ["cost", "export", "month", "--day", "2026-03-04", "--ledger", ledger_url]
+    assert main([*arguments, "--output", str(path)]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "2.00 GPU-hours have no price and are not in the file" in told.err
+    table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    assert sum(round(float(cost) * 10**6) for cost in table["BilledCost"]) == 3_670_001
+    assert list(table.columns) == list(COLUMNS)
+    if path.suffix == ".parquet":
+        assert str(table["ChargePeriodStart"].dtype).startswith("datetime64")
+
+
+def test_a_bill_of_another_form_is_refused(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["cost", "export", "--ledger", ledger_url, "--output", str(tmp_path / "a.xlsx")]
+    assert main(arguments) == 2
+    assert "allowed: .csv or .parquet" in capsys.readouterr().err
+    assert not (tmp_path / "a.xlsx").exists()

@@ -1,0 +1,175 @@
+"""Charges as rows of FOCUS 1.2, the FinOps Foundation's format of bills.
+
+Source: FOCUS specification 1.2 (focus.finops.org, May 2025). Columns that have no meaning here are
+left out: discounts for commitments, reservations of capacity, other currencies and regions.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from gpu_core.decisions.costs.charges import Charge, Charges, Resource, billing_period
+from gpu_core.decisions.costs.usage import Exact, round_half_up
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.units import MICRO_USD_PER_USD
+
+PROVIDER = "prefect-gpu"
+
+_QUANTITY_DIGITS = 12
+_UNITS = {
+    Resource.GPU: "GPU-Hours",
+    Resource.CPU: "Core-Hours",
+    Resource.MEMORY: "GiB-Hours",
+}
+_PRICING_CATEGORIES = {"on-demand": "Standard", "spot": "Dynamic", "reserved": "Committed"}
+
+FocusRow = dict[str, str | None]
+
+COLUMNS = (
+    "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency",
+    "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
+    "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
+    "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
+    "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
+    "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "ResourceId",
+    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory",
+    "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName",
+    "Tags", "x_AttemptNumber", "x_FlowRunId", "x_PriceAsOf", "x_PriceSource",
+)  # fmt: skip
+"""In the order of the file."""
+
+DECIMAL_COLUMNS = frozenset(
+    {
+        "BilledCost", "ConsumedQuantity", "ContractedCost", "ContractedUnitPrice",
+        "EffectiveCost", "ListCost", "ListUnitPrice", "PricingQuantity",
+    }
+)  # fmt: skip
+MOMENT_COLUMNS = frozenset(
+    {
+        "BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart",
+        "x_PriceAsOf",
+    }
+)  # fmt: skip
+
+
+def focus_rows(charges: Charges) -> Iterator[FocusRow]:
+    """The rows of a file, one for each charge. Their `BilledCost` adds up to the report."""
+    for charge, micro_usd in zip(charges.charges, charges.micro_usd(), strict=True):
+        yield _row(charge, micro_usd)
+
+
+def _row(charge: Charge, micro_usd: int) -> FocusRow:
+    run, attempt = charge.run, charge.attempt
+    month = billing_period(charge.period.start)
+    quantity = _rounded(charge.hours)
+    price = Decimal(charge.unit_micro_usd) / MICRO_USD_PER_USD
+    # The list cost is the product to the last digit, as the format demands; what is billed is
+    # whole micro-dollars.
+    listed, billed = _text(price * quantity), _text(Decimal(micro_usd) / MICRO_USD_PER_USD)
+    unit = _UNITS[charge.resource]
+    sku = _sku(charge)
+    return {
+        "AvailabilityZone": attempt.zone,
+        "BilledCost": billed,
+        "BillingAccountId": run.pool,
+        "BillingAccountName": f"Work pool {run.pool}",
+        "BillingCurrency": "USD",
+        "BillingPeriodEnd": _moment(month.end),
+        "BillingPeriodStart": _moment(month.start),
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"{unit} of attempt {attempt.number} of run {run.name}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": _end(charge.period),
+        "ChargePeriodStart": _moment(charge.period.start),
+        "ConsumedQuantity": _text(quantity),
+        "ConsumedUnit": unit,
+        "ContractedCost": listed,
+        "ContractedUnitPrice": _text(price),
+        "EffectiveCost": billed,
+        "InvoiceId": None,
+        "InvoiceIssuerName": PROVIDER,
+        "ListCost": listed,
+        "ListUnitPrice": _text(price),
+        "PricingCategory": _PRICING_CATEGORIES.get(attempt.capacity_type, "Other"),
+        "PricingQuantity": _text(quantity),
+        "PricingUnit": unit,
+        "ProviderName": PROVIDER,
+        "PublisherName": PROVIDER,
+        "ResourceId": f"{attempt.attempt_id}/{charge.resource.value}",
+        "ResourceName": attempt.node,
+        "ResourceType": attempt.gpu_type or charge.resource.value,
+        "ServiceCategory": "Compute",
+        "ServiceName": "GPU work pool",
+        "ServiceSubcategory": "Virtual Machines",
+        "SkuId": sku,
+        "SkuMeter": f"{charge.resource.value} time",
+        "SkuPriceDetails": _details(charge),
+        "SkuPriceId": f"{sku}@{charge.unit_micro_usd}",
+        "SubAccountId": run.team,
+        "SubAccountName": run.team,
+        "Tags": _tags(charge),
+        "x_AttemptNumber": str(attempt.number),
+        "x_FlowRunId": run.flow_run_id,
+        "x_PriceAsOf": None if charge.rates.as_of is None else _moment(charge.rates.as_of),
+        "x_PriceSource": charge.rates.source or None,
+    }
+
+
+def _sku(charge: Charge) -> str:
+    attempt = charge.attempt
+    of = attempt.gpu_type if charge.resource is Resource.GPU else charge.resource.value.lower()
+    return f"{of}/{attempt.capacity_type}"
+
+
+def _details(charge: Charge) -> str:
+    """What is priced. GpuCount counts whole GPUs; a part of one is a key of our own."""
+    gpus = charge.attempt.gpus
+    if charge.resource is not Resource.GPU:
+        return json.dumps({"x_Resource": charge.resource.value})
+    if gpus.denominator == 1:
+        return json.dumps({"GpuCount": gpus.numerator, "x_GpuModel": charge.attempt.gpu_type})
+    return json.dumps({"x_GpuModel": charge.attempt.gpu_type, "x_GpuPart": str(gpus)})
+
+
+def _tags(charge: Charge) -> str:
+    run = charge.run
+    known = {
+        "team": run.team,
+        "project": run.project,
+        "user": run.user,
+        "flow": run.flow_name,
+        "deployment": run.deployment,
+        "experiment": run.experiment,
+        "model": run.model,
+        "workload_type": run.workload_type,
+        "flow_run_id": run.flow_run_id,
+        "attempt": str(charge.attempt.number),
+    }
+    return json.dumps({name: value for name, value in known.items() if value is not None})
+
+
+def _rounded(amount: Exact) -> Decimal:
+    return Decimal(round_half_up(Fraction(amount) * 10**_QUANTITY_DIGITS)).scaleb(-_QUANTITY_DIGITS)
+
+
+def _text(amount: Decimal) -> str:
+    """The number without an exponent, and with a point: readers take `3` for an integer."""
+    plain = f"{amount:f}"
+    if "." not in plain:
+        return f"{plain}.0"
+    whole, _, part = plain.partition(".")
+    return f"{whole}.{part.rstrip('0') or '0'}"
+
+
+def _moment(moment: datetime) -> str:
+    """As FOCUS writes it: whole seconds in UTC, rounded down, so that periods meet."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _end(period: Window) -> str:
+    """The end of a period that is not before its start where both are in one second."""
+    start, end = (moment.replace(microsecond=0) for moment in (period.start, period.end))
+    return _moment(max(end, start + timedelta(seconds=1)))
