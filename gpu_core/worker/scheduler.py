@@ -44,6 +44,7 @@ from gpu_core.worker.pending.scale_hints import ScaleHints
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
+from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
@@ -127,6 +128,7 @@ class GpuScheduler:
         )
         self._changes = CapacityChanges(ledger, self._attempts)
         self._budgets = BudgetWatch(ledger, self._attempts)
+        self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
         self._zombies = ZombieStateGuard(client, self._faults)
         self._outages = OutageWatch(
             client,
@@ -238,6 +240,7 @@ class GpuScheduler:
             line = await self._read_queue(template, policy, now)
         with steps.timed("observe"):  # 5
             await self._history.refresh(policy, now)
+            await self._budget_alerts.check(policy, self._history.usage(now), now)
             allocations = await self._observe(policy)
             await self._change_capacity(allocations, policy, now)
         with steps.timed("plan"):  # 6

@@ -23,7 +23,7 @@ from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
-from gpu_core.adapters.ledger.schema import attempts, catalogs, runs
+from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
@@ -31,6 +31,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, Ru
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
+from gpu_core.decisions.quota.budget_alerts import AlertMark
 
 # Well under the number of parameters that any SQLite accepts in one statement.
 _IDS_PER_QUERY = 500
@@ -339,6 +340,21 @@ class Ledger:
             sa.and_(attempts.c.attempt_id == attempt.attempt_id, attempts.c.released_at.is_(None)),
             later_prices=attempt.later_prices,
         )
+
+    # Budgets that people heard of
+
+    def budget_alerts(self, pool: str) -> tuple[AlertMark, ...]:
+        """Which marks of this pool's budgets were reported?"""
+        c = budget_alerts.c
+        statement = sa.select(c.budget, c.period_start, c.percent).where(c.pool == pool)
+        with self._reader.begin() as connection:
+            return tuple(AlertMark(*row) for row in connection.execute(statement))
+
+    def note_budget_alerts(self, pool: str, marks: Iterable[AlertMark], sent_at: datetime) -> None:
+        """Write down that these marks were reported."""
+        rows = [_values({"pool": pool, "sent_at": sent_at, **mark._asdict()}) for mark in marks]
+        insert = _upsert(self._writer.dialect.name)(budget_alerts).on_conflict_do_nothing()
+        self._commits.write(lambda connection: connection.execute(insert, rows))
 
     # The catalog that is kept up to date
 

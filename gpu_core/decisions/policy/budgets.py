@@ -79,6 +79,8 @@ class BudgetPolicy(Section):
     """Over its limit a `hard` budget starts no run; a `soft` one warns."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
     """The fraction of the limit at which it warns."""
+    notify: Sequence[Name] = ()
+    """Prefect notification blocks that get its alerts, such as `slack-webhook/gpu-budgets`."""
 
     @property
     def limit(self) -> int:
@@ -112,6 +114,16 @@ def budget_contradictions(budgets: Sequence[BudgetPolicy]) -> list[InvalidInput]
         names.add(budget.name)
         if (budget.limit_micro_usd is None) == (budget.limit_gpu_s is None):
             errors.append(InvalidInput(path, "needs one limit", allowed="either usd or gpu_hours"))
+        errors += [
+            InvalidInput(
+                f"{path}.notify.{index}",
+                "is not a saved block",
+                got=block,
+                allowed="TYPE/NAME, such as slack-webhook/gpu-budgets",
+            )
+            for index, block in enumerate(budget.notify)
+            if len([part for part in block.split("/") if part]) != 2
+        ]
         if budget.scope == "pool" and budget.of is not None:
             errors.append(
                 InvalidInput(f"{path}.of", "has no meaning with scope pool", got=budget.of)

@@ -78,11 +78,6 @@ class BudgetCheck:
         return self.budget.mode == "hard" and not self.is_within
 
     @property
-    def is_warning(self) -> bool:
-        """Should somebody hear of it? Over the warning mark, or not to be told."""
-        return not self.is_within or self.total >= self.budget.warn_at * self.budget.limit
-
-    @property
     def is_permanent(self) -> bool:
         """Would the run be refused in an untouched period, too?"""
         return self.is_unpriced or (self.expected or 0) > self.budget.limit

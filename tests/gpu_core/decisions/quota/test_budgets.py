@@ -133,22 +133,6 @@ def test_who_can_never_start_is_told_so_first():
     assert (refusal.budget.name, refusal.is_permanent) == ("small", True)
 
 
-@pytest.mark.parametrize(
-    ("spent_usd", "mode", "want_warning"),
-    [
-        pytest.param(309, "hard", False, id="below the mark with the run"),
-        pytest.param(310, "hard", True, id="at the mark with the run"),
-        pytest.param(500, "soft", True, id="a soft budget over its limit"),
-    ],
-)
-def test_warnings(spent_usd, mode, want_warning):
-    """From 80 % of the limit on."""
-    budgets = make_budgets(make_budget(mode=mode), usd=spent_usd)
-    (check,) = budgets.checks(make_workload(team="vision"), 1, 10 * USD, HOUR_S)
-    assert check.is_warning == want_warning
-    assert not check.is_refusal
-
-
 def test_runs_without_gpus_use_no_budget():
     """Also if all of it is gone."""
     budgets = make_budgets(make_budget(), usd=999)

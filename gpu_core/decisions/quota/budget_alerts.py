@@ -1,0 +1,102 @@
+"""Alerts of budgets: at the warning mark and at the limit, each once in a period."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.policy.budgets import BudgetPolicy
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budgets import period_end, period_start
+
+_LEAST_PART_OF_PERIOD = 0.01
+"""Less of a period than this says nothing about its end."""
+
+
+class AlertMark(NamedTuple):
+    """One mark of one budget in one period: what is reported once."""
+
+    budget: str
+    period_start: datetime
+    percent: int
+    """Of the limit."""
+
+
+class BudgetAlert(NamedTuple):
+    """What people hear of a budget, and the marks that it covers."""
+
+    policy: BudgetPolicy
+    marks: tuple[AlertMark, ...]
+    """Those that are reached and were not reported before, the highest last."""
+    used: int
+    """In the budget's unit: micro-USD or GPU-seconds."""
+    forecast: int | None
+    """What it comes to at the end of the period if usage goes on at its mean rate; None: the
+    period has just begun."""
+    ends_at: datetime
+
+    @property
+    def subject(self) -> str:
+        """One line: `Budget vision-monthly: 83 % used`."""
+        return f"Budget {self.policy.name}: {_percent(self.used, self.policy.limit)} used"
+
+    @property
+    def body(self) -> str:
+        """The numbers, what follows, and until when."""
+        policy = self.policy
+        whose = "the pool" if policy.of is None else f"{policy.scope} {policy.of}"
+        text = policy.text
+        sentences = [
+            f"{whose[0].upper()}{whose[1:]} has used {text(self.used)} of {text(policy.limit)} "
+            f"in this {policy.period}, which ends {self.ends_at:%Y-%m-%d %H:%M} UTC."
+        ]
+        if self.forecast is not None:
+            share = _percent(self.forecast, policy.limit)
+            sentences.append(f"At this rate it will have used {text(self.forecast)} ({share}).")
+        if self.marks[-1].percent >= 100:
+            sentences.append(
+                "No further run of it starts before then."
+                if policy.mode == "hard"
+                else "The budget is soft: runs still start."
+            )
+        return " ".join(sentences)
+
+
+def due_alerts(
+    policy: Policy, usage: Usage, sent: Collection[AlertMark], now: datetime
+) -> Iterator[BudgetAlert]:
+    """Which budgets have reached a mark that nobody has heard of in this period?
+
+    A budget that passes both marks at once is reported once, and counts as reported for both.
+
+    Args:
+        policy: With its budgets and their warning marks.
+        usage: What was used in the current period of each.
+        sent: The marks that were reported.
+        now: Aware.
+    """
+    for budget in policy.budgets:
+        start = period_start(budget.period, now, budget.time_zone)
+        by_name = usage.micro_usd_by_budget if budget.is_money else usage.gpu_s_by_budget
+        used = by_name.get(budget.name, 0)
+        percents = sorted({round(100 * budget.warn_at), 100})
+        reached = [
+            AlertMark(budget.name, start, percent)
+            for percent in percents
+            # Cross-multiplied; a budget of nothing is used up by anything.
+            if used and 100 * used >= percent * budget.limit
+        ]
+        news = tuple(mark for mark in reached if mark not in sent)
+        if not news:
+            continue
+        end = period_end(budget.period, now, budget.time_zone)
+        yield BudgetAlert(budget, news, used, _forecast(used, start, end, now), end)
+
+
+def _forecast(used: int, start: datetime, end: datetime, now: datetime) -> int | None:
+    part = (now - start) / (end - start)
+    return None if part < _LEAST_PART_OF_PERIOD else round(used / part)
+
+
+def _percent(amount: int, limit: int) -> str:
+    return "all" if not limit else f"{100 * amount // limit:,} %"

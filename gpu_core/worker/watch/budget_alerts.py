@@ -1,0 +1,93 @@
+"""Tells people of budgets, through Prefect's notification blocks: Slack, e-mail or any webhook."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.blocks.core import Block
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budget_alerts import AlertMark, BudgetAlert, due_alerts
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import Throttle
+
+_log = logging.getLogger("prefect.gpu.budgets")
+
+_INTERVAL_S = 60.0
+_LONGEST_SEND_S = 30.0
+
+
+class BudgetAlerts:
+    """Reports each mark of each budget once in a period, also over restarts of the worker.
+
+    A mark is written down when every block has taken its message: a worker that dies in between
+    sends it again, and a block that fails is tried again a minute later.
+
+    Args:
+        ledger: Keeps what was reported.
+        pool: Whose budgets they are.
+        tasks: Where messages are sent, so that a slow webhook delays no cycle.
+        load: Reads a saved block by `type/name`.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pool: str,
+        tasks: TaskGroup,
+        load: Callable[[str], Awaitable[Any]] = Block.aload,
+    ) -> None:
+        self._ledger = ledger
+        self._pool = pool
+        self._tasks = tasks
+        self._load = load
+        self._throttle = Throttle(_INTERVAL_S)
+        self._sent: set[AlertMark] | None = None
+        self._logged: set[AlertMark] = set()
+        self._being_sent: set[AlertMark] = set()
+
+    async def check(self, policy: Policy, usage: Usage, now: datetime) -> None:
+        """Report the marks that were reached, at most once a minute."""
+        if not policy.budgets or not self._throttle.allows(anyio.current_time()):
+            return
+        if self._sent is None:
+            self._sent = set(await in_thread(self._ledger.budget_alerts, self._pool))
+        for alert in due_alerts(policy, usage, self._sent | self._being_sent, now):
+            if not self._logged.issuperset(alert.marks):
+                _log.warning("%s. %s", alert.subject, alert.body)
+                self._logged.update(alert.marks)
+            self._being_sent.update(alert.marks)
+            self._tasks.start_soon(self._report, alert, now)
+
+    async def _report(self, alert: BudgetAlert, now: datetime) -> None:
+        try:
+            if all([await self._send(name, alert) for name in alert.policy.notify]):
+                await in_thread(self._ledger.note_budget_alerts, self._pool, alert.marks, now)
+                if self._sent is not None:
+                    self._sent.update(alert.marks)
+        except Exception:  # the ledger is away: the next check reports it again
+            _log.exception("A budget alert could not be written down")
+        finally:
+            self._being_sent.difference_update(alert.marks)
+
+    async def _send(self, name: str, alert: BudgetAlert) -> bool:
+        """Did the block take the message? What it says is not logged: it may hold its address."""
+        try:
+            with anyio.fail_after(_LONGEST_SEND_S):
+                block = await self._load(name)
+                await block.notify(alert.body, alert.subject)
+        except Exception as error:
+            _log.error(
+                "Budget %s: the notification block %s failed (%s); it is tried again in %d s",
+                alert.policy.name,
+                name,
+                type(error).__name__,
+                _INTERVAL_S,
+            )
+            return False
+        return True

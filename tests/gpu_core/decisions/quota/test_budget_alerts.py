@@ -1,0 +1,65 @@
+"""People hear of a budget at its warning mark and at its limit, once in each period."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.decisions.quota.budget_alerts import AlertMark, due_alerts
+
+MIDDLE = datetime(2026, 4, 16, tzinfo=UTC)
+APRIL = datetime(2026, 4, 1, tzinfo=UTC)
+MONTH = {"name": "vision", "scope": "team", "of": "vision", "period": "month", "usd": 100}
+
+
+def alerts(used_usd, sent=(), now=MIDDLE, **budget):
+    policy = parse_policy({"version": 1, "budgets": [MONTH | budget]})
+    usage = Usage(micro_usd_by_budget={"vision": round(used_usd * 1_000_000)})
+    return list(due_alerts(policy, usage, frozenset(sent), now))
+
+
+def mark(percent, start=APRIL):
+    return AlertMark("vision", start, percent)
+
+
+@pytest.mark.parametrize(
+    ("usd", "sent", "want"),
+    [
+        pytest.param(79.999999, (), [], id="under the mark"),
+        pytest.param(80, (), [(mark(80),)], id="at the mark"),
+        pytest.param(99, (mark(80),), [], id="over it, and reported"),
+        pytest.param(100, (mark(80),), [(mark(100),)], id="at the limit"),
+        pytest.param(140, (), [(mark(80), mark(100))], id="over both at once: one message"),
+        pytest.param(140, (mark(80), mark(100)), [], id="both reported"),
+        pytest.param(
+            90, (mark(80, datetime(2026, 3, 1, tzinfo=UTC)),), [(mark(80),)],
+            id="reported in the last period",
+        ),
+    ],
+)  # fmt: skip
+def test_each_mark_is_reported_once_in_a_period(usd, sent, want):
+    assert [alert.marks for alert in alerts(usd, sent)] == want
+
+
+def test_the_message_has_the_numbers_the_forecast_and_what_follows():
+    (alert,) = alerts(100)
+    assert alert.subject == "Budget vision: 100 % used"
+    assert alert.body == (
+        "Team vision has used $100.00 of $100.00 in this month, which ends 2026-05-01 00:00 UTC. "
+        "At this rate it will have used $200.00 (200 %). No further run of it starts before then."
+    )
+    (soft,) = alerts(100, mode="soft")
+    assert soft.body.endswith("The budget is soft: runs still start.")
+
+
+def test_a_period_that_has_just_begun_has_no_forecast():
+    (alert,) = alerts(90, now=datetime(2026, 4, 1, 1, tzinfo=UTC))
+    assert alert.forecast is None
+    assert "At this rate" not in alert.body
+
+
+def test_the_policys_own_mark_and_an_empty_budget():
+    assert [a.marks for a in alerts(50, warn_at=0.5)] == [(mark(50),)]
+    assert alerts(0, usd=0) == []
+    assert [a.marks for a in alerts(1, usd=0)] == [(mark(80), mark(100))]
