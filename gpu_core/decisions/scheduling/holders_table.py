@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.costs.usage_cost import usage_for, usage_until
+from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
@@ -113,7 +113,9 @@ def holder_entry(
         must_stop_by=attempt.drain_deadline_at,
         accrued_micro_usd=usage_until(attempt, now).total_micro_usd,
         accrued_at=now,
-        micro_usd_per_hour=usage_for(attempt, _MICROSECONDS_PER_HOUR, rates).total_micro_usd,
+        micro_usd_per_hour=usage_for(
+            Held.by(attempt), _MICROSECONDS_PER_HOUR, rates
+        ).total_micro_usd,
     )
 
 
