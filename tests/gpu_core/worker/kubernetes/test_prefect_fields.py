@@ -160,7 +160,7 @@ MAPPED = {
         [(f"{CONTAINER}/args", ["uv", "run", "prefect", "flow-run", "execute"])],
     ),
     "finished_job_ttl": (3600, [("spec/ttlSecondsAfterFinished", 3600)]),
-    "cpu_request": ("6", [(f"{CONTAINER}/resources/requests/cpu", "6")]),
+    "cpu_request": ("5", [(f"{CONTAINER}/resources/requests/cpu", "5")]),
     "cpu_limit": ("8", [(f"{CONTAINER}/resources/limits/cpu", "8")]),
     "memory_request": ("32Gi", [(f"{CONTAINER}/resources/requests/memory", "32Gi")]),
     "memory_limit": ("64Gi", [(f"{CONTAINER}/resources/limits/memory", "64Gi")]),
@@ -173,6 +173,18 @@ def test_a_mapped_variable_is_in_the_job(name, source):
     value, wanted = MAPPED[name]
     job = job_of(source, {name: value})
     assert [(path, at(job, path)) for path, _ in wanted] == wanted
+
+
+@pytest.mark.parametrize("name", sorted(MAPPED))
+def test_without_the_variable_its_value_is_not_in_the_job(name):
+    """Otherwise the test above would say nothing."""
+    job = job_of(Source("run"), {})
+    _, wanted = MAPPED[name]
+    for path, value in wanted:
+        try:
+            assert at(job, path) != value
+        except KeyError:
+            continue
 
 
 @pytest.mark.parametrize("source", SOURCES)
