@@ -43,7 +43,7 @@ class KubernetesError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """The object is there already, or somebody else changed it first."""
+        """The object exists already, or another request changed it first."""
         return self.status == 409
 
     @property
@@ -194,7 +194,7 @@ class KubernetesApi:
         silence_s: float,
         on_answer: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of an answer that goes on: a watch, or the log of a pod.
+        """The lines of a streamed answer: a watch, or the log of a pod.
 
         Of a line longer than 4 MiB only that much comes: a progress bar that never ends its line
         is one, and the API has no object of that size.

@@ -1,8 +1,8 @@
 """One acting worker in a cluster: a `coordination.k8s.io/v1` Lease, held by renewing it.
 
-The rules are those of client-go's leader election: whoever wants the lease watches its record, and
+The rules are those of client-go's leader election: a candidate watches its record, and
 takes it when the record has not changed for the lease's duration by the watcher's own clock, so
-that nobody's clock has to be right. The holder that cannot renew stops acting before another one
+that no other clock has to be right. The holder that cannot renew stops acting before another one
 may begin.
 """
 
@@ -24,7 +24,7 @@ DURATION_S = 10
 _GIVE_UP_S = 7.0
 _RENEW_S = 2.0
 
-# This process's own clock, which nobody sets; a name of its own, so that tests can set it.
+# This process's monotonic clock; a name of its own, so that tests can set it.
 _now_s = time.monotonic
 
 
@@ -58,7 +58,7 @@ class KubernetesLease:
         self.holder: str | None = None
         """Who has it, as last seen."""
         self.failure: str | None = None
-        """Why the last try came to nothing; None: it told who has it."""
+        """Why the last try failed; None: it showed the holder."""
 
     @property
     def is_held(self) -> bool:
@@ -81,7 +81,7 @@ class KubernetesLease:
             await anyio.sleep(_RENEW_S)
 
     async def try_once(self) -> bool:
-        """Renew the lease, or take it if nobody has it. Is it held?"""
+        """Renew the lease, or take it if it is free. Is it held?"""
         # Counted from before the request: its answer may be late.
         asked_at_s = _now_s()
         try:
@@ -97,7 +97,7 @@ class KubernetesLease:
         return self.is_held
 
     async def release(self) -> None:
-        """Let somebody else have it at once."""
+        """Release it, so that another worker has it at once."""
         if not self.is_held:
             return
         self._renewed_at_s = None
@@ -117,7 +117,7 @@ class KubernetesLease:
             if lease is None:
                 await self._api.create(self._list_path, self._new(now))
                 return True
-            # A lease that nobody has held yet, as an installation makes it, says nothing.
+            # A lease without a holder yet, as an installation makes it, says nothing.
             lease["spec"] = lease.get("spec") or {}
             if not self._may_take(lease["spec"]):
                 return False

@@ -2,7 +2,7 @@
 
 List once, then follow the changes from the list's version on. Bookmarks move that version along
 while nothing changes; when the server has forgotten it (410 Gone) the list is made anew. What was
-deleted meanwhile is told as deleted, so that nobody waits for an event that was missed.
+deleted meanwhile is reported as deleted, so that no caller waits for a missed event.
 """
 
 import json
@@ -17,7 +17,7 @@ from gpu_core.adapters.kubernetes.api import Json, KubernetesApi, KubernetesErro
 
 _log = logging.getLogger("prefect.gpu.kubernetes")
 
-# The server ends a watch after so long. To ask again costs nothing: it goes on from its version.
+# The server ends a watch after this time; the next one continues from its version.
 _WATCH_S = 20
 
 SILENCE_S = 25.0
@@ -95,7 +95,7 @@ class Reflector(Generic[Kept]):
             except KubernetesError as error:
                 is_told = self.failure != str(error) and not error.is_retryable
                 self.failure = str(error)
-                # A watch that was cut goes on where it was; only a refusal needs a new list, and
+                # A watch that was cut continues where it was; only a refusal needs a new list, and
                 # a person too, most likely: a right is missing.
                 if not error.is_retryable:
                     version = None
@@ -151,7 +151,7 @@ class Reflector(Generic[Kept]):
         uid = metadata["uid"]
         before = self._objects.get(uid)
         if kind == "DELETED":
-            # The last words of an object: its end is told with what it said before it went.
+            # The last state of an object: its deletion is reported with what it had before.
             last = self._keep(item)
             self._objects.pop(uid, None)
             if last is not None and last != before:

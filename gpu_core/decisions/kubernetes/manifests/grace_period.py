@@ -1,4 +1,4 @@
-"""How long a pod has between SIGTERM and the kill, and what its run is told of it."""
+"""How long a pod has between SIGTERM and the kill, and how much of it its run knows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ def termination_grace_s(launch: Launch, policy: KubernetesPolicy) -> int:
 
 
 def _warning_s(launch: Launch, policy: KubernetesPolicy) -> int | None:
-    """How long before its node goes may it be told, at worst? None: its node does not go."""
+    """How long before its node goes does it get notice, at least? None: its node does not go."""
     return termination_warning_s(policy.provisioner, SPOT) if launch.may_be_spot else None
 
 

@@ -28,7 +28,7 @@ class Launch:
     """One attempt of one run."""
 
     context: RunContext
-    """What the run is told. `run_dir` is set by the builder, `devices` by the device plugin."""
+    """The run's context. `run_dir` is set by the builder, `devices` by the device plugin."""
     shape: Shape
     """What the scheduler placed."""
     place: Placement | Wanted

@@ -132,7 +132,7 @@ def _without_misplaced(spec: Mapping[str, Any]) -> Manifest:
 def _metadata(launch: Launch, policy: KubernetesPolicy) -> Manifest:
     annotations = attempt_annotations(launch)
     if not launch.may_be_spot:
-        # Not on spot: what may not be evicted is not told when the provider takes its node.
+        # Not on spot: what may not be evicted gets no notice when the provider takes its node.
         annotations |= _KEEP_ANNOTATIONS.get(policy.provisioner, _SAFE_TO_EVICT)
     return {
         "labels": {**attempt_labels(launch), ROLE_LABEL: MEMBER},

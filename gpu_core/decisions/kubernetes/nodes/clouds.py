@@ -279,5 +279,5 @@ _TERMINATION_WARNING_S: Mapping[Provisioner, int] = {
 
 
 def termination_warning_s(provisioner: Provisioner, capacity_type: str) -> int | None:
-    """How long before a node of this kind goes is a pod told? None: it does not go by itself."""
+    """How long before its node goes does a pod get notice? None: the node does not go by itself."""
     return _TERMINATION_WARNING_S.get(provisioner) if capacity_type == SPOT else None

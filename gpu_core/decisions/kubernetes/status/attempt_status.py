@@ -20,7 +20,7 @@ def observe(
 ) -> JobOutcome:
     """What happened to this attempt?
 
-    Of a gang the cause is told, not the consequences: a disruption of one node comes before the
+    Of a gang the cause is returned, not the consequences: a disruption of one node comes before the
     errors that it causes on the others, among errors the first counts, and a pod that was told to
     end after one failed is a consequence.
 
@@ -119,7 +119,7 @@ def _cause(ends: Sequence[_End]) -> _End | None:
 
 
 def _follows(end: _End, since: str) -> bool:
-    """Was this pod told to end when another had failed already?"""
+    """Was this pod terminating after another had failed?"""
     pod, found = end
     told_at = told_to_end_at(pod)
     return (

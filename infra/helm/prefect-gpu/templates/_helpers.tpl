@@ -120,7 +120,7 @@ Takes a list: the prefix and the text.
 {{- end -}}
 
 {{- /*
-Two releases for one pool: one would stand by for ever. By their ClusterRoles, which whoever installs the chart may
+Two releases for one pool: one would stand by for ever. By their ClusterRoles, which the account that installs the chart may
 read, and which are few. Without a cluster (helm template) there are none to look at.
 */ -}}
 {{- define "prefect-gpu.checkOtherReleases" -}}
