@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from gpu_core.decisions.requests.run_context import RunContext
-from tests.cluster.pools import FLOWS, JOURNALED_RUN
+from tests.cluster.pools import FLOWS, JOURNALED_RUN, POLICY
 from tests.support.admission_webhook import NAME, denying
 from tests.support.prefect_stack import wait_for
 from tests.support.run_journal import faults_of_lives, read_lives
@@ -352,6 +352,73 @@ def test_what_an_admission_webhook_denies_is_said_with_its_words(
     assert want_message in pool.message(run)
     (attempt,) = pool.attempts(run)
     assert (attempt.end_reason, attempt.is_charged_failure) == (want_reason, False)
+    assert "Traceback" not in pool.worker_log()
+
+
+def test_a_secret_that_is_gone_and_a_namespace_that_ends_are_said_on_the_runs_page(
+    new_pool, namespace
+):
+    pool = new_pool(POLICY + "  secrets: {TOKEN: {name: gone, key: token}}\n")
+    pool.start_worker()
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    ending = f"{namespace.name}-ending"
+    namespace.cluster.kubectl("create", "namespace", ending)
+    held = {"name": "held", "finalizers": ["tests.prefect-gpu.dev/held"]}
+    namespace.cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": held}, f"--namespace={ending}"
+    )
+    namespace.cluster.kubectl("delete", "namespace", ending, "--wait=false")
+    try:
+        without_secret = pool.submit(deployment, "no secret", **shell("true"))
+        nowhere = pool.submit(deployment, "nowhere", namespace=ending, **shell("true"))
+        pool.wait_until(nowhere, "Crashed", timeout_s=90)
+        wait_for(lambda: pool.run(without_secret)["state"]["type"] == "FAILED", "it ends", 120)
+        settled(pool, nowhere)
+        settled(pool, without_secret)
+    finally:
+        namespace.cluster.kubectl(
+            "patch", "configmap", "held", f"--namespace={ending}", "--type=merge",
+            '--patch={"metadata": {"finalizers": null}}',
+        )  # fmt: skip
+    assert f"The namespace '{ending}' is being deleted. Create it anew" in pool.message(nowhere)
+    assert "Create Secret 'gone' in the namespace of the run" in pool.message(without_secret)
+    for run, want in ((nowhere, "Refused"), (without_secret, "TimedOut")):
+        (attempt,) = pool.attempts(run)
+        assert (attempt.end_reason, attempt.is_charged_failure) == (want, False)
+    assert not [p for p in pods(namespace, without_secret) if p["status"]["phase"] == "Pending"]
+    assert "Traceback" not in pool.worker_log()
+
+
+def test_a_template_that_changes_under_running_pods_counts_for_the_next_run(pool, namespace):
+    deployment = pool.deploy(f"{FLOWS}:do_nothing")
+    first = pool.submit(deployment, "first", **shell("sleep 40"))
+    pool.wait_until(first, "Running", timeout_s=90)
+    (uid,) = (pod["metadata"]["uid"] for pod in pods(namespace, first))
+    template = pool.call("GET", f"/work_pools/{pool.name}")["base_job_template"]
+    manifest = template["job_configuration"]["job_manifest"]
+
+    def change(part):
+        pool.call("PATCH", f"/work_pools/{pool.name}", {"base_job_template": part})
+
+    job = manifest["spec"]["template"]
+    manifest["spec"]["template"] = {**job, "spec": {**job["spec"], "containers": []}}
+    change(template)
+    broken = pool.submit(deployment, "broken", **shell("true"))
+    pool.wait_until(broken, "Crashed", timeout_s=120)
+    assert "The pool's base job template cannot be used" in pool.message(broken)
+    assert "/spec/template/spec/containers/0" in pool.message(broken)
+    manifest["spec"]["template"] = {**job, "metadata": {"labels": {"team": "changed"}}}
+    change(template)
+    second = pool.submit(deployment, "second", **shell("true"))
+    pool.wait_until(second, "Completed", timeout_s=120)
+    (pod,) = pods(namespace, second)
+    assert pod["metadata"]["labels"]["team"] == "changed"
+
+    pool.wait_until(first, "Completed", timeout_s=120)
+    settled(pool, first)
+    (attempt,) = pool.attempts(first)
+    assert attempt.end_reason == "Completed"
+    assert [pod["metadata"]["uid"] for pod in pods(namespace, first)] == [uid]
     assert "Traceback" not in pool.worker_log()
 
 
