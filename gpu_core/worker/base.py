@@ -75,17 +75,17 @@ _RECONNECT_S = 5.0
 _SHORTEST_REST_S = 0.1
 _LONGEST_REST_S = 1.0
 
-# How often ends are looked for while a cycle waits for an answer, where nothing tells of them.
+# How often ends are looked up while a cycle waits for an answer, where no event announces them.
 _RELEASE_S = 5.0
 
 # How long it may take to close what the worker holds: less than `LONGEST_STOP_S`.
-_GIVE_BACK_S = 5.0
+_RELEASE_RESOURCES_S = 5.0
 
 # How often the event loop shows that it runs: often against the shortest time after which a worker
 # counts as stuck.
 _HEARTBEAT_S = 1.0
 
-# What Prefect is told about the infrastructure of a run that has none.
+# What Prefect gets as the infrastructure of a run that has none.
 _NOTHING = "none"
 
 # Prefect registers every subclass of its worker as a type that people may choose: what the types
@@ -110,7 +110,7 @@ class Leadership(Protocol):
 
     @property
     def is_standby(self) -> bool:
-        """Is it known that another one acts? False: what would tell does not answer."""
+        """Is it known that another one acts? False: the lock or lease does not answer."""
         ...
 
     async def release(self) -> None:
@@ -266,7 +266,7 @@ class GpuWorker(_Mixin):
             await super()._setup_cancellation_observer()
 
     async def teardown(self, *exc_info: Any) -> None:
-        """Stop scheduling. The runs go on."""
+        """Stop scheduling. Runs continue."""
         try:
             if self._tasks is not None:
                 self._tasks.cancel_scope.cancel()
@@ -275,12 +275,12 @@ class GpuWorker(_Mixin):
             # Prefect waits here for what is being submitted, which still needs the scheduler.
             await super().teardown(*exc_info)
         finally:
-            # A worker that is told to stop is cancelled: what others wait for is given back anyway.
-            with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-                await self._give_back()
+            # A worker that is asked to stop is cancelled: what others wait for is released anyway.
+            with anyio.move_on_after(_RELEASE_RESOURCES_S, shield=True):
+                await self._release_resources()
             self._log_stack.close()
 
-    async def _give_back(self) -> None:
+    async def _release_resources(self) -> None:
         await self._stop_scheduling()
         if self._ledger is not None:
             self._ledger.close()
@@ -292,7 +292,7 @@ class GpuWorker(_Mixin):
         return self._health.health().is_live
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """One cycle: start what the plan admits, then tell the others why they wait."""
+        """One cycle: start what the plan admits, then publish why the others wait."""
         async with self._pass:
             if not self._has_successfully_synced:
                 self._health.note_cycle(WorkerState.WAITING, "Prefect's API has not answered yet.")
@@ -361,7 +361,7 @@ class GpuWorker(_Mixin):
     async def _start(self, flow_run: FlowRun) -> None:
         scheduler = self._scheduler
         if scheduler is None:
-            return  # whoever acts by now finds that nothing runs it
+            return  # the acting worker finds that nothing runs it
         try:
             configuration = await configured(
                 self.job_configuration,
@@ -481,7 +481,7 @@ class GpuWorker(_Mixin):
 
     async def _launched(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         # An error here would mark the run as crashed. What was admitted and has nothing that runs
-        # it is found by the acting worker, this one or another, which puts the run back in line.
+        # it is found by the acting worker, this one or another, which requeues the run.
         scheduler = self._scheduler
         if scheduler is None:
             return _NOTHING
@@ -599,7 +599,7 @@ class GpuWorker(_Mixin):
             ) from error
 
     async def _stop_scheduling(self) -> None:
-        """Stop deciding and carrying out; what runs goes on, for whoever acts next."""
+        """Stop deciding and carrying out; runs continue, for the next acting worker."""
         scheduler, scheduling = self._scheduler, self._scheduling
         self._scheduler = self._scheduling = None
         if scheduling is not None:
@@ -643,7 +643,7 @@ class GpuWorker(_Mixin):
                 raise
             except Exception:
                 self._logger.exception("This cycle failed; the next one starts afresh")
-            # Each of a hundred starts wakes the cycle: one serves all that is told meanwhile.
+            # Each of a hundred starts wakes the cycle: one serves all events meanwhile.
             await anyio.sleep(_rest_s(anyio.current_time() - began_s))
 
     async def _release_while_cycle_waits(self) -> None:
@@ -689,7 +689,7 @@ class GpuWorker(_Mixin):
                             self._scheduler.terminator.poll_cancellations_soon()
                         self._wake()
             except Exception as error:
-                # Polling goes on meanwhile.
+                # Polling continues meanwhile.
                 self._logger.debug("Not listening for events: %s", error)
             await anyio.sleep(_RECONNECT_S)
 

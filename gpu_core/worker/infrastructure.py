@@ -39,9 +39,9 @@ class Exit:
     """How what ran an attempt ended, as far as anything saw it."""
 
     exit_code: int | None = None
-    """Negative: the signal that ended it; None: nobody knows."""
+    """Negative: the signal that ended it; None: unknown."""
     started_at: datetime | None = None
-    """When it began, for those whose start nobody noted; None: nobody knows."""
+    """When it began, where the start was not noted; None: unknown."""
     ended_at: datetime | None = None
     """When the process or pod ended whose end is the attempt's."""
     held_until: datetime | None = None
@@ -49,7 +49,7 @@ class Exit:
     message: str | None = None
     """What is known beyond the exit code, in one sentence for the run's page."""
     is_flow: bool = True
-    """Prefect ran inside and has told how the flow ended; otherwise the exit code says it."""
+    """Prefect ran inside and has reported how the flow ended; otherwise the exit code says it."""
     is_interruption: bool = False
     """The machine or the provider ended it, not the run itself."""
     is_gang_lost: bool = False
@@ -61,7 +61,7 @@ class Exit:
 
 
 class NotStarted(Exception):
-    """Nothing was started, and nobody is to blame: the run goes back to its place in the line."""
+    """Nothing was started, through no fault of the run: it goes back to its place in the queue."""
 
 
 class Postponed(Exception):
@@ -80,7 +80,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminationRequest:
-    """An attempt that cannot go on where it is."""
+    """An attempt that cannot continue where it is."""
 
     reason: EndReason
     """What it is ended for; Refused: it can never start, and is ended at once."""
@@ -89,7 +89,7 @@ class TerminationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Where an attempt is that was placed on nodes to come, or that somebody else has placed."""
+    """Where an attempt is that was placed on nodes to come, or by another scheduler."""
 
     placement: Placement
     since: datetime
@@ -166,7 +166,7 @@ class Infrastructure(Protocol):
         all of its nodes.
 
         Args:
-            running: It waited for nodes which were still to come, or somebody else places it.
+            running: It waited for nodes which were still to come, or another scheduler places it.
             others: All others that hold something.
             policy: Of the pool.
         """
@@ -217,7 +217,7 @@ class Infrastructure(Protocol):
         ...
 
     async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
-        """Tell Prefect of what these attempts cannot tell themselves: states, logs, events."""
+        """Report to Prefect what these attempts cannot report themselves: states, logs, events."""
         ...
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
@@ -225,7 +225,7 @@ class Infrastructure(Protocol):
         ...
 
     async def notify(self, running: AttemptState, notice: Notice) -> None:
-        """Tell the run that it will be ended."""
+        """Give the run notice that it will be stopped."""
         ...
 
     def sees_its_cancellation(self, running: AttemptState) -> bool:
@@ -237,7 +237,7 @@ class Infrastructure(Protocol):
         ...
 
     async def kill(self, running: AttemptState) -> bool:
-        """End all of it at once. False: something of it lives, or nobody can tell."""
+        """End all of it at once. False: something of it lives, or that is unknown."""
         ...
 
     async def exit(self, running: AttemptState) -> Exit | None:
@@ -249,12 +249,12 @@ class Infrastructure(Protocol):
         ...
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
-        """The end of what it wrote, of which nothing lives. Empty: nobody has it, or its run's log
+        """The end of what it wrote, of which nothing lives. Empty: it is lost, or its run's log
         has it already."""
         ...
 
     def record_event(self, running: AttemptState, reason: Reason | EndReason, note: str) -> None:
-        """Tell those who look at what runs the attempt, where there is such a place.
+        """Note on what runs the attempt what happens to it, where there is such a place.
 
         Args:
             reason: The code of what happens to it.
@@ -267,5 +267,5 @@ class Infrastructure(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop watching. What runs goes on."""
+        """Stop watching. Runs continue."""
         ...

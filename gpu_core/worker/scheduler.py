@@ -95,7 +95,7 @@ class GpuScheduler:
         self._policies = policies
         self._infrastructure = infrastructure
         self._nodes: tuple[Node, ...] = ()
-        # Held while runs in line are written to.
+        # Held while queued runs are written to.
         self._turn = anyio.Lock()
         self._faults = RunFaults(hidden)
         self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
@@ -122,7 +122,6 @@ class GpuScheduler:
             settings,
             connections,
             ledger,
-            self._attempts,
             infrastructure,
             self._history,
         )
@@ -165,8 +164,8 @@ class GpuScheduler:
         )
         self._scale_hints = ScaleHints(pool)
         self._cycle_log = CycleLog()
-        # Whom others were preempted for and who has not started since. A worker that starts anew
-        # knows none; then the order alone decides who gets what is being freed.
+        # Runs that others were preempted for and that have not started since. A worker that starts
+        # anew knows none; then the order alone decides which run gets what is being freed.
         self._preemptors: set[str] = set()
         self._unpublished: tuple[Plan, Mapping[str, Demand]] | None = None
         self.next_due_at: datetime | None = None
@@ -230,31 +229,31 @@ class GpuScheduler:
         self.next_due_at = None  # a cycle that fails is not repeated at once
         with steps.timed("find_ended"):  # 1
             await self._find_ended(template, submitting, policy)
-        # Not before that look: whoever gets GPUs now got them after the last holder had ended.
+        # Not before that step: an attempt that gets GPUs now gets them after the last holder's end.
         now = datetime.now(UTC)
         with steps.timed("terminate"):  # 2
             await self._terminate(policy, now)
         with steps.timed("reconcile"):  # 3
             await self._reconcile(policy)
         with steps.timed("read_queue"):  # 4
-            line = await self._read_queue(template, policy, now)
+            queue = await self._read_queue(template, policy, now)
         with steps.timed("observe"):  # 5
             await self._history.refresh(policy, now)
             await self._budget_alerts.check(policy, self._history.usage(now), now)
             allocations = await self._observe(policy)
             await self._change_capacity(allocations, policy, now)
         with steps.timed("plan"):  # 6
-            demands = await self._demands(line, allocations, policy, now)
+            demands = await self._demands(queue, allocations, policy, now)
             plan = self._plan(self._snapshot(demands, allocations, now), policy, now)
         with steps.timed("preempt"):  # 7
-            await self._refuse(line, plan, demands)
+            await self._refuse(queue, plan, demands)
             await self._preempt(plan, demands, policy, now)
         with steps.timed("admit"):  # 8
             admitted = await self._admit(plan, demands, policy)
         self._expect_starts(demands, admitted)
         self._unpublished = plan, demands
         self._log_cycle(plan, demands, admitted, steps)
-        return [line.responses[flow_run_id] for flow_run_id in admitted]
+        return [queue.responses[flow_run_id] for flow_run_id in admitted]
 
     async def _find_ended(
         self, template: Mapping[str, Any], submitting: Collection[str], policy: Policy
@@ -287,18 +286,18 @@ class GpuScheduler:
     ) -> PendingRuns:
         # A run competes again when its last attempt is settled, not before.
         held = {running.attempt.flow_run_id for running in self._attempts}
-        line = await self._reader.line(policy, template, now, held, self._watch_pool)
-        waiting = {str(demand.flow_run.id) for demand in line.demands}
-        self._faults.keep(held | waiting | line.responses.keys(), now)
-        await self._zombies.put_back(line.responses.keys())
-        self.next_due_at = line.next_due_at
-        return line
+        queue = await self._reader.pending(policy, template, now, held, self._watch_pool)
+        waiting = {str(demand.flow_run.id) for demand in queue.demands}
+        self._faults.keep(held | waiting | queue.responses.keys(), now)
+        await self._zombies.requeue_missing(queue.responses.keys())
+        self.next_due_at = queue.next_due_at
+        return queue
 
     async def _demands(
-        self, line: PendingRuns, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
+        self, queue: PendingRuns, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
     ) -> Mapping[str, Demand]:
-        """The pending runs with what their past tells, without those that no budget can pay."""
-        competing = {demand.workload.workload_id: demand for demand in line.demands}
+        """The pending runs with what their past says, without those that no budget can pay."""
+        competing = {demand.workload.workload_id: demand for demand in queue.demands}
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         return await self._refuse_unpayable(demands, allocations, policy, now)
 
@@ -353,7 +352,7 @@ class GpuScheduler:
         self._cycle_log.note(counts, steps.seconds, now_s=anyio.current_time())
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
-        """Let the next cycle come soon where somebody more urgent waits for a start to be over."""
+        """Let the next cycle come soon where a more urgent run waits for a start to be over."""
         pending = (d.workload for run_id, d in demands.items() if run_id not in admitted)
         poll_at = self._running_poll.next_poll_at(self._attempts, pending, datetime.now(UTC))
         moments = [moment for moment in (self.next_due_at, poll_at) if moment is not None]
@@ -384,13 +383,16 @@ class GpuScheduler:
         Raises:
             LookupError: There is none.
         """
-        return self._launching.admitted(flow_run_id)
+        running = self._attempts.of_run(flow_run_id)
+        if running is None or running.attempt.started_at is not None:
+            raise LookupError(f"flow run {flow_run_id} was not admitted by this scheduler")
+        return running
 
     async def launch(self, flow_run: FlowRun, configuration: BaseJobConfiguration) -> str:
         """Start an admitted run on its GPUs. Returns what Prefect keeps as its infrastructure."""
-        workload = self.admitted(str(flow_run.id)).workload
-        identity = await self._launching.launch(flow_run, configuration, self._policies.current())
-        self._forecasts.started([workload], datetime.now(UTC))
+        running = self.admitted(str(flow_run.id))
+        identity = await self._launching.launch(running, configuration, self._policies.current())
+        self._forecasts.started([running.workload], datetime.now(UTC))
         return identity
 
     def end_unstarted(self, flow_run_id: str, failure: StartFailure) -> None:
@@ -456,7 +458,7 @@ class GpuScheduler:
         await self._watch_pool.refresh(datetime.now(UTC))
 
     async def close(self) -> list[str]:
-        """Stop watching. Returns the names of the runs that go on, for the next worker."""
+        """Stop watching. Returns the names of the runs that continue, for the next worker."""
         await self._infrastructure.close()
         return sorted(running.record.name for running in self._attempts.holding())
 
@@ -483,7 +485,7 @@ class GpuScheduler:
     async def _change_capacity(
         self, allocations: tuple[Allocation, ...], policy: Policy, now: datetime
     ) -> None:
-        """Let runs give way that should go on on other capacity."""
+        """Drain runs that should move to other capacity."""
 
         def view() -> CapacityView:
             self._history.learn_changeovers(self._attempts, policy)
@@ -546,7 +548,7 @@ class GpuScheduler:
         )
         allocations = self._infrastructure.allocations(holding, policy)
         nodes = await self._infrastructure.observe(policy, allocations)
-        # Of an attempt whose record was damaged nobody may know which of the GPUs it holds.
+        # Of an attempt whose record was damaged it is unknown which of the GPUs it holds.
         unknown = {r.attempt.node for r in holding if r.attempt.gpu_type and not r.attempt.held}
         self._nodes = tuple(node for node in nodes if node.name not in unknown)
         self._forecasts.observe(self._nodes)
@@ -555,9 +557,9 @@ class GpuScheduler:
         await self._attempts.reprice(policy, now)
         return allocations
 
-    async def _refuse(self, line: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:
-        """End the runs that could never start, with the one reason that their owner can mend."""
-        for refused in line.refusals:
+    async def _refuse(self, queue: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:
+        """End the runs that could never start, with the one reason that their owner can correct."""
+        for refused in queue.refusals:
             await self._fail(refused.flow_run, f"Invalid job variable: {refused.error}.")
         # Explanations are made when they are read, which takes longer than the plan.
         explanations = plan.explanations if self._infrastructure.is_fixed else ()
@@ -573,7 +575,7 @@ class GpuScheduler:
         policy: Policy,
         now: datetime,
     ) -> dict[str, Demand]:
-        """End the new runs whose budget or deadline cannot hold; the others go on."""
+        """End the new runs whose budget or deadline cannot hold; the others stay."""
         view = self._history.capacity_view(self._nodes, allocations, policy, now)
         left: dict[str, Demand] = {}
         for flow_run_id, demand in demands.items():

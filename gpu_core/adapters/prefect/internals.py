@@ -1,7 +1,7 @@
 """The private parts of Prefect that this package overrides or uses, and whether they are there.
 
 Prefect may move them in any release. The worker checks them at its start, so that the answer is
-one sentence instead of a run that nobody starts; `make test-prefect` checks them in the lowest and
+one sentence instead of a run that never starts; `make test-prefect` checks them in the lowest and
 the highest release that this package allows.
 """
 

@@ -15,7 +15,7 @@ async def read_pages(
     """The pages of a list, until one is not full. A reader that has enough stops iterating.
 
     Args:
-        read: Reads at most so many objects (limit) after so many (offset).
+        read: Reads at most `limit` objects from `offset` on; its two arguments.
     """
     offset = 0
     while True:

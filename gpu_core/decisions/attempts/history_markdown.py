@@ -21,14 +21,14 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
 
     The total, one paragraph for each ending, and a table of all attempts.
     """
-    # A run may be postponed for days: of those in a row the last one tells all.
-    told = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
+    # A run may be postponed for days: of those in a row the last one says all.
+    shown = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
     stories = [
         f"**Attempt {alike[-1].number}:** {alike[-1].end_message}"
-        for alike in told
+        for alike in shown
         if alike[-1].end_message
     ]
-    table = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_row, told)]
+    table = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_row, shown)]
     return "\n\n".join([_total(attempts), *stories, "\n".join(table)]) + "\n"
 
 

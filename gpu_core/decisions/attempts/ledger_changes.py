@@ -1,4 +1,4 @@
-"""What is new in the ledger since the last look: the same attempts are read again and again."""
+"""What is new in the ledger since the last read: the same attempts are read again and again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Record = tuple[RunRecord, tuple[Attempt, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChanges:
-    """What happened since the last look. Who started and ended in between is in both."""
+    """What happened since the last read. What started and ended in between is in both."""
 
     started: tuple[tuple[RunRecord, Attempt], ...]
     ended: tuple[tuple[RunRecord, Attempt], ...]
@@ -25,9 +25,9 @@ class LedgerChanges:
 class LedgerFollower:
     """Tells each start and each end of an attempt once, however often it is read.
 
-    A look reads what held GPUs since a little before the last look, and the runs of `open_runs`,
-    whose end may be written down long after it was. Machines that share the ledger may be told
-    late of each other's attempts; as late as looks overlap does not matter.
+    A read has what held GPUs since a little before the last one, and the runs of `open_runs`,
+    whose end may be written down long after it was. Machines that share the ledger may learn
+    late of each other's attempts; as late as reads overlap does not matter.
     """
 
     def __init__(self) -> None:
@@ -36,21 +36,21 @@ class LedgerFollower:
 
     @property
     def open_runs(self) -> frozenset[str]:
-        """The runs with an attempt that was open at the last look."""
+        """The runs with an attempt that was open at the last read."""
         return frozenset(self._open.values())
 
     @property
     def open_attempts(self) -> frozenset[str]:
-        """The attempts that were open at the last look."""
+        """The attempts that were open at the last read."""
         return frozenset(self._open)
 
-    def look(self, records: Iterable[Record], since: datetime) -> LedgerChanges:
+    def observe(self, records: Iterable[Record], since: datetime) -> LedgerChanges:
         """What is new?
 
         Args:
             records: Every run that held GPUs after `since`, and all of `open_runs` that are still
                 in the ledger, with all attempts of each.
-            since: What ended before, and was not open at the last look, is no news.
+            since: What ended before, and was not open at the last read, is no news.
         """
         started: list[tuple[RunRecord, Attempt]] = []
         ended: list[tuple[RunRecord, Attempt]] = []

@@ -39,7 +39,7 @@ _NO_API = re.compile(
 # `checkpointing()` refuses to begin on a full disk, before the work of the flow writes anything.
 _NO_ROOM_TO_SAVE = re.compile(r"\bNotEnoughSpace\b")
 
-# In these states Prefect was not told how the attempt ended.
+# In these states Prefect did not learn how the attempt ended.
 _UNTOLD = frozenset({"PENDING", "RUNNING"})
 _TOLD = frozenset({"CRASHED", "FAILED"})
 
@@ -65,7 +65,7 @@ class EndSigns:
     began_at: datetime
     ended_at: datetime
     exit_code: int | None
-    """Negative: the signal that ended it; None: nobody knows."""
+    """Negative: the signal that ended it; None: unknown."""
     output: Sequence[str] = ()
     """The last lines, oldest first."""
     is_folder_gone: bool = False
@@ -94,19 +94,19 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     """
     if signs.prefect_state_type not in _UNTOLD | _TOLD or _was_killed(signs.exit_code):
         return None
-    told = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
+    said = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
     if not signs.has_begun and signs.is_folder_gone and signs.ended_at - signs.began_at <= _STARTS:
         return "its run folder was deleted before its flow started"
     # On a full disk the output of an engine does not say so: it cannot be written either.
-    lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(told) is not None
+    lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(said) is not None
     if lacks_space and (outage := _during(outages, "disk", signs, _ECHO)):
         return _clause(outage)
     # An engine that has not begun its flow needs the API for each step, and its errors have many
     # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.
-    is_told = not signs.has_begun or _NO_API.search(told) is not None
-    if not is_told and signs.prefect_state_type in _TOLD:
+    is_said = not signs.has_begun or _NO_API.search(said) is not None
+    if not is_said and signs.prefect_state_type in _TOLD:
         return None
-    outage = _during(outages, "api", signs, _ECHO if is_told else timedelta())
+    outage = _during(outages, "api", signs, _ECHO if is_said else timedelta())
     return None if outage is None else _clause(outage)
 
 

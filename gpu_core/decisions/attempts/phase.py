@@ -145,7 +145,7 @@ class AttemptLife:
 
 
 def recorded_phase(attempt: Attempt) -> AttemptPhase:
-    """In which phase is this attempt, as far as its row in the ledger tells?
+    """In which phase is this attempt, as far as its row in the ledger says?
 
     That of a version before has the same columns. Whether its flow has begun is Prefect's to say,
     and one without a start may have been given to a worker that died before it could note it.

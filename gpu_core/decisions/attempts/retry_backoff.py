@@ -81,9 +81,9 @@ def is_refused_by_cluster(attempt: Attempt) -> bool:
 
 
 def is_past_excuses(attempts: Sequence[Attempt]) -> bool:
-    """Were so many attempts in a row excused before anything of them ran that a person must act?
+    """Were as many attempts in a row excused unstarted as make a person's action necessary?
 
-    Until then the run takes free GPUs only: nobody gives way for a start that fails.
+    Until then the run takes free GPUs only: no run is preempted for a start that fails.
 
     Args:
         attempts: All attempts of the run so far, by number.

@@ -25,10 +25,10 @@ PREFECT_STATE_TYPES = frozenset(
 )
 
 MAX_EXCUSED = 10
-"""So many ends in a row are excused and tried again soon; with the growing pauses between them
+"""How many ends in a row are excused and tried again soon; with the growing pauses between them
 (`capacity.postponed`) they take 20 minutes at least. After that, a flow that had begun is charged
 with its end, since its own body may be what takes the platform down. An attempt that had not begun
-is charged to nobody: the run is held, and tried rarely, until a person corrects what is wrong."""
+is not charged: the run is held, and tried rarely, until a person corrects what is wrong."""
 
 # States in which a run waits for a worker to start it.
 _WAITING = frozenset({"AwaitingRetry", "Scheduled"})
@@ -56,19 +56,19 @@ class EndFacts:
     is_gang_lost: bool = False
     """Whether a node of its gang had fallen silent, so that the others could not but fail."""
     is_flow: bool = True
-    """Whether Prefect runs inside and has told how the flow ended; otherwise the exit code says."""
+    """Whether Prefect runs inside and reported how the flow ended; otherwise the exit code says."""
     is_suspended: bool = True
     """Of a paused run: whether its process has ended for that, as Prefect starts another one when
-    it is resumed. Otherwise its process was to wait, and is to go on."""
+    it is resumed. Otherwise its process was to wait, and continues."""
     state_message: str | None = None
     diagnosis: Diagnosis | None = None
-    """Why it failed, as its output or its flow's state tells; None: neither does."""
+    """Why it failed, as its output or its flow's state says; None: neither does."""
     has_worked_before: bool = False
     """Whether an earlier attempt of the run got past the point at which this one failed."""
     refusal: str | None = None
     """Why what was to run it can never be made as it is, with what helps; None: it was made."""
     drain_reason: EndReason | None = None
-    """Why the attempt was told to end; None: it was not."""
+    """Why the attempt was asked to stop; None: it was not."""
     drain_message: str | None = None
     excuse: str | None = None
     """What of the platform's made it end, as the worker itself saw; None: nothing did."""
@@ -207,12 +207,12 @@ def _has_begun(facts: EndFacts) -> bool:
     """Did anything of an attempt run that was to be postponed?"""
     if facts.exit_is_known or facts.prefect_state_type not in ("SCHEDULED", "PENDING"):
         return True
-    # Prefect puts a flow back in line that got SIGTERM.
+    # Prefect requeues a flow that got SIGTERM.
     return facts.prefect_state_type == "SCHEDULED" and facts.was_started
 
 
 def _own_end(facts: EndFacts) -> EndReason | None:
-    """How did a run end that Prefect thinks is running? None: nobody saw, or others ended it."""
+    """How did a run end that Prefect thinks is running? None: unknown, or others ended it."""
     if not facts.exit_is_known or facts.is_interruption or facts.is_gang_lost:
         return None
     if facts.is_flow:
@@ -291,7 +291,7 @@ def _is_excusable(facts: EndFacts, reason: EndReason | None) -> bool:
 
 
 def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Settlement:
-    """Charged to nobody, unless flows that began end so again and again."""
+    """Not charged, unless flows that began end so again and again."""
     why = _clause(facts.excuse or "")
     if facts.was_started and facts.has_begun:
         number = facts.begun_excused_before + 1

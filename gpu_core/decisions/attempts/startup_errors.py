@@ -1,4 +1,4 @@
-"""Why a flow run ended before its flow began, as the output of its process tells."""
+"""Why a flow run ended before its flow began, as the output of its process says."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -138,7 +138,7 @@ def why_unbegun(lines: Sequence[str]) -> Diagnosis | None:
     """Why did the flow of a run not begin, and what helps?
 
     Returns:
-        None: no line tells.
+        None: no line says it.
     """
     lines = [line[:_LONGEST_LINE] for line in lines]
     script = next((line for line in reversed(lines) if _SCRIPT.search(line)), None)

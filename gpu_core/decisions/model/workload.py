@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpu_core.decisions.model.units import format_duration
@@ -77,6 +78,9 @@ class Shape(NamedTuple):
         """Does it have its GPUs to itself?"""
         return self.gpu_share_milli == WHOLE_GPU_MILLI and self.mig_profile is None
 
+
+# A workload has a field of the same name for each field of its shape.
+_shape_values = attrgetter(*Shape._fields)
 
 MIN_MEASURED_STARTS = 3
 """This many measured starts replace the policy's changeover."""
@@ -193,22 +197,7 @@ class Workload:
     @property
     def shape(self) -> Shape:
         """What it asks of nodes."""
-        return Shape(
-            self.gpu_count,
-            self.nodes,
-            self.gpu_types,
-            self.gpu_memory_gib,
-            self.capacity_type,
-            self.gpu_share_milli,
-            self.mig_profile,
-            self.cpu_milli,
-            self.memory_mib,
-            self.node_labels,
-            self.tolerations,
-            self.same_label,
-            self.avoided_nodes,
-            self.preferred_nodes,
-        )
+        return Shape._make(_shape_values(self))
 
 
 def planned_s(workload: Workload) -> float | None:

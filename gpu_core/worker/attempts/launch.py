@@ -5,14 +5,13 @@ from collections.abc import Mapping
 
 import anyio
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.worker.attempts.registry import AttemptRegistry, with_start, write_start
+from gpu_core.worker.attempts.registry import with_start, write_start
 from gpu_core.worker.attempts.run_log import (
     describe_placement,
     reasons_of_choice,
@@ -44,7 +43,6 @@ class Launching:
         settings: GpuWorkerSettings,
         connections: Connections,
         ledger: Ledger,
-        attempts: AttemptRegistry,
         infrastructure: Infrastructure,
         history: History,
     ) -> None:
@@ -53,33 +51,19 @@ class Launching:
         self._settings = settings
         self._connections = connections
         self._ledger = ledger
-        self._attempts = attempts
         self._infrastructure = infrastructure
         self._history = history
         self._store_uri: str | None = None
         self._store_reads = Throttle(_STORE_AGE_S)
 
-    def admitted(self, flow_run_id: str) -> AttemptState:
-        """The attempt that was opened for this run and has not been started yet.
-
-        Raises:
-            LookupError: There is none.
-        """
-        running = self._attempts.of_run(flow_run_id)
-        if running is None or running.attempt.started_at is not None:
-            raise LookupError(f"flow run {flow_run_id} was not admitted by this scheduler")
-        return running
-
     async def launch(
-        self, flow_run: FlowRun, configuration: BaseJobConfiguration, policy: Policy
+        self, running: AttemptState, configuration: BaseJobConfiguration, policy: Policy
     ) -> str:
-        """Start an admitted run. Returns what Prefect keeps as its infrastructure.
+        """Start an admitted attempt. Returns what Prefect keeps as its infrastructure.
 
         Raises:
-            LookupError: The run was not admitted.
             Exception: What runs it could not be created.
         """
-        running = self.admitted(str(flow_run.id))
         context = await self._infrastructure.context(running, await self._context(running, policy))
         started = await self._infrastructure.start(
             running, configuration, context, self._environment(running), policy
@@ -92,7 +76,7 @@ class Launching:
                 # Prefect will mark the run as crashed: then nothing of it may live.
                 await self._infrastructure.kill(running)
                 raise
-            # What was started goes on; the next cycle that reaches the ledger writes it down.
+            # What was started continues; the next cycle that reaches the ledger writes it down.
             running.has_unwritten_start = True
             _log.warning(
                 "The ledger hears later that %r started: %s",
@@ -131,7 +115,7 @@ class Launching:
         )
 
     async def _checkpoint_uri(self) -> str:
-        """The store of runs that name none; looked up once for the many that start together."""
+        """The store of runs that name none; read once for the many that start together."""
         now_s = anyio.current_time()
         if self._store_uri is None or self._store_reads.is_due(now_s):
             self._store_uri = await read_checkpoint_uri(
@@ -142,7 +126,7 @@ class Launching:
 
     def _environment(self, running: AttemptState) -> Mapping[str, str]:
         known = {
-            # A run that is told to end goes back in line instead of being marked as crashed.
+            # A run that is asked to stop is requeued instead of being marked as crashed.
             "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
             # What the runtime says about damaged checkpoints belongs on the run's page.
             "PREFECT_LOGGING_EXTRA_LOGGERS": "gpu_core",

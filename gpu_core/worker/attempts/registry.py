@@ -41,10 +41,10 @@ from gpu_core.worker.watch.prices import Prices
 
 _log = logging.getLogger("prefect.gpu.attempts")
 
-# How long the output of a run stays on the machine after its last attempt: a week to look at it.
+# How long the output of a run stays on the machine after its last attempt: a week to read it.
 _KEPT_S = 7 * 24 * 3600
 
-# How often it is looked for attempts that another worker opened late.
+# How often the ledger is read for attempts that another worker opened late.
 _ADOPT_S = 60.0
 
 
@@ -75,7 +75,7 @@ class AttemptRegistry:
         self._state_dir = state_dir
         self._ledger = ledger
         self.faults = faults or RunFaults()
-        """What went wrong for single runs: whoever handles attempts one by one notes it here."""
+        """What went wrong for single runs: all who handle attempts one by one note it here."""
         self._open: dict[str, AttemptState] = {}
         self._beats = Throttle(HEARTBEAT_S)
         self._adoptions = Throttle(_ADOPT_S)
@@ -208,9 +208,9 @@ class AttemptRegistry:
     ) -> list[AttemptState]:
         """Take over what another worker opened after this one had begun to act.
 
-        It had begun a cycle before it lost its lease, and nobody would look after what it opened.
-        Looks once a minute, and takes what was there a minute before: an attempt of our own may
-        be closed between the look at the ledger and the look at what we have.
+        It had begun a cycle before it lost its lease, and would not answer for what it opened.
+        Reads once a minute, and takes what was there a minute before: an attempt of our own may
+        be closed between the two reads.
         """
         if not self._adoptions.allows(anyio.current_time()):
             return []
@@ -290,7 +290,7 @@ class AttemptRegistry:
         try:
             await in_thread(write_start, self._ledger, running.attempt)
         except UnknownAttempt:
-            # Another worker withdrew it meanwhile, and its run goes on in another attempt.
+            # Another worker withdrew it meanwhile, and its run continues in another attempt.
             name, fields = running.record.name, run_fields(running)
             _log.warning("%r is ended: its attempt was withdrawn", name, extra=fields)
             if not running.phase.has_ended:
@@ -310,11 +310,11 @@ class AttemptRegistry:
             return
         seen_at = datetime.now(UTC)
 
-        async def tell(these: Sequence[AttemptState]) -> None:
+        async def record(these: Sequence[AttemptState]) -> None:
             reports = {running.attempt.attempt_id: running.report for running in these}
             await in_thread(self._ledger.heartbeat, seen_at, reports)
 
-        await self.faults.one_by_one(alive, by_run, tell, "recorded in the ledger as alive")
+        await self.faults.one_by_one(alive, by_run, record, "recorded in the ledger as alive")
         for running in alive:
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
 

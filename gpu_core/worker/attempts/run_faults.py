@@ -1,4 +1,4 @@
-"""What goes wrong for one run stays with it: the others go on, and it is tried again later."""
+"""What goes wrong for one run stays with it: the others continue, and it is tried again later."""
 
 import errno
 import logging
@@ -34,8 +34,7 @@ _SHOWN = 300
 # Answers of a server that every request may get: how often it is asked, and what is behind it.
 _OUTAGE_STATUSES = frozenset({408, 429, 502, 503, 504})
 
-# What the machine lacks for every run.
-_OUTAGE_ERRNOS = frozenset(
+OUTAGE_ERRNOS = frozenset(
     {
         errno.EDQUOT,
         errno.EIO,
@@ -46,6 +45,7 @@ _OUTAGE_ERRNOS = frozenset(
         errno.EROFS,
     }
 )
+"""What the machine lacks for every run."""
 
 
 def is_outage(error: BaseException) -> bool:
@@ -70,7 +70,7 @@ def is_outage(error: BaseException) -> bool:
         case httpx.TransportError() | ConnectionError() | TimeoutError():
             return True
         case OSError():
-            return error.errno in _OUTAGE_ERRNOS
+            return error.errno in OUTAGE_ERRNOS
         case MemoryError():
             return True
     return False
@@ -88,7 +88,7 @@ class _Fault:
 class RunFaults:
     """Contains the errors of single runs. Every place that handles one run goes through this.
 
-    A run in line is held with the error as its reason, longer each time; of an attempt that holds
+    A queued run is held with the error as its reason, longer each time; of an attempt that holds
     GPUs the error is logged as rarely, and the attempt keeps them. Nothing is charged to the run.
 
     Args:
@@ -161,7 +161,7 @@ class RunFaults:
         act: Callable[[Sequence[T]], Awaitable[None]],
         doing: str,
     ) -> None:
-        """Act on all of these together; where that fails, on each alone, so that the others go on.
+        """Act on all of these together; where that fails, on each alone, so that one fails alone.
 
         Args:
             items: May be empty: acting on none has its use too.
@@ -182,7 +182,7 @@ class RunFaults:
                     await act([item])
 
     def hold(self, flow_run_id: str, now: datetime) -> Hold | None:
-        """What keeps this run from being looked at again already? None: nothing."""
+        """What keeps this run from being tried again already? None: nothing."""
         fault = self._faults.get(flow_run_id)
         if fault is None or now >= fault.until:
             return None

@@ -21,7 +21,7 @@ def run_log(
 
     Args:
         running: Whose run.
-        reason: The reason code that the lines tell of, if they tell of one.
+        reason: The reason code that the lines are about; None: about none.
     """
     extra = {"flow_name": running.record.flow_name, **run_fields(running, reason)}
     return PrefectLogAdapter(get_logger(_LOGGER), extra=extra)
@@ -83,7 +83,7 @@ def run_fields(running: AttemptState, reason: str | None = None) -> dict[str, ob
 
     Args:
         running: Which attempt. Its `node` is missing while it waits for one; a gang has several.
-        reason: The reason code that the line tells of, if it tells of one.
+        reason: The reason code that the line is about; None: about none.
     """
     known = {
         "flow_run_id": running.record.flow_run_id,

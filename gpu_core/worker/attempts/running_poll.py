@@ -1,4 +1,4 @@
-"""Polls Prefect for started attempts that are Running: until then nobody takes their GPUs."""
+"""Polls Prefect for started attempts that are Running: until then they are not preempted."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

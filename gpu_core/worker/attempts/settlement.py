@@ -1,4 +1,4 @@
-"""What happens when an attempt is over: decide once, write it down, tell Prefect, close the ledger.
+"""What happens when an attempt is over: decide once, record it, set the run's state, close it.
 
 The order makes a crash at any line harmless. The decision is written to the ledger first; a worker
 that finds it there applies the same decision again instead of judging a state that the
@@ -58,7 +58,7 @@ class Ending:
 async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
     """Was the flow Running since it was Pending last? Then Prefect counted the attempt as a run.
 
-    Unless it still is, only Prefect's history tells: a crash does not say what came before it.
+    Unless it still is, only Prefect's history knows: a crash does not say what came before it.
     """
     if not run.run_count:
         return False
@@ -173,7 +173,7 @@ def decide(
 def _diagnosis(
     state: State[Any] | None, exit_: Exit | None, last_lines: Sequence[str], *, has_begun: bool
 ) -> Diagnosis | None:
-    """Why did the attempt fail, as far as its output or its flow's state tells?"""
+    """Why did the attempt fail, as far as its output or its flow's state says?"""
     if exit_ is not None and not exit_.is_flow:
         return _container_diagnosis(exit_)
     if state is not None and state.type is StateType.FAILED:

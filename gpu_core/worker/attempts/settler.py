@@ -48,7 +48,7 @@ from gpu_core.worker.watch.outages import OutageWatch
 _log = logging.getLogger("prefect.gpu.settler")
 
 # Prefect's server answers one request after the other: where a hundred runs end together, those
-# that start with the freed GPUs do not wait until it has been told of all of them.
+# that start with the freed GPUs do not wait until it has heard of all of them.
 _SETTLED_AT_ONCE = 8
 
 # Two tracebacks: that of the cause, and that of what Prefect tried after it.
@@ -211,7 +211,7 @@ class Settler:
         """Free its GPUs, then settle it. The name of the run's final state, where that is known."""
         if self._bind is not None and running.phase.holds_gpus:
             await self._bind(running)
-        # Orphans too: nobody may get these GPUs, nor the run another attempt, while one lives.
+        # Orphans too: no attempt may get these GPUs, nor the run another attempt, while one lives.
         if not await self._infrastructure.kill(running):
             raise RuntimeError("its processes do not end")
         if running.phase.holds_gpus:

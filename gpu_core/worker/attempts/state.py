@@ -26,7 +26,7 @@ class StartFailureKind(Enum):
     POSTPONED = auto()
     """What runs it does not take it now."""
     EXCUSED = auto()
-    """The platform failed: nobody is charged."""
+    """The platform failed: the run is not charged."""
 
 
 class StartFailure(NamedTuple):
@@ -59,7 +59,7 @@ class AttemptState:
     limits: RunLimits
     run_dir: Path
     phase_at_first: InitVar[AttemptPhase | None] = None
-    """None: the phase that its row in the ledger tells."""
+    """None: the phase that its row in the ledger implies."""
     deployment: DeploymentResponse | None = None
     """As it was when the attempt was planned."""
     variables: Mapping[str, object] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Runs that wait for their next attempt, while a process of the last one may still speak for them.
 
 What lives on a node that does not answer cannot be ended, so its run is requeued without
-waiting for it (the fence). If it is Prefect's own process and lives on, it tells Prefect later that
+waiting for it (the fence). If it is Prefect's own process and lives on, it reports later that
 the run crashed, or runs. Prefect has no fencing tokens and believes it; a crashed run is over, and
-nobody would start it again.
+no worker would start it again.
 """
 
 import logging
@@ -23,16 +23,16 @@ from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 
-_log = logging.getLogger("prefect.gpu.strays")
+_log = logging.getLogger("prefect.gpu.zombies")
 
 _POLL_S = 5.0
-# How far back a worker that takes over looks: longer than a node that is back needs to end what it
+# How far back a worker that takes over reads: longer than a node that is back needs to end what it
 # must not run any more.
 _REMEMBERED = timedelta(hours=1)
 
 
 class ZombieStateGuard:
-    """Puts runs back in line that a process of an attempt that is over has taken out of it."""
+    """Requeues runs that a process of an ended attempt has taken out of the queue."""
 
     def __init__(self, client: PrefectClient, faults: RunFaults | None = None) -> None:
         self._client = client
@@ -41,11 +41,11 @@ class ZombieStateGuard:
         self._polls = Throttle(_POLL_S)
 
     async def recover(self, ledger: Ledger, pool: str, now: datetime) -> None:
-        """Watch what an earlier worker has put back."""
+        """Watch what an earlier worker has requeued."""
         records = await in_thread(lambda: ledger.usage(now - _REMEMBERED, now, pool=pool))
         for record, attempts in records:
             last = attempts[-1]
-            with self._faults.contained(record.flow_run_id, record.name, "watched for strays", now):
+            with self._faults.contained(record.flow_run_id, record.name, "guarded", now):
                 if record.final_state is None and last.end_reason is not None:
                     self.watch(record.flow_run_id, last.end_message or "")
 
@@ -62,9 +62,9 @@ class ZombieStateGuard:
         for flow_run_id in flow_run_ids:
             self._waiting.pop(flow_run_id, None)
 
-    async def put_back(self, in_line: Collection[str]) -> None:
-        """Look after those that should be in line and are not."""
-        missing = [flow_run_id for flow_run_id in self._waiting if flow_run_id not in in_line]
+    async def requeue_missing(self, queued: Collection[str]) -> None:
+        """Requeue those that should be queued and are not."""
+        missing = [flow_run_id for flow_run_id in self._waiting if flow_run_id not in queued]
         if not missing or not self._polls.allows(anyio.current_time()):
             return
         runs = await read_flow_runs_by_id(self._client, missing)

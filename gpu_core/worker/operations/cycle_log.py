@@ -29,7 +29,7 @@ class CycleCounts:
     """Attempts that hold GPUs or need none, and have not ended."""
     gpus_used: int
     gpus_free: int
-    """Healthy GPUs of which nobody holds a part."""
+    """Healthy GPUs of which no attempt holds a part."""
 
     @property
     def is_eventful(self) -> bool:

@@ -33,7 +33,7 @@ class WorkerState(StrEnum):
     STUCK = "stuck"
     """No scheduling cycle ends, although nothing is away: only a restart helps."""
     STOPPING = "stopping"
-    """It was told to stop and starts no run any more."""
+    """It was asked to stop and starts no run any more."""
 
 
 _READY = (WorkerState.ACTING, WorkerState.STANDBY)
@@ -41,7 +41,7 @@ _READY = (WorkerState.ACTING, WorkerState.STANDBY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a worker has noted about itself. Moments are of a clock that nobody sets, in seconds."""
+    """What a worker has noted about itself. Moments are of a monotonic clock, in seconds."""
 
     state: WorkerState
     since_s: float
@@ -119,7 +119,7 @@ class HealthMonitor:
 
     Args:
         query_interval_s: Between two polls of the worker, above 0.
-        now_s: A clock that nobody sets.
+        now_s: A monotonic clock.
     """
 
     def __init__(

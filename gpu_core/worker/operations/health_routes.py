@@ -24,7 +24,7 @@ _THREAD = "healthcheck-server-thread"
 
 
 def serve_health(monitor: HealthMonitor) -> bool:
-    """Answer Prefect's health probes with the worker's state. False: nobody serves them.
+    """Answer Prefect's health probes with the worker's state. False: its health server is off.
 
     Both paths answer with the same JSON object and with 200 or 503. Prefect keeps its server to
     itself, so that the thread that runs it is where it is found; without it `/health` still says

@@ -1,1 +1,1 @@
-"""The runs that wait: what they ask for, what they are told and when they are expected to start."""
+"""The runs that wait: what they ask for, why they wait, and when they are expected to start."""

@@ -33,7 +33,7 @@ from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.watch.pool import KeptBack, PoolWatch
 
-# How far ahead to look, so that a run that is due before the next poll starts on time.
+# How far ahead to read, so that a run that is due before the next poll starts on time.
 LOOK_AHEAD = timedelta(seconds=30)
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRuns:
-    """The outcome of one look at the queues."""
+    """The outcome of one poll of the queues."""
 
     responses: Mapping[str, WorkerFlowRunResponse]
     """By flow run id."""
@@ -84,10 +84,10 @@ class DemandReader:
     Args:
         client: Prefect's client.
         pool: The pool's name.
-        queues: The queues to look at; empty: all.
+        queues: The queues to read; empty: all.
         infrastructure: Adds to a workload what it needs of a node beside GPUs.
-        turn: Held while runs in line are written to. On PostgreSQL Prefect leaves out of its
-            answer what somebody writes to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
+        turn: Held while queued runs are written to. On PostgreSQL Prefect leaves out of its
+            answer what is being written to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
             run would overtake it.
         faults: Holds runs back that cannot be read.
     """
@@ -111,7 +111,7 @@ class DemandReader:
         self._flow_names: dict[UUID, str] = {}
         self._deployments: dict[UUID, tuple[datetime, DeploymentResponse | None]] = {}
 
-    async def line(
+    async def pending(
         self,
         policy: Policy,
         template: Mapping[str, Any],
@@ -273,7 +273,7 @@ class DemandReader:
         if deployment_id is None:
             return None
         read_at, deployment = self._deployments.get(deployment_id, (None, None))
-        # Its free slots are read anew in each cycle: for a run without one nobody is preempted.
+        # Its free slots are read anew in each cycle: for a run without one no run is preempted.
         is_limited = deployment is not None and deployment.global_concurrency_limit is not None
         age = timedelta(0) if is_limited else _DEPLOYMENT_AGE
         if read_at is None or now - read_at > age:
@@ -307,7 +307,7 @@ def _not_ours(template: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:
-    """Since when does it wait? A start that somebody set to the year 1 is no database's moment."""
+    """Since when does it wait? A start that was set to the year 1 is no database's moment."""
     return max(flow_run.expected_start_time or flow_run.created or now, _EARLIEST)
 
 
@@ -355,7 +355,7 @@ def _creator(flow_run: FlowRun) -> str | None:
 
 
 def _deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
-    """Would Prefect refuse to start it? Then nobody is preempted for it."""
+    """Would Prefect refuse to start it? Then no run is preempted for it."""
     limit = deployment.global_concurrency_limit if deployment is not None else None
     if limit is None or limit.active_slots < limit.limit:
         return None

@@ -50,7 +50,7 @@ class Forecasts:
             if gpu_type is None:
                 continue
             self._started.append((now, gpu_type, workload.total_gpus))
-            # Who starts at once was never told a forecast: only waits teach how long waits are.
+            # A run that starts at once had no forecast: only waits teach how long waits are.
             seen = self._first_seen.pop(workload.workload_id, None)
             if seen is not None:
                 seen_at, features = seen
@@ -73,9 +73,9 @@ class Forecasts:
         """The same explanations, with expected starts where enough was learned.
 
         Args:
-            explanations: Of all that wait, in the order of the line.
+            explanations: Of all that wait, in the order of the queue.
             workloads: By workload id.
-            now: When they were looked at.
+            now: When they were planned.
         """
         line = [workloads[e.workload_id] for e in explanations if e.position > 0]
         features = queue_features(line, self._totals, self._started_gpus(now), now)

@@ -72,7 +72,7 @@ class History:
         self._lives_at: datetime | None = None
 
     async def refresh(self, policy: Policy, now: datetime) -> None:
-        """Learn what was started and what ended since the last look, on any machine."""
+        """Learn what was started and what ended since the last read, on any machine."""
         book = self._book
         if book is None or not book.serves(policy, now):
             book = UsageBook(policy, now)
@@ -80,7 +80,7 @@ class History:
         since = now - _LEARNED_FROM if refreshed_at is None else refreshed_at - _OVERLAP
         reach = since if book is self._book else min(since, book.since)
         records = await in_thread(self._read, reach, now)
-        news = self._follower.look(records, since)
+        news = self._follower.observe(records, since)
         if book is self._book:
             for run, attempt in news.started:
                 with self._counted(run):
@@ -110,7 +110,7 @@ class History:
             book.start(running.record, attempt)
 
     def capacity_life(self, gpu_type: str | None, capacity_type: str) -> CapacityLife | None:
-        """How long does such capacity live? None: nobody takes it away."""
+        """How long does such capacity live? None: it is never reclaimed."""
         if gpu_type is None or capacity_type != SPOT:
             return None
         return self._spot_lives.get(gpu_type, SPOT_PRIOR)
@@ -164,7 +164,7 @@ class History:
         policy: Policy,
         now: datetime,
     ) -> CapacityView:
-        """What there is of spot and on-demand, with what the ledger and earlier looks know."""
+        """What there is of spot and on-demand, with what the ledger and earlier cycles know."""
         return CapacityView(
             nodes,
             policy,

@@ -53,8 +53,8 @@ _KEPT_BY_PREFECT = str(AwaitingConcurrencySlot().name)
 ATTEMPTS_KEY = "gpu-attempts"
 """The key of the artifact that shows a run its attempts and their cost."""
 
-# Expected starts and places in line move in every cycle: by themselves they are not worth more
-# writes than these. Each one of a run's is a line in its history, too.
+# Expected starts and places in the queue move in every cycle: by themselves they are not worth
+# more writes than these. Each one of a run's is a line in its history, too.
 _REFRESH = timedelta(seconds=30)
 
 # The cost of what runs grows all the time; `prefect-gpu queue` adds what has accrued since.
@@ -104,7 +104,7 @@ def is_shown(state: State[Any], reason: Reason) -> bool:
 
 
 class Publisher:
-    """Writes reasons and attempts to where a run's owner looks.
+    """Writes reasons and attempts to where a run's owner reads them.
 
     Args:
         client: Prefect's client.
@@ -147,7 +147,7 @@ class Publisher:
         """Show each waiting run its reason, where that is new; at most `limit` runs at a time.
 
         Args:
-            explanations: Of the runs that wait, the head of the line first.
+            explanations: Of the runs that wait, the head of the queue first.
             demands: The runs, by flow run id.
             stories: Why the last attempt ended, of those that had one.
             now: Aware.
@@ -186,7 +186,7 @@ class Publisher:
         """Show who holds GPUs and who waits as two artifacts of the pool, if that changed.
 
         Args:
-            explanations: Of the runs that wait, the head of the line first.
+            explanations: Of the runs that wait, the head of the queue first.
             demands: The runs, by flow run id.
             now: Aware.
             notices: What people must know beside it; the artifact's description has them too.

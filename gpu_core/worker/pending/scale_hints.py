@@ -1,4 +1,4 @@
-"""Nodes that should come or go, told where a provisioner or a person sees it.
+"""Nodes that should come or go, published where a provisioner or a person sees it.
 
 An event of Prefect's, for automations, where a hint is new: its numbers move in every cycle.
 """
@@ -75,5 +75,5 @@ def _payload(hint: ScaleHint) -> dict[str, object]:
 
 
 def _essence(hint: ScaleHint) -> object:
-    """What of a hint somebody would act upon."""
+    """What of a hint a person or a provisioner would act upon."""
     return (hint.flavor, hint.target_nodes) if isinstance(hint, ScaleUp) else hint.node

@@ -1,4 +1,4 @@
-"""Requests that an outage of Prefect's API cut off go on at the moment at which it is back."""
+"""Requests that an outage of Prefect's API cut off are repeated when it is back."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager

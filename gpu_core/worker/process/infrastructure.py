@@ -29,6 +29,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.worker.attempts.run_faults import OUTAGE_ERRNOS
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit, Started, TerminationRequest, Unavailable
 from gpu_core.worker.operations.threads import in_thread
@@ -116,7 +117,7 @@ class ProcessInfrastructure:
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
-        """What was planned: nobody else places a process."""
+        """What was planned: no other scheduler places a process."""
         return tuple(running.allocation() for running in attempts)
 
     def binding(
@@ -222,7 +223,7 @@ class ProcessInfrastructure:
         return None
 
     async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
-        """Nothing: Prefect runs in every one of them and tells all of it."""
+        """Nothing: Prefect runs in every one of them and reports it."""
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Read the reports in the run folders."""
@@ -274,19 +275,8 @@ class ProcessInfrastructure:
         self._processes.close()
 
 
-# What a machine runs out of, or has broken: no run can help it.
-_OF_MACHINE = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EROFS,
-    }
-)
+# A machine that can make no further process has this one, too.
+_OF_MACHINE = OUTAGE_ERRNOS | {errno.EAGAIN}
 
 
 def _is_of_machine(error: OSError, run_dir: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Runs with a budget: told at the warning mark, ended before it is overspent."""
+"""Runs with a budget: warned at the mark of the policy, stopped before it is overspent."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -29,7 +29,7 @@ class BudgetWatch:
         self._warned: dict[str, BudgetStage] = {}
 
     async def overspent(self, policy: Policy, now: datetime) -> list[tuple[AttemptState, Spending]]:
-        """Who is to be ended, and why? Also warns, once for each attempt and stage."""
+        """Which attempts must stop, and why? Also warns, once for each attempt and stage."""
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
         stopped = []

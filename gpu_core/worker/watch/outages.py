@@ -99,7 +99,7 @@ class OutageWatch:
         await in_thread(self._save)
 
     async def _is_api_away(self) -> bool | None:
-        """None: nobody knows."""
+        """None: unknown."""
         http = self._client._client  # with Prefect's TLS settings, proxies and headers
         request = http.build_request("GET", "/ready", timeout=_ANSWER_S, extensions=UNAWAITED)
         try:
@@ -175,7 +175,7 @@ def is_unanswered(error: BaseException) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Can nothing more be written in this folder? False also where nobody can tell."""
+    """Can nothing more be written in this folder? False also where that is unknown."""
     try:
         found = os.statvfs(folder)
     except OSError:

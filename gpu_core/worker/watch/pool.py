@@ -1,4 +1,4 @@
-"""The pool itself as Prefect has it: whom it keeps back, and who else serves it."""
+"""The pool itself as Prefect has it: which runs it keeps back, and which other workers serve it."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -54,14 +54,14 @@ class PoolWatch:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know of the pool, as of the last look."""
+        """What a person must know of the pool, as of the last poll."""
         return tuple(notice.text for notice in self._notices.values())
 
     def kept_back(self, handed_out: Collection[str]) -> tuple[KeptBack, ...]:
-        """The runs that wait and that Prefect hands out to nobody.
+        """The runs that wait and that Prefect hands out to no worker.
 
         Args:
-            handed_out: What it has handed out since the last look: they are kept back no more.
+            handed_out: What it has handed out since the last poll: they are kept back no more.
         """
         self._kept_back = tuple(k for k in self._kept_back if str(k.flow_run.id) not in handed_out)
         return self._kept_back

@@ -1,4 +1,4 @@
-"""Runs that should go on on other capacity: looked for every minute, told to save and give way."""
+"""Runs that should move to other capacity: evaluated once a minute, then drained."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +16,7 @@ from gpu_core.worker.operations.throttle import Throttle
 
 
 class CapacityChanges:
-    """Looks at what runs, again and again: prices change, spot comes back.
+    """Evaluates running attempts again and again: prices change, spot comes back.
 
     Args:
         ledger: Their earlier attempts.
@@ -31,7 +31,7 @@ class CapacityChanges:
     async def due(
         self, view: Callable[[], CapacityView], now: datetime
     ) -> list[tuple[AttemptState, CapacityDecision]]:
-        """Who should leave where it is, and why? Nobody between two looks.
+        """Which attempts should move, and why? None between two evaluations.
 
         Args:
             view: Makes what there is of spot and on-demand, with all that is held.

@@ -1,4 +1,4 @@
-"""GPUs of this machine that somebody computes on without this pool, or that do not answer."""
+"""GPUs of this machine that other processes than this pool's use, or that do not answer."""
 
 import logging
 import time

@@ -151,7 +151,7 @@ def test_looking_again_and_again_tells_what_one_look_tells(spans, looks):
             or attempts[0].released_at > since
             or run.flow_run_id in follower.open_runs
         ]
-        news = follower.look(records, since)
+        news = follower.observe(records, since)
         for run, attempt in news.started:
             book.start(run, attempt)
         for run, attempt in news.ended:
@@ -168,16 +168,16 @@ def test_looking_again_and_again_tells_what_one_look_tells(spans, looks):
 def test_an_attempt_that_is_gone_from_the_ledger_was_withdrawn():
     """It is asked for by its run, because it was open."""
     follower = LedgerFollower()
-    follower.look([(make_run(), (held(0, None),))], at(-1))
+    follower.observe([(make_run(), (held(0, None),))], at(-1))
     assert follower.open_runs == {"run-1"}
-    assert follower.look([], at(0)).withdrawn == ("run-1/1",)
+    assert follower.observe([], at(0)).withdrawn == ("run-1/1",)
     assert follower.open_runs == frozenset()
 
 
 def test_what_ended_before_the_look_reaches_back_is_no_news():
     """A run that starts again is read with all its attempts."""
     records = [(make_run(), (held(0, 1), held(5, None, number=2)))]
-    news = LedgerFollower().look(records, at(4))
+    news = LedgerFollower().observe(records, at(4))
     assert [attempt.number for _, attempt in news.started] == [2]
     assert news.ended == ()
 
@@ -185,10 +185,10 @@ def test_what_ended_before_the_look_reaches_back_is_no_news():
 def test_an_end_that_was_written_down_late_is_news():
     """The machine had died; what was open is looked at until it is over."""
     follower = LedgerFollower()
-    follower.look([(make_run(), (held(0, None),))], at(-1))
+    follower.observe([(make_run(), (held(0, None),))], at(-1))
     records = [(make_run(), (held(0, 1),))]
-    assert len(follower.look(records, at(20)).ended) == 1
-    assert follower.look(records, at(20)).ended == ()
+    assert len(follower.observe(records, at(20)).ended) == 1
+    assert follower.observe(records, at(20)).ended == ()
 
 
 def test_merging_keeps_each_run_once():

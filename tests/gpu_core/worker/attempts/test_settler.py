@@ -279,6 +279,38 @@ class NoPauses(SettlementRetries):
         return 0
 
 
+def test_an_attempt_that_is_withdrawn_meanwhile_is_settled_no_further(
+    tmp_path, ledger, running, monkeypatch
+):
+    """Another worker took it back: every further try would fail, for a day."""
+    monkeypatch.setattr("gpu_core.worker.attempts.settler.SettlementRetries", NoPauses)
+    tries = []
+
+    async def act(settler, _woken):
+        reported = anyio.Event()
+
+        async def settle(running):
+            tries.append(len(tries) + 1)
+            if len(tries) == 1:
+                running.move_to(AttemptPhase.RELEASED, datetime.now(UTC))
+                settler._attempts.remove(running)
+            raise ValueError("the ledger has no such attempt")
+
+        async def report(_running, _final):
+            reported.set()
+
+        monkeypatch.setattr(settler, "_settle", settle)
+        monkeypatch.setattr(settler, "_report", report)
+        settler.find_ended(set())
+        with anyio.fail_after(60):
+            await reported.wait()
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        while_the_api_is_away(tmp_path, ledger, running, act)
+    assert tries == [1]
+    assert running.phase is AttemptPhase.SETTLED
+
+
 @pytest.mark.parametrize("damage", ["the server refuses its state", "no run has its id"])
 def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
     tmp_path, ledger, running, monkeypatch, caplog, damage

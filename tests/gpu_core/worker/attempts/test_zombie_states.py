@@ -66,11 +66,11 @@ class Prefect:
         self.was_set.append((flow_run_id, state.type, state.message))
 
 
-def looked_after(prefect, in_line=()):
+def looked_after(prefect, queued=()):
     """The runs that are still watched after one look."""
     guard = ZombieStateGuard(prefect)
     guard.watch(str(RUN), "its node was lost")
-    anyio.run(guard.put_back, in_line)
+    anyio.run(guard.requeue_missing, queued)
     return list(guard._waiting)
 
 
@@ -100,7 +100,7 @@ def test_a_run_is_left_alone_when(types, want_watched):
 
 def test_nobody_is_asked_while_all_are_in_line():
     prefect = Prefect("SCHEDULED", "CRASHED")
-    assert looked_after(prefect, in_line=[str(RUN)]) == [str(RUN)]
+    assert looked_after(prefect, queued=[str(RUN)]) == [str(RUN)]
     assert prefect.asked == 0
 
 

@@ -54,10 +54,10 @@ def reader_of(server, turn=None):
 )
 def test_runs_whose_attempt_is_not_over_do_not_compete(held, want_read, want_refused):
     """They stay in the line as Prefect has it: they have not left it."""
-    line = anyio.run(reader_of(Server()).line, Policy(version=1), {}, NOON, held)
-    assert [demand.workload.workload_id for demand in line.demands] == want_read
-    assert [str(refusal.flow_run.id) for refusal in line.refusals] == want_refused
-    assert [str(flow_run_id) for flow_run_id in line.responses] == IDS
+    queue = anyio.run(reader_of(Server()).pending, Policy(version=1), {}, NOON, held)
+    assert [demand.workload.workload_id for demand in queue.demands] == want_read
+    assert [str(refusal.flow_run.id) for refusal in queue.refusals] == want_refused
+    assert [str(flow_run_id) for flow_run_id in queue.responses] == IDS
 
 
 def test_a_variable_that_the_template_of_an_older_pool_lacks_is_known_all_the_same():
@@ -67,8 +67,8 @@ def test_a_variable_that_the_template_of_an_older_pool_lacks_is_known_all_the_sa
             response["flow_run"]["job_variables"] = {"container_command": "true"}
             return response
 
-    line = anyio.run(reader_of(Newer()).line, Policy(version=1), {}, NOON, ())
-    assert len(line.demands) == len(IDS)
+    queue = anyio.run(reader_of(Newer()).pending, Policy(version=1), {}, NOON, ())
+    assert len(queue.demands) == len(IDS)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_what_is_no_environment_is_refused_when_the_run_is_read(env, want):
             response["flow_run"]["job_variables"] = {"env": env}
             return response
 
-    line = anyio.run(reader_of(Odd()).line, Policy(version=1), {}, NOON, ())
+    queue = anyio.run(reader_of(Odd()).pending, Policy(version=1), {}, NOON, ())
     if want is None:
-        assert [demand.variables["env"] for demand in line.demands] == [env] * 3
+        assert [demand.variables["env"] for demand in queue.demands] == [env] * 3
     else:
-        assert [want in str(refusal.error) for refusal in line.refusals] == [True] * 3
+        assert [want in str(refusal.error) for refusal in queue.refusals] == [True] * 3
 
 
 def test_the_line_is_not_read_while_a_run_in_it_is_written_to():
@@ -101,8 +101,8 @@ def test_the_line_is_not_read_while_a_run_in_it_is_written_to():
         reader = reader_of(Server(), turn)
 
         async def read():
-            line = await reader.line(Policy(version=1), {}, NOON, ())
-            happened.append(f"{len(line.responses)} read")
+            queue = await reader.pending(Policy(version=1), {}, NOON, ())
+            happened.append(f"{len(queue.responses)} read")
 
         async with anyio.create_task_group() as group, turn:
             group.start_soon(read)
@@ -124,8 +124,8 @@ def test_a_run_beyond_its_teams_permission_is_held_and_the_others_are_not():
             return response
 
     policy = make_policy(permissions={"default": {"queues": ["medium"]}})
-    line = anyio.run(reader_of(Mixed()).line, policy, {}, NOON, ())
-    holds = [demand.workload.hold and demand.workload.hold.reason for demand in line.demands]
+    queue = anyio.run(reader_of(Mixed()).pending, policy, {}, NOON, ())
+    holds = [demand.workload.hold and demand.workload.hold.reason for demand in queue.demands]
     assert holds == [None, None, Reason.NOT_PERMITTED]
-    line = anyio.run(reader_of(Mixed()).line, Policy(version=1), {}, NOON, ())
-    assert [demand.workload.hold for demand in line.demands] == [None, None, None]
+    queue = anyio.run(reader_of(Mixed()).pending, Policy(version=1), {}, NOON, ())
+    assert [demand.workload.hold for demand in queue.demands] == [None, None, None]
