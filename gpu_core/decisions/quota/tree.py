@@ -175,13 +175,21 @@ class QuotaUsage:
         From teams that borrow, if their cohorts below the one that they have in common with the
         team borrow too: a cohort within its quota holds nothing of anybody else's.
         """
-        ours = {node.name for node in self._tree.path(team, bucket)}
+        ours = self._names_above(team, bucket)
         found = [
             other
             for (other, held_in), held in self._holders.items()
             if held_in == bucket and held and other != team and self._holds_of(other, bucket, ours)
         ]
         return tuple(sorted(found, key=lambda name: name or ""))
+
+    def may_reclaim(self, team: str | None, other: str | None, bucket: str) -> bool:
+        """Could the team reclaim its nominal quota from this other one? As `borrowers`."""
+        ours = self._names_above(team, bucket)
+        return other != team and self._holds_of(other, bucket, ours)
+
+    def _names_above(self, team: str | None, bucket: str) -> set[str]:
+        return {node.name for node in self._tree.path(team, bucket)}
 
     def _holds_of(self, other: str | None, bucket: str, ours: set[str]) -> bool:
         for node in self._tree.path(other, bucket):

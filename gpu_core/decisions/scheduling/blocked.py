@@ -27,17 +27,26 @@ class BlockedWorkloads:
         self._policy = builder.policy
         self._with_explanations = with_explanations
         self._reserved = 0
+        self._is_search_unfinished = False
         self._shapes: dict[Shape, None] = {}
 
     def decide(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
         """What does the plan do for this workload?"""
         is_first = self._is_first(group.shape)
         self._shapes[group.shape] = None
+        self._is_search_unfinished = False
         decision = self._wait_for_pending_release(group, entry) or self._preempt(group, entry)
         if decision is None and is_first and not group.takes_free_only:
             decision = self._consolidate(group, entry)
         if decision is not None:
             return decision
+        decision = self._wait(group, entry, is_first=is_first)
+        if not self._is_search_unfinished or decision.explain is None:
+            return decision
+        explain = partial(messages.with_unfinished_search, explain=decision.explain)
+        return decision._replace(explain=explain)
+
+    def _wait(self, group: WorkloadGroup, entry: QueueEntry, *, is_first: bool) -> Decision:
         allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
         if not allowance.open:
             numbers = self._state.current.entitlements.quota_numbers(group.team, group.shape)
@@ -83,10 +92,11 @@ class BlockedWorkloads:
         builder = self._builder
         if not self._may_preempt(group) or not group.shape.gpu_count:
             return None
-        victims = builder.preemption.victims(group, entry, builder.allows_waiting(group, entry))
-        if not victims:
+        found = builder.preemption.victims(group, entry, builder.allows_waiting(group, entry))
+        self._is_search_unfinished = found.is_unfinished
+        if not found.victims:
             return None
-        builder.preempt(victims, entry.workload)
+        builder.preempt(found.victims, entry.workload)
         return self._wait_for_pending_release(group, entry)
 
     def _may_preempt(self, group: WorkloadGroup) -> bool:

@@ -10,6 +10,7 @@ from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
 from gpu_core.decisions.quota.budgets import BudgetCheck
+from gpu_core.decisions.scheduling.decision import Explain
 
 _NAMES_SHOWN = 3
 
@@ -155,6 +156,17 @@ def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: 
         resolution="It starts when runs of its team end, or when other teams return borrowed GPUs.",
         position=position,
         numbers={"wanted_gpus": workload.total_gpus, **numbers},
+    )
+
+
+def with_unfinished_search(workload: Workload, explain: Explain, position: int) -> Explanation:
+    """The explanation, where the search for victims has reached its work limit."""
+    explanation = explain(workload, position=position)
+    return replace(
+        explanation,
+        resolution=f"{explanation.resolution} No runs to preempt for it were found within the work "
+        "limit of a cycle; there may be some.",
+        numbers={**explanation.numbers, "preemption": "not found"},
     )
 
 

@@ -1,7 +1,10 @@
 """Whether a workload preempts others, and which."""
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.preemption import PreemptionPolicy, TakesFrom
@@ -12,10 +15,40 @@ from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex,
 from gpu_core.decisions.scheduling.preemption_cost import Candidates, PreemptionCandidate
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import Allowance
-from gpu_core.decisions.scheduling.victims import Victims, release_holding
+from gpu_core.decisions.scheduling.victim_pools import VictimPools
+from gpu_core.decisions.scheduling.victim_problem import (
+    QuotaCheck,
+    bits_of_victims,
+    victim_problem,
+)
+from gpu_core.decisions.scheduling.victim_search import CYCLE_STEPS, SEARCH_STEPS, VictimSearch
+from gpu_core.decisions.scheduling.victims import (
+    Choice,
+    Victims,
+    counts_only_gpus,
+    release_holding,
+)
 
 Allows = Callable[[str], bool]
 """Returns whether the node may be used."""
+
+
+class Preemptees(NamedTuple):
+    """The workloads to preempt."""
+
+    victims: list[PreemptionCandidate]
+    """By id; none: no legal set was found that frees enough."""
+    is_unfinished: bool = False
+    """There may be one: the search has reached its work limit."""
+
+
+class _Wanted(NamedTuple):
+    """A preemptor, and what it may use."""
+
+    group: WorkloadGroup
+    scope: PreemptionScope
+    is_open: Allows
+    quota: QuotaCheck
 
 
 class Preemption:
@@ -53,6 +86,10 @@ class Preemption:
             now_s,
         )
         self._search = Victims(self._index)
+        shapes = {holding.shape for holding in candidates.holdings}
+        self._has_gangs = any(shape.nodes > 1 for shape in shapes)
+        self._has_parts = not all(shape.is_whole for shape in shapes)
+        self._steps_left = CYCLE_STEPS
         self._last_in_order: list[tuple[Key, Holding]] | None = None
 
     def invalidate(self, nodes: Iterable[str]) -> None:
@@ -61,21 +98,23 @@ class Preemption:
 
     def victims(
         self, group: WorkloadGroup, entry: QueueEntry, allows: Allows | None
-    ) -> list[PreemptionCandidate]:
-        """Which workloads should be preempted for it? Empty if that would not free enough."""
+    ) -> "Preemptees":
+        """Which workloads should be preempted for it? None if that would not free enough."""
         if self._policy.takes_from is TakesFrom.LATER_IN_ORDER:
-            return self._victims_by_order(group, entry, allows)
+            return Preemptees(self._victims_by_order(group, entry, allows))
         allowance = self._entitlements.allowance(group.team, group.shape)
         scope = self._scope(group, allowance)
-        groups = self._cluster.groups(group.shape)
-        found = self._search.least_loss(
-            group.shape, groups, scope, self._is_open(allowance, scope, allows)
+        is_open = self._is_open(allowance, scope, allows)
+        choice = self._search.least_loss(
+            group.shape, self._cluster.groups(group.shape), scope, is_open
         )
-        if found is None:
-            return []
-        if not self._entitlements.has_quotas:
-            return found
-        return self._without_needless(group, allows, self._with_quota(group, scope, found))
+        wanted = _Wanted(group, scope, is_open, self._quota(group, scope))
+        if self._is_exact(wanted, choice):
+            return Preemptees([] if choice is None else choice.victims)
+        if self._cluster.find(group.shape, flavors=allowance.open, allows=is_open) is not None:
+            # What it waits for is not GPUs of others, but a reservation.
+            return Preemptees([])
+        return self._searched(wanted, choice)
 
     def possible_from_s(self, group: WorkloadGroup, allows: Allows | None) -> float | None:
         """When do starts and minimum run times allow enough preemption? None: never, or now."""
@@ -138,88 +177,84 @@ class Preemption:
 
         return is_open
 
-    def _with_quota(
-        self, group: WorkloadGroup, scope: PreemptionScope, victims: list[PreemptionCandidate]
-    ) -> list[PreemptionCandidate]:
-        """The victims, and more where quota needs them. Empty if that is not enough.
+    # Where a choice node by node is not enough: see `victim_search`.
 
-        A victim of another team must use borrowed quota, counted after the victims before it.
-        """
-        chosen = sorted(victims, key=lambda c: c.loss)
-        if self._is_enough(group, chosen):
-            return self._still_eligible(scope, chosen)
-        ids = {c.workload_id for c in chosen}
-        others = sorted(
-            (
-                c
-                for c in self._candidates.values()
-                if c.workload_id not in ids
-                and c.holding.protected_until_s <= self._now_s
-                and c.holding.flavor in self._entitlements.wanted(group.shape)
-                and self._index.may_preempt(scope, c.holding)
-            ),
-            key=lambda c: c.loss,
-        )
-        needed = list(chosen)
-        for candidate in others:
-            needed.append(candidate)
-            if self._is_enough(group, needed):
+    def _quota(self, group: WorkloadGroup, scope: PreemptionScope) -> QuotaCheck:
+        return QuotaCheck(self._entitlements, group.team, group.shape, scope)
+
+    def _is_exact(self, wanted: "_Wanted", choice: Choice | None) -> bool:
+        """Does no other set of legal victims lose less than this choice?"""
+        shape = wanted.group.shape
+        if self._entitlements.has_quotas:
+            # Where GPUs are free and quota is missing, any victim may be the cheapest.
+            if self._cluster.find(shape, allows=wanted.is_open) is not None:
+                return False
+            if choice is not None and not self._is_enough(wanted, choice):
+                return False
+        if choice is None:
+            return True
+        if not counts_only_gpus(shape) or self._has_parts:
+            return False
+        return shape.nodes == 1 or not (self._has_gangs or wanted.scope.reclaims)
+
+    def _is_enough(self, wanted: "_Wanted", choice: Choice) -> bool:
+        """Does the choice free quota, too, and is it legal?"""
+        victims = [victim.holding for victim in choice.victims]
+        flavor = self._cluster[choice.nodes[0]].node.flavor
+        return flavor in wanted.quota.open_flavors(victims) and wanted.quota.are_legal(victims)
+
+    def _searched(self, wanted: "_Wanted", choice: Choice | None) -> "Preemptees":
+        """The best of the choice node by node and a search over sets."""
+        known = None
+        if choice is not None and self._is_enough(wanted, choice):
+            known = self._without_needless(wanted, choice.victims)
+        pools = VictimPools(self._index, self._search, wanted.scope)
+        is_unfinished = False
+        shape = wanted.group.shape
+        groups = self._cluster.groups(shape)
+        for nodes, candidates in pools.of(shape, groups, wanted.is_open, wanted.quota):
+            self._steps_left -= len(nodes)
+            if self._steps_left <= 0:
+                is_unfinished = True
                 break
-        else:
-            return []
-        for candidate in reversed(needed[len(chosen) : -1]):
-            fewer = [c for c in needed if c is not candidate]
-            if self._is_enough(group, fewer):
-                needed = fewer
-        return self._still_eligible(scope, needed)
+            problem = victim_problem(shape, groups, nodes, candidates, self._index, wanted.quota)
+            best = None if known is None else bits_of_victims(candidates, known)
+            if known is not None and best is None:
+                continue
+            search = VictimSearch(problem, best, min(SEARCH_STEPS, self._steps_left))
+            found = search.run()
+            self._steps_left -= search.steps
+            is_unfinished = is_unfinished or not search.is_complete
+            if found is not None and found != best:
+                known = [candidates[number] for number in numbers_in(found)]
+        if pools.are_cut and known is None:
+            is_unfinished = True
+        if known is None:
+            return Preemptees([], is_unfinished=is_unfinished)
+        return Preemptees(
+            sorted(self._without_needless(wanted, known), key=lambda v: v.workload_id)
+        )
 
     def _without_needless(
-        self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
+        self, wanted: "_Wanted", victims: list[PreemptionCandidate]
     ) -> list[PreemptionCandidate]:
-        """The victims without those that neither quota nor placement needs.
+        """The victims without those that neither quota nor placement needs, on any node.
 
-        A victim chosen for quota may free the GPUs that another was chosen for. The victim that
-        loses the most is spared first; fewer victims never free more.
+        The victim that loses the most is spared first. One pass is enough: fewer victims never free
+        more.
         """
-        kept = victims
-        for victim in sorted(victims, key=lambda v: v.loss, reverse=True):
-            others = [v for v in kept if v is not victim]
-            if others and self._suffice(group, allows, others):
-                kept = others
-        return kept
-
-    def _suffice(
-        self, group: WorkloadGroup, allows: Allows | None, victims: list[PreemptionCandidate]
-    ) -> bool:
-        """Would it have both quota and a placement without these victims?"""
-        with self._entitlements.without(v.holding for v in victims):
-            open_flavors = self._entitlements.allowance(group.team, group.shape).open
-        freed = _NodesWithout(
-            self._state,
-            group.shape,
-            lambda node: (
-                self._cluster[node].node.flavor in open_flavors and (allows is None or allows(node))
-            ),
-        )
+        freed = _NodesWithout(self._state, wanted.group.shape, wanted.is_open)
         for victim in victims:
             freed.add(victim.holding)
-        return freed.fits()
-
-    def _is_enough(self, group: WorkloadGroup, victims: list[PreemptionCandidate]) -> bool:
-        with self._entitlements.without(c.holding for c in victims):
-            return bool(self._entitlements.allowance(group.team, group.shape).open)
-
-    def _still_eligible(
-        self, scope: PreemptionScope, victims: list[PreemptionCandidate]
-    ) -> list[PreemptionCandidate]:
-        """The victims, if each is eligible once those before it are gone; else none."""
-        gone: list[Holding] = []
-        for victim in victims:
-            with self._entitlements.without(gone):
-                if not self._index.may_preempt(scope, victim.holding):
-                    return []
-            gone.append(victim.holding)
-        return victims
+        kept = {victim.workload_id: victim for victim in victims}
+        for victim in sorted(victims, key=lambda v: v.loss, reverse=True):
+            freed.remove(victim.holding)
+            others = [v.holding for v in kept.values() if v is not victim]
+            if freed.fits(wanted.quota.open_flavors(others)):
+                del kept[victim.workload_id]
+            else:
+                freed.add(victim.holding)
+        return list(kept.values())
 
     # By queue order: time-slicing policies such as least attained service.
 
@@ -284,9 +319,10 @@ class _NodesWithout:
     def __init__(self, state: SchedulerState, shape: Shape, allows: Allows | None) -> None:
         self._shape = shape
         self._after_draining = state.after_draining.cluster
+        self._groups = self._after_draining.groups(shape)
         self._group_of = {
             node: number
-            for number, group in enumerate(self._after_draining.groups(shape))
+            for number, group in enumerate(self._groups)
             for node in group.nodes
             if allows is None or allows(node)
         }
@@ -295,9 +331,13 @@ class _NodesWithout:
         for node in self._group_of:
             self._update(node, self._after_draining[node])
 
-    def fits(self) -> bool:
-        """Does the shape fit?"""
-        return any(len(nodes) >= self._shape.nodes for nodes in self._fitting.values())
+    def fits(self, flavors: frozenset[Flavor] | None = None) -> bool:
+        """Does the shape fit on GPUs of one of these flavors? None: of any."""
+        return any(
+            len(nodes) >= self._shape.nodes
+            for number, nodes in self._fitting.items()
+            if flavors is None or self._groups[number].flavor in flavors
+        )
 
     def add(self, holding: Holding) -> bool:
         """Removes one more holding. False: it is on none of the nodes."""

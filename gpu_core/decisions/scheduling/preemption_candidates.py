@@ -44,14 +44,16 @@ class PreemptionScope(NamedTuple):
             holding: The holding of a candidate.
             borrowing: The accounts that borrow what may be reclaimed.
         """
-        if (
+        return self.includes_by_priority(holding) or holding.account in borrowing
+
+    def includes_by_priority(self, holding: Holding) -> bool:
+        """Is it of a lower priority, in the same team where there are quotas?"""
+        return (
             self.priority is not None
             # Never among equals: two of the same priority would preempt each other for ever.
             and holding.priority < self.priority
             and (self.any_team or holding.account.team == self.team)
-        ):
-            return True
-        return holding.account in borrowing
+        )
 
 
 class PreemptionIndex:
@@ -115,6 +117,10 @@ class PreemptionIndex:
         return (
             h for t in teams for h in self._by_team.get(t, ()) if h.workload_id in self.candidates
         )
+
+    def gpus_on(self, node: str, holding: Holding) -> int:
+        """How many usable GPUs of the node does it hold?"""
+        return _gpus_on(node, holding, self.after_draining[node].usable_ids)
 
     def on(self, node: str) -> "_NodeHoldings":
         """Which candidates are on this node?"""

@@ -190,6 +190,13 @@ class Entitlements:
             )
         return known
 
+    def may_reclaim(self, team: str | None, account: Account) -> bool:
+        """Does this account borrow what the team could reclaim?"""
+        usage, flavor = self._usage, account.flavor
+        if usage is None or flavor is None:
+            return False
+        return usage.may_reclaim(team, account.team, self._bucket(flavor))
+
     def held_by(self, team: str | None) -> frozenset[Flavor]:
         """Of which flavors does the team hold GPUs?"""
         usage, tree = self._usage, self._tree

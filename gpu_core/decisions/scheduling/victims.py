@@ -1,8 +1,9 @@
-"""Chooses victims: the set that loses the least work, without needless ones."""
+"""Chooses victims node by node: the sets that lose the least work on each."""
 
 from collections.abc import Callable, Collection, Sequence, Set
-from functools import reduce
+from functools import partial, reduce
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.groups import Group
@@ -14,6 +15,24 @@ from gpu_core.decisions.scheduling.preemption_candidates import (
     PreemptionScope,
 )
 from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
+
+_INFINITE = Loss(lost=10**30)
+"""More than any set loses."""
+
+
+class Choice(NamedTuple):
+    """Victims by node, and the nodes that they free."""
+
+    loss: Loss
+    """The sum over the nodes; a victim on several of them counts on each."""
+    victims: list[PreemptionCandidate]
+    """By id."""
+    nodes: list[str]
+
+
+def _cheapest(choices: Sequence[Choice | None]) -> Choice | None:
+    found = [choice for choice in choices if choice is not None]
+    return min(found, key=lambda choice: choice.loss, default=None)
 
 
 class Victims:
@@ -27,6 +46,7 @@ class Victims:
         self._index = index
         self._candidates = index.candidates
         self._after_draining = index.after_draining
+        self._least: dict[PreemptionScope, Loss] = {}
         self._covers: dict[tuple[PreemptionScope, Shape], _Covers] = {}
 
     def least_loss(
@@ -35,11 +55,11 @@ class Victims:
         groups: Sequence[Group],
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
-    ) -> list[PreemptionCandidate] | None:
+    ) -> "Choice | None":
         """Which victims let the shape fit, at the least loss? None: no set does.
 
-        On one node the choice is exact for whole GPUs (a covering knapsack); a gang uses the
-        cheapest nodes. An empty list: it fits without.
+        Node by node: quotas do not count, and what a victim frees on another node does not. For one
+        node and whole GPUs no legal set loses less; a gang uses the nodes with the least sum.
 
         Args:
             shape: The shape to place.
@@ -48,24 +68,40 @@ class Victims:
             is_open: Returns whether it may use the node.
         """
         if not scope.reclaims:
-            return self._victims(shape, groups, scope, is_open)
-        # Each part first, which many preemptors share, then both together, which few need.
-        parts = [
-            victims
-            for part in (scope.own, scope.reclaim)
-            if (victims := self._victims(shape, groups, part, is_open)) is not None
-        ]
-        if parts:
-            return min(parts, key=lambda v: reduce(Loss.plus, (c.loss for c in v), Loss()))
-        return self._victims(shape, groups, scope, is_open)
+            return self._choice(shape, groups, scope, is_open)
+        # Each part first, which many preemptors share.
+        parts = [self._choice(shape, groups, part, is_open) for part in (scope.own, scope.reclaim)]
+        best = _cheapest(parts)
+        if best is not None and (shape.nodes > 1 or self._least_own(scope) >= best.loss):
+            return best
+        # A mix has victims of its own team, so it is on one of their nodes.
+        mixed = self._choice(shape, groups, scope, is_open)
+        return _cheapest([best, mixed])
 
-    def _victims(
+    def _least_own(self, scope: PreemptionScope) -> Loss:
+        """What the cheapest victim by priority loses: a mix loses more."""
+        least = self._least.get(scope.own)
+        if least is None:
+            holdings = self._index.holdings_of([scope.team])
+            losses = (
+                self._candidates[h.workload_id].loss
+                for h in holdings
+                if h.protected_until_s <= self._index.now_s and scope.includes_by_priority(h)
+            )
+            least = self._least[scope.own] = min(losses, default=_INFINITE)
+        return least
+
+    def node_loss(self, shape: Shape, scope: PreemptionScope, node: str) -> Loss | None:
+        """What does it lose to free the node for the shape? None: it cannot be freed."""
+        return self._cover(shape, self._index.node_candidates(scope), counts_only_gpus(shape), node)
+
+    def _choice(
         self,
         shape: Shape,
         groups: Sequence[Group],
         scope: PreemptionScope,
         is_open: Callable[[str], bool],
-    ) -> list[PreemptionCandidate] | None:
+    ) -> "Choice | None":
         node_candidates = self._index.node_candidates(scope)
         if not node_candidates.nodes:
             return None
@@ -87,7 +123,7 @@ class Victims:
             if len(victims) == len(set(total.ids)) and all(
                 self._index.may_preempt(scope, victim.holding) for victim in victims.values()
             ):
-                return self._without_needless(shape, nodes, victims)
+                return Choice(total, sorted(victims.values(), key=lambda c: c.workload_id), nodes)
             # A team has stopped borrowing since: the result for these nodes is outdated.
             self._index.invalidate(nodes)
 
@@ -96,24 +132,25 @@ class Victims:
     ) -> "_Covers":
         # A single node without a victim in scope does not help.
         worth = node_candidates.nodes if shape.nodes == 1 else None
-        are_counted = shape.is_whole and not shape.cpu_milli and not shape.memory_mib
-
-        def cover(node: str) -> Loss | None:
-            node_info = self._after_draining[node]
-            if node_info.has_left(shape):
-                return Loss()
-            candidate_set = node_candidates.on(node)
-            if candidate_set is None:
-                return None
-            # Where only whole GPUs count, their number decides.
-            if are_counted and candidate_set.are_whole:
-                return candidate_set.cover(shape.gpu_count - node_info.free_gpus)
-            candidates = candidate_set.candidates
-            if not self.fits_without(node, shape, candidates):
-                return None
-            return self._greedy_cover(node, shape, candidates)
-
+        cover = partial(self._cover, shape, node_candidates, counts_only_gpus(shape))
         return _Covers(groups, cover, worth, len(self._index.changed))
+
+    def _cover(
+        self, shape: Shape, node_candidates: NodeCandidates, are_counted: bool, node: str
+    ) -> Loss | None:
+        node_info = self._after_draining[node]
+        if node_info.has_left(shape):
+            return Loss()
+        candidate_set = node_candidates.on(node)
+        if candidate_set is None:
+            return None
+        # Where only whole GPUs count, their number decides.
+        if are_counted and candidate_set.are_whole:
+            return candidate_set.cover(shape.gpu_count - node_info.free_gpus)
+        candidates = candidate_set.candidates
+        if not self.fits_without(node, shape, candidates):
+            return None
+        return self._greedy_cover(node, shape, candidates)
 
     def possible_from_s(
         self,
@@ -164,24 +201,6 @@ class Victims:
             if self.fits_without(node, shape, others):
                 chosen = others
         return reduce(Loss.plus, (c.loss for c in chosen), Loss())
-
-    def _without_needless(
-        self, shape: Shape, nodes: Sequence[str], victims: dict[str, PreemptionCandidate]
-    ) -> list[PreemptionCandidate]:
-        # A gang on several nodes may free what other victims were chosen for. The victim that
-        # loses the most is spared first. One pass is enough: fewer victims never free more.
-        kept = dict(victims)
-        if len(nodes) > 1:
-            for victim in sorted(victims.values(), key=lambda v: v.loss, reverse=True):
-                del kept[victim.workload_id]
-                shares = victim.holding.allocation.placement.shares
-                touched = [share.node for share in shares if share.node in nodes]
-                if not all(
-                    self.fits_without(node, shape, [c for c in kept.values() if _is_on(c, node)])
-                    for node in touched
-                ):
-                    kept[victim.workload_id] = victim
-        return sorted(kept.values(), key=lambda c: c.workload_id)
 
 
 class _Covers:
@@ -243,5 +262,6 @@ def release_holding(node_info: NodeInfo, holding: Holding) -> None:
             node_info.release(holding.shape, share)
 
 
-def _is_on(candidate: PreemptionCandidate, node: str) -> bool:
-    return any(s.node == node for s in candidate.holding.allocation.placement.shares)
+def counts_only_gpus(shape: Shape) -> bool:
+    """Does the number of free GPUs alone decide whether the shape fits on a node that suits?"""
+    return shape.is_whole and not shape.cpu_milli and not shape.memory_mib

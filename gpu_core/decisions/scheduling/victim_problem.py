@@ -1,0 +1,177 @@
+"""What the victims of one preemptor must achieve: nodes, quota, and who may be preempted."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+
+from gpu_core.decisions.model.bit_set import bits_of, numbers_in
+from gpu_core.decisions.model.cluster import Flavor
+from gpu_core.decisions.model.workload import Shape
+from gpu_core.decisions.placement.groups import Group
+from gpu_core.decisions.scheduling.allocations import Holding
+from gpu_core.decisions.scheduling.preemption_candidates import PreemptionIndex, PreemptionScope
+from gpu_core.decisions.scheduling.preemption_cost import PreemptionCandidate
+from gpu_core.decisions.scheduling.quota_usage import Entitlements
+from gpu_core.decisions.scheduling.victim_search import (
+    EXACT_CANDIDATES,
+    NodeOption,
+    VictimProblem,
+)
+from gpu_core.decisions.scheduling.victims import counts_only_gpus, release_holding
+
+
+class QuotaCheck:
+    """Quota of one preemptor without some holdings, and whether these may be preempted for it.
+
+    Args:
+        entitlements: Quota once draining workloads have ended.
+        team: The preemptor's team.
+        shape: Its shape.
+        scope: Which workloads it may preempt.
+    """
+
+    def __init__(
+        self, entitlements: Entitlements, team: str | None, shape: Shape, scope: PreemptionScope
+    ) -> None:
+        self._entitlements = entitlements
+        self._team = team
+        self._shape = shape
+        self._scope = scope
+
+    def open_flavors(self, victims: Iterable[Holding]) -> frozenset[Flavor]:
+        """Which flavors does quota leave open without these?"""
+        if not self._entitlements.has_quotas:
+            return self._entitlements.allowance(self._team, self._shape).open
+        with self._entitlements.without(victims):
+            return self._entitlements.allowance(self._team, self._shape).open
+
+    def counts(self, holding: Holding) -> bool:
+        """Does it use quota of a bucket that the preemptor could use?"""
+        if holding.flavor is None or not self._entitlements.has_quotas:
+            return False
+        wanted = self._entitlements.buckets(self._entitlements.wanted(self._shape))
+        return not wanted.isdisjoint(self._entitlements.buckets([holding.flavor]))
+
+    def are_legal(self, victims: Iterable[Holding]) -> bool:
+        """May all of these be preempted, in some order?
+
+        A victim of another team must use borrowed quota, counted after the victims before it. The
+        order by size is tried first: the victim that may exceed what is borrowed comes last.
+        """
+        reclaimed = sorted(
+            (v for v in victims if not self._scope.includes_by_priority(v)),
+            key=lambda v: (v.gpu_milli, v.workload_id),
+        )
+        if not reclaimed or self._are_legal_in_turn(reclaimed):
+            return True
+        if not 1 < len(reclaimed) <= EXACT_CANDIDATES:
+            return False
+        return self._are_legal_in_some_order(reclaimed)
+
+    def _are_legal_in_turn(self, victims: Sequence[Holding]) -> bool:
+        gone: list[Holding] = []
+        for victim in victims:
+            with self._entitlements.without(gone):
+                if not self._entitlements.may_reclaim(self._team, victim.account):
+                    return False
+            gone.append(victim)
+        return True
+
+    def _are_legal_in_some_order(self, victims: Sequence[Holding]) -> bool:
+        @cache
+        def is_legal(bits: int) -> bool:
+            """Is there one of them that may be last?"""
+            for number in numbers_in(bits):
+                before = bits & ~(1 << number)
+                with self._entitlements.without(victims[i] for i in numbers_in(before)):
+                    may_be_last = self._entitlements.may_reclaim(
+                        self._team, victims[number].account
+                    )
+                if may_be_last and is_legal(before):
+                    return True
+            return not bits
+
+        return is_legal((1 << len(victims)) - 1)
+
+
+def victim_problem(
+    shape: Shape,
+    groups: Sequence[Group],
+    nodes: Sequence[tuple[int, str]],
+    candidates: Sequence[PreemptionCandidate],
+    index: PreemptionIndex,
+    quota: QuotaCheck,
+) -> VictimProblem:
+    """The problem of placing a shape on some of these nodes.
+
+    Args:
+        shape: The shape to place.
+        groups: The nodes of each group.
+        nodes: The nodes to choose among, with the number of their group.
+        candidates: The workloads that may be preempted, one by one.
+        index: The nodes after draining.
+        quota: Quota without some holdings.
+    """
+    holdings = [candidate.holding for candidate in candidates]
+    on_node: dict[str, int] = {}
+    for number, holding in enumerate(holdings):
+        for share in holding.allocation.placement.shares:
+            on_node[share.node] = on_node.get(share.node, 0) | 1 << number
+    options = [NodeOption(group, node, on_node.get(node, 0)) for group, node in nodes]
+
+    @cache
+    def fits(option: NodeOption, victims: int) -> bool:
+        node_info = index.after_draining[option.name]
+        if not victims:
+            return node_info.has_left(shape)
+        node_info = node_info.copy()
+        for number in numbers_in(victims):
+            release_holding(node_info, holdings[number])
+        return node_info.has_left(shape)
+
+    @cache
+    def gpus(option: NodeOption, number: int) -> int:
+        return index.gpus_on(option.name, holdings[number])
+
+    def missing_gpus(option: NodeOption, victims: int) -> int:
+        freed = sum(gpus(option, number) for number in numbers_in(victims))
+        # A GPU that two of them hold counts twice: while it does not fit, one is missing.
+        return max(1, shape.gpu_count - index.after_draining[option.name].free_gpus - freed)
+
+    are_counted = counts_only_gpus(shape) and all(holding.shape.is_whole for holding in holdings)
+    everything = (1 << len(holdings)) - 1
+    return VictimProblem(
+        candidates=candidates,
+        options=options,
+        nodes=shape.nodes,
+        fits=fits,
+        missing_gpus=missing_gpus if are_counted else None,
+        gpus=gpus,
+        open_groups=_open_groups(groups, holdings, quota, everything),
+        quota_helpers=everything,
+        is_legal=cache(lambda victims: quota.are_legal(holdings[i] for i in numbers_in(victims))),
+    )
+
+
+def _open_groups(
+    groups: Sequence[Group], holdings: Sequence[Holding], quota: QuotaCheck, everything: int
+) -> Callable[[int], frozenset[int]]:
+    @cache
+    def open_groups(victims: int) -> frozenset[int]:
+        flavors = quota.open_flavors([holdings[i] for i in numbers_in(victims)])
+        return frozenset(n for n, group in enumerate(groups) if group.flavor in flavors)
+
+    at_most = open_groups(everything)
+    if open_groups(0) == at_most:
+        return lambda _victims: at_most
+    return open_groups
+
+
+def bits_of_victims(
+    candidates: Sequence[PreemptionCandidate], victims: Iterable[PreemptionCandidate]
+) -> int | None:
+    """The set of these victims; None: not all of them are candidates."""
+    position_of = {c.workload_id: number for number, c in enumerate(candidates)}
+    ids = [victim.workload_id for victim in victims]
+    if any(workload_id not in position_of for workload_id in ids):
+        return None
+    return bits_of(position_of[workload_id] for workload_id in ids)

@@ -1,0 +1,195 @@
+"""Finds the cheapest set of victims by branch and bound, where a choice node by node is not exact.
+
+That is so for gangs whose victims span nodes, for quotas, and for parts of GPUs, CPU and memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+from gpu_core.decisions.model.bit_set import numbers_in
+from gpu_core.decisions.scheduling.preemption_cost import Loss, PreemptionCandidate
+
+EXACT_CANDIDATES = 12
+"""With this many candidates that matter a search always ends, so that its result is exact: each
+step decides about one of them."""
+
+SEARCH_STEPS = 2 ** (EXACT_CANDIDATES + 1)
+"""The work limit of one search. Steps are counted, not time, so that plans stay deterministic."""
+
+CYCLE_STEPS = 4 * SEARCH_STEPS
+"""The work limit of all searches of one cycle. A node that a search reads counts as a step."""
+
+
+class NodeOption(NamedTuple):
+    """A node that the shape could be placed on, and the candidates there."""
+
+    group: int
+    name: str
+    candidates: int
+    """The set of candidates that hold something of it, by position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VictimProblem:
+    """What a set of victims must achieve. All questions are about sets of candidates, as bits."""
+
+    candidates: Sequence[PreemptionCandidate]
+    options: Sequence[NodeOption]
+    """The nodes on which the shape fits without all candidates, or without any."""
+    nodes: int
+    """How many of them, all in one group, the shape needs."""
+    fits: Callable[[NodeOption, int], bool]
+    """Does the shape fit on the node without these? More victims never make it fit less."""
+    missing_gpus: Callable[[NodeOption, int], int] | None
+    """How many GPUs of the node are missing still? None: not only their number counts."""
+    gpus: Callable[[NodeOption, int], int]
+    """How many GPUs of the node does one candidate hold?"""
+    open_groups: Callable[[int], frozenset[int]]
+    """Which groups does quota leave open without these victims? More victims never close one."""
+    quota_helpers: int
+    """The candidates that free quota, wherever they run."""
+    is_legal: Callable[[int], bool]
+    """May all of these be preempted, in some order? A part of a legal set is legal."""
+
+
+class VictimSearch:
+    """One search.
+
+    Args:
+        problem: The candidates, and what they must achieve.
+        best: A set that is known to be enough and legal; None: none is known.
+        steps: How many steps it may take at most.
+    """
+
+    def __init__(self, problem: VictimProblem, best: int | None, steps: int) -> None:
+        self._problem = problem
+        self._losses = [candidate.loss for candidate in problem.candidates]
+        self._steps_left = self._limit = steps
+        self._best, self._best_loss = best, None if best is None else self.loss(best)
+        # A victim that several chosen nodes share counts a part on each: the sum of the cheapest
+        # nodes is then never more than what the best set loses.
+        self._spans = [
+            max(1, min(problem.nodes, sum(o.candidates >> i & 1 for o in problem.options)))
+            for i in range(len(problem.candidates))
+        ]
+
+    @property
+    def steps(self) -> int:
+        """How many steps the search has taken."""
+        return self._limit - max(0, self._steps_left)
+
+    @property
+    def is_complete(self) -> bool:
+        """Did it end within its limit? Then its result is exact."""
+        return self._steps_left >= 0
+
+    def run(self) -> int | None:
+        """The legal set that is enough and loses the least; None: none was found."""
+        self._decide(0, (1 << len(self._losses)) - 1)
+        return self._best
+
+    def loss(self, victims: int) -> Loss:
+        """What a set loses."""
+        total = Loss()
+        for number in numbers_in(victims):
+            total = total.plus(self._losses[number])
+        return total
+
+    def _decide(self, chosen: int, allowed: int) -> None:
+        """Decides about the candidates that are allowed and not chosen yet, one by one."""
+        while True:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                return
+            bound = self._cheapest_nodes(chosen, allowed)
+            if bound is None:
+                return
+            loss = self.loss(chosen)
+            if self._best_loss is not None and (
+                (loss.lost + bound.lost, loss.victims + bound.victims)
+                >= (self._best_loss.lost, self._best_loss.victims)
+            ):
+                return
+            if bound.branch is None:
+                self._best, self._best_loss = chosen, loss
+                return
+            bit = 1 << bound.branch
+            if self._problem.is_legal(chosen | bit):
+                self._decide(chosen | bit, allowed)
+            allowed &= ~bit
+
+    def _cheapest_nodes(self, chosen: int, allowed: int) -> "_Bound | None":
+        """At least what must be lost beyond the chosen. None: the allowed are not enough."""
+        problem = self._problem
+        could_open, is_open = problem.open_groups(allowed), problem.open_groups(chosen)
+        by_group: dict[int, list[_Bound]] = {}
+        for option in problem.options:
+            if option.group in could_open and problem.fits(option, allowed & option.candidates):
+                bound = self._bound(option, chosen, allowed)
+                by_group.setdefault(option.group, []).append(bound)
+        best: _Bound | None = None
+        for group, bounds in by_group.items():
+            if len(bounds) < problem.nodes:
+                continue
+            bounds.sort(key=lambda b: (b.lost, b.victims))
+            total = _sum(bounds[: problem.nodes])
+            if total.branch is None and group not in is_open:
+                total = self._quota_bound(chosen, allowed)
+            if best is None or (total.lost, total.victims) < (best.lost, best.victims):
+                best = total
+        return best
+
+    def _quota_bound(self, chosen: int, allowed: int) -> "_Bound":
+        """Quota is missing: at least one more helper."""
+        helpers = numbers_in(self._problem.quota_helpers & allowed & ~chosen)
+        cheapest = min(helpers, key=lambda i: self._losses[i])
+        return _Bound(self._losses[cheapest].lost, 1, cheapest)
+
+    def _bound(self, option: NodeOption, chosen: int, allowed: int) -> "_Bound":
+        """At least what the node's share of the victims loses, beyond the chosen."""
+        problem = self._problem
+        if problem.fits(option, chosen & option.candidates):
+            return _NOTHING
+        undecided = list(numbers_in(option.candidates & allowed & ~chosen))
+        if problem.missing_gpus is None:
+            # Each of them may be the only one that is needed.
+            cheapest = min(undecided, key=lambda i: self._losses[i])
+            lost = min(self._losses[i].lost // self._spans[i] for i in undecided)
+            return _Bound(lost, 1 / max(self._spans[i] for i in undecided), cheapest)
+        missing = problem.missing_gpus(option, chosen & option.candidates)
+        held = {i: gpus for i in undecided if (gpus := problem.gpus(option, i))}
+        by_rate = sorted(held, key=lambda i: (self._losses[i].lost / self._spans[i] / held[i], i))
+        lost, left = 0, missing
+        for i in by_rate:
+            used = min(left, held[i])
+            lost += self._losses[i].lost * used // (self._spans[i] * held[i])
+            left -= used
+            if not left:
+                break
+        victims, left = 0, missing
+        for gpus in sorted(held.values(), reverse=True):
+            victims += 1
+            left -= gpus
+            if left <= 0:
+                break
+        return _Bound(lost, victims / max(self._spans[i] for i in held), by_rate[0])
+
+
+class _Bound(NamedTuple):
+    """At least what must be lost still."""
+
+    lost: int
+    victims: float
+    branch: int | None
+    """The candidate to decide about next; None: nothing is missing."""
+
+
+_NOTHING = _Bound(0, 0.0, None)
+
+
+def _sum(bounds: Sequence[_Bound]) -> _Bound:
+    branch = next((b.branch for b in bounds if b.branch is not None), None)
+    # Victims are whole; thirds of them may add up to a little more.
+    return _Bound(sum(b.lost for b in bounds), ceil(sum(b.victims for b in bounds) - 1e-6), branch)
