@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
-from gpu_core.decisions.model.section import Name, Section
+from gpu_core.decisions.model.section import Name, PositiveDuration, Section
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd
 
 Period = Literal["day", "week", "month"]
@@ -77,6 +77,8 @@ class BudgetPolicy(Section):
     """The limit in GPU-hours."""
     mode: Literal["hard", "soft"] = "hard"
     """Over its limit a `hard` budget starts no run; a `soft` one warns."""
+    assumed_duration_s: PositiveDuration = Field(default=3600, alias="assumed_duration")
+    """What is committed for a run of unknown length when it starts, and while it runs."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
     """The fraction of the limit at which it warns."""
     notify: Sequence[Name] = ()

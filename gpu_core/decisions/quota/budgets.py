@@ -12,7 +12,7 @@ from math import ceil
 from zoneinfo import ZoneInfo
 
 from gpu_core.decisions.model.cluster import Usage
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, require_aware
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, require_aware
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.budgets import BudgetPolicy, Period, Scope
 
@@ -55,7 +55,9 @@ class BudgetCheck:
     committed: int
     """What admitted runs are still expected to use."""
     expected: int | None
-    """What this run is expected to use; None: its run time or its price is unknown."""
+    """What this run is expected to use; None: its GPUs have no price."""
+    is_assumed: bool = False
+    """Its length is unknown; the budget's `assumed_duration` counts."""
     is_unpriced: bool = False
     """It is counted in money, and the run's GPUs have no price."""
 
@@ -66,11 +68,8 @@ class BudgetCheck:
 
     @property
     def is_within(self) -> bool:
-        """May the run start? Of unknown length: while anything is left. Unpriced: never."""
-        if self.is_unpriced:
-            return False
-        # An unknown amount is at least something.
-        return self.total + (self.expected is None) <= self.budget.limit
+        """May the run start? Unpriced: never."""
+        return not self.is_unpriced and self.total <= self.budget.limit
 
     @property
     def is_refusal(self) -> bool:
@@ -90,11 +89,13 @@ class BudgetCheck:
         if self.is_unpriced:
             return f"BudgetUnknown: these GPUs have no price, and {name}, is in USD"
         parts = f"{budget.text(self.spent)} spent, {budget.text(self.committed)} committed"
-        this_run = "unknown" if self.expected is None else budget.text(self.expected)
+        this_run = budget.text(self.expected or 0)
+        length = format_duration(budget.assumed_duration_s)
+        why = f", as its length is unknown and taken as {length}" if self.is_assumed else ""
         word = "BudgetWithin" if self.is_within else "BudgetExceeded"
         return (
             f"{word}: {budget.text(self.total)} of {budget.text(budget.limit)} "
-            f"({name}: {parts}, {this_run} for this run)"
+            f"({name}: {parts}, {this_run} for this run{why})"
         )
 
 
@@ -133,7 +134,7 @@ class Budgets:
             workload: Its team, user and project say which budgets it counts in.
             gpus: GPUs over all nodes, shares of GPUs as fractions. 0: it uses no budget.
             price_micro_usd_per_gpu_hour: Of the GPUs that it would get; None: unpriced.
-            expected_s: How long it is thought to run; None: unknown.
+            expected_s: How long it is thought to run; None: unknown, as each budget assumes.
         """
         if not gpus:
             return ()
@@ -143,6 +144,7 @@ class Budgets:
                 spent=self._spent[budget.name],
                 committed=self._committed[budget.name],
                 expected=_expected(budget, gpus, price_micro_usd_per_gpu_hour, expected_s),
+                is_assumed=expected_s is None,
                 is_unpriced=budget.is_money and price_micro_usd_per_gpu_hour is None,
             )
             for budget in self._of(workload)
@@ -173,7 +175,8 @@ class Budgets:
     ) -> None:
         """The run starts, or runs and is expected to go on so long. Arguments as for `checks`.
 
-        What is unknown commits nothing: it counts once it is spent.
+        For a run of unknown length a budget keeps its `assumed_duration` for as long as it runs.
+        What has no price commits nothing: it counts once it is spent.
         """
         for check in self.checks(workload, gpus, price_micro_usd_per_gpu_hour, expected_s):
             self._committed[check.budget.name] += check.expected or 0
@@ -192,9 +195,7 @@ class Budgets:
 def _expected(
     budget: BudgetPolicy, gpus: float, price_micro_usd_per_gpu_hour: int | None, run_s: float | None
 ) -> int | None:
-    if run_s is None:
-        return None
-    gpu_s = Fraction(gpus) * Fraction(run_s)
+    gpu_s = Fraction(gpus) * Fraction(budget.assumed_duration_s if run_s is None else run_s)
     if not budget.is_money:
         return ceil(gpu_s)
     if price_micro_usd_per_gpu_hour is None:

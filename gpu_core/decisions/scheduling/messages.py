@@ -115,6 +115,8 @@ def over_budget(workload: Workload, check: BudgetCheck, position: int) -> Explan
         if check.is_permanent
         else "It starts in the next period, or when the budget is raised."
     )
+    if check.is_assumed:
+        remedy += " A shorter expected_duration commits less."
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.BUDGET_EXCEEDED,

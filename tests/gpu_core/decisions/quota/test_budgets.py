@@ -52,14 +52,23 @@ def make_budgets(*policy, usd=0, gpu_hours=0):
         ),
         pytest.param({"mode": "soft"}, {"usd": 380}, 2, 4, None, id="a soft budget only warns"),
         pytest.param({"of": "speech"}, {"usd": 500}, 2, 4, None, id="another team's budget"),
-        pytest.param({}, {"usd": 399}, 2, None, None, id="unknown run time, something is left"),
+        pytest.param({}, {"usd": 392}, 2, None, None, id="unknown run time, an hour is left"),
+        pytest.param(
+            {"assumed_duration": "3h"},
+            {"usd": 392},
+            2,
+            None,
+            "BudgetExceeded: $416.00 of $400.00 (vision-month, per month: $392.00 spent, $0.00 "
+            "committed, $24.00 for this run, as its length is unknown and taken as 3h 00m)",
+            id="unknown run time, less than its assumed duration is left",
+        ),
         pytest.param(
             {},
             {"usd": 400},
             2,
             None,
-            "BudgetExceeded: $400.00 of $400.00 (vision-month, per month: "
-            "$400.00 spent, $0.00 committed, unknown for this run)",
+            "BudgetExceeded: $408.00 of $400.00 (vision-month, per month: $400.00 spent, $0.00 "
+            "committed, $8.00 for this run, as its length is unknown and taken as 1h 00m)",
             id="unknown run time, nothing is left",
         ),
         pytest.param(
@@ -122,6 +131,30 @@ def test_what_is_admitted_counts_at_once():
     budgets.commit(*run)
     refusal = budgets.refusal(*run)
     assert (refusal.committed, refusal.total, refusal.is_permanent) == (300 * USD, 450 * USD, False)
+
+
+@given(
+    spent_cents=st.integers(0, 40_000),
+    hours=st.lists(st.none() | st.floats(0.1, 9), max_size=40),
+    gpus=st.integers(1, 8),
+)
+def test_a_hard_budget_is_never_committed_beyond_its_limit(spent_cents, hours, gpus):
+    """Whatever is known of the runs' lengths."""
+    budgets = make_budgets(make_budget(), usd=spent_cents / 100)
+    workload = make_workload(team="vision")
+    for run_h in hours:
+        run = (workload, gpus, 3_600_000, None if run_h is None else run_h * HOUR_S)
+        if budgets.refusal(*run) is None:
+            budgets.commit(*run)
+    [check] = budgets.checks(workload, gpus, 3_600_000, 1.0)
+    assert check.spent + check.committed <= check.budget.limit
+
+
+def test_a_run_of_unknown_length_is_committed_for_as_long_as_it_runs():
+    """$1,000 with one cent left start nothing, however many want to."""
+    budgets = make_budgets(make_budget(usd=1000), usd=999.99)
+    workload = make_workload(team="vision")
+    assert budgets.refusal(workload, 1, 4 * USD, None) is not None
 
 
 def test_who_can_never_start_is_told_so_first():
