@@ -32,6 +32,9 @@ class _Cursor(NamedTuple):
         return self.queue.entries[self.place]
 
 
+_Ranked = tuple[tuple[bool, Key], _Cursor]
+
+
 class GroupDecision(NamedTuple):
     """The decision for all workloads of a group behind this position."""
 
@@ -56,6 +59,9 @@ class CycleOutcome:
     """The fair share for each workload that was considered itself."""
     preemptors: frozenset[str]
     """Workloads that were considered before all others."""
+    entitled: dict[str, Key]
+    """Workloads within nominal quota that were considered before one that borrows, with the key of
+    that one."""
 
 
 class Cycle:
@@ -75,7 +81,11 @@ class Cycle:
         self._preemptors = preemptors
         self._with_explanations = with_explanations
         self._blocked = BlockedWorkloads(builder, with_explanations=with_explanations)
-        self._outcome = CycleOutcome(builder.commands, {}, set(), {}, {}, {}, preemptors)
+        self._entitled_from = math.inf
+        """Workloads within nominal quota have been considered down to this priority."""
+        self._passed: Key | None = None
+        """The key of the borrower that those within nominal quota are considered before."""
+        self._outcome = CycleOutcome(builder.commands, {}, set(), {}, {}, {}, preemptors, {})
 
     def run(self) -> CycleOutcome:
         """Decides for each pending workload in order, then restores the state."""
@@ -99,20 +109,72 @@ class Cycle:
         heap = [(self._rank(cursor), cursor) for cursor in cursors]
         heapify(heap)
         while heap:
-            rank, cursor = heap[0]
-            # Shares only grow within a cycle: an outdated key ranks too high.
-            current = self._rank(cursor)
-            if current != rank:
-                heapreplace(heap, (current, cursor))
-                continue
-            if not cursor.is_first and cursor.entry.workload.workload_id in self._preemptors:
-                following = _after(cursor)
+            if self._borrows_before_others(heap[0][1]):
+                self._consider_entitled(heap)
             else:
-                following = self._consider(cursor)
-            if following is None:
-                heappop(heap)
+                self._step(heap)
+
+    def _step(self, heap: "list[_Ranked]") -> None:
+        """Considers the first of the heap, or puts it where it belongs now."""
+        rank, cursor = heap[0]
+        # Shares only grow within a cycle: an outdated key ranks too high.
+        current = self._rank(cursor)
+        if current != rank:
+            heapreplace(heap, (current, cursor))
+            return
+        if not cursor.is_first and cursor.entry.workload.workload_id in self._preemptors:
+            following = _after(cursor)
+        else:
+            following = self._consider(cursor)
+        if following is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (self._rank(following), following))
+
+    # Nominal quota before borrowing.
+
+    def _borrows_before_others(self, cursor: _Cursor) -> bool:
+        """Is it the first of its priority that needs to borrow?"""
+        group = cursor.queue.group
+        return (
+            group.priority < self._entitled_from
+            and self._state.current.entitlements.has_quotas
+            and group.shape.gpu_count > 0
+            and not cursor.is_first
+            and not self._is_entitled(group)
+        )
+
+    def _consider_entitled(self, heap: "list[_Ranked]") -> None:
+        """Considers those within nominal quota before the first of the heap, which has to borrow.
+
+        They could reclaim what it takes, at the cost of a run that has worked already. Only those
+        of at least its priority: its priority precedes others.
+        """
+        (_, key), cursor = heap[0]
+        priority = self._entitled_from = cursor.queue.group.priority
+
+        def is_ahead(cursor: _Cursor) -> bool:
+            group = cursor.queue.group
+            is_wanted = group.shape.gpu_count > 0 and not group.is_held
+            return is_wanted and group.priority >= priority and self._is_entitled(group)
+
+        ahead = [ranked for ranked in heap if is_ahead(ranked[1])]
+        heap[:] = [ranked for ranked in heap if not is_ahead(ranked[1])]
+        heapify(ahead)
+        self._passed = key
+        while ahead:
+            if is_ahead(ahead[0][1]):
+                self._step(ahead)
             else:
-                heapreplace(heap, (self._rank(following), following))
+                heap.append(heappop(ahead))
+        self._passed = None
+        heapify(heap)
+
+    def _is_entitled(self, group: WorkloadGroup) -> bool:
+        """Is it within its team's nominal quota?"""
+        entitlements = self._state.current.entitlements
+        within = entitlements.allowance(group.team, group.shape).reclaimable
+        return not within.isdisjoint(entitlements.wanted(group.shape))
 
     def _rank(self, cursor: _Cursor) -> tuple[bool, Key]:
         entry = cursor.entry
@@ -129,6 +191,8 @@ class Cycle:
             share = self._builder.shares.key(group.team, group.user, group.sweep)
             self._outcome.shares[group] = share
             self._outcome.shares_of[cursor.entry.workload.workload_id] = share
+        if self._passed is not None:
+            self._outcome.entitled[cursor.entry.workload.workload_id] = self._passed
         decision = self._decide(cursor.queue.group, cursor.entry)
         if self._with_explanations:
             self._note(cursor, decision)
@@ -175,7 +239,10 @@ class Cycle:
         left_milli = entitlements.user_limit_left_milli(owner_of(workload))
         if left_milli is not None and shape.total_gpu_milli > left_milli:
             left_gpus = max(0, left_milli) // WHOLE_GPU_MILLI
-            return for_whole_group(partial(messages.user_limit, left_gpus=left_gpus))
+            most_gpus = self._builder.policy.max_gpus_per_user(group.team) or 0
+            return for_whole_group(
+                partial(messages.user_limit, left_gpus=left_gpus, most_gpus=most_gpus)
+            )
         return None
 
     def _over_budget(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:

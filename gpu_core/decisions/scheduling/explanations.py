@@ -77,7 +77,7 @@ class Explanations(Sequence[Explanation]):
         ahead = _Ahead(self._cluster, self._order)
         position = 0
         # No two keys are equal: nothing behind them is compared.
-        for _, key, shape, entry, explain, is_queued in sorted(self._keyed()):
+        for (*_, key), shape, entry, explain, is_queued in sorted(self._keyed()):
             if explain is None and entry.workload.workload_id in self._still_hold:
                 yield _LazyExplanation(messages.previous_attempt_ending, entry.workload, 0)
                 continue
@@ -88,7 +88,7 @@ class Explanations(Sequence[Explanation]):
             yield _LazyExplanation(explain or ahead.explain(shape, key), entry.workload, position)
             ahead.join(shape, position, key, entry)
 
-    def _keyed(self) -> Iterator[tuple[bool, Key, Shape, QueueEntry, Explain | None, bool]]:
+    def _keyed(self) -> Iterator[tuple["_Place", Shape, QueueEntry, Explain | None, bool]]:
         """All workloads with their keys, group by group: sorted runs, which sort fast."""
         outcome, order = self._outcome, self._order
         for group, entries in self._groups:
@@ -105,7 +105,20 @@ class Explanations(Sequence[Explanation]):
                 if explain is None and rest is not None and place > rest.place:
                     explain, is_queued = rest.explain, rest.is_queued
                 is_behind = workload_id not in outcome.preemptors
-                yield is_behind, key, group.shape, entry, explain, is_queued
+                # Who is within nominal quota is listed before the one that had to let it pass.
+                before = outcome.entitled.get(workload_id)
+                is_passed = before is None
+                yield (
+                    (is_behind, before or key, is_passed, key),
+                    group.shape,
+                    entry,
+                    explain,
+                    is_queued,
+                )
+
+
+_Place = tuple[bool, Key, bool, Key]
+"""The position in the order of the plan."""
 
 
 class _LazyExplanation:
@@ -185,10 +198,12 @@ def _behind(
     count: int,
     position: int,
 ) -> Explanation:
+    first = ahead[0].key
     return messages.behind_others(
         workload,
         [named.name for named in ahead],
         count,
-        order.deciding_key(ahead[0].key, key),
+        # Where the order would say otherwise, the one ahead is within nominal quota.
+        order.deciding_key(first, key) if first < key else "nominal quota",
         position,
     )

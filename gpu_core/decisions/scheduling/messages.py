@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from gpu_core.decisions.model.cluster import Allocation, Placement
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.model.workload import Hold, Workload
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
 from gpu_core.decisions.quota.budgets import BudgetCheck
 from gpu_core.decisions.scheduling.decision import Explain
@@ -91,20 +91,29 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
     )
 
 
-def user_limit(workload: Workload, left_gpus: int, position: int) -> Explanation:
+def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int) -> Explanation:
     """Its user has as many GPUs as one user may have.
 
     Args:
         left_gpus: How many more the user may have now.
+        most_gpus: How many the user may have at once.
     """
+    is_hopeless = workload.shape.total_gpu_milli > most_gpus * WHOLE_GPU_MILLI
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.USER_LIMIT,
         summary=f"Needs {_gpus(workload)}: {_user(workload)} may have "
         f"{count(left_gpus, 'GPU')} more at once.",
-        resolution="It starts when other runs of this user have ended.",
+        resolution=f"It never starts, as a user may have {most_gpus} at most. Ask for fewer GPUs, "
+        "or for a higher max_gpus_per_user."
+        if is_hopeless
+        else "It starts when other runs of this user have ended.",
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus, "left_gpus": left_gpus},
+        numbers={
+            "wanted_gpus": workload.total_gpus,
+            "left_gpus": left_gpus,
+            "most_gpus": most_gpus,
+        },
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, RunTime, RunTimeSource
+from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
@@ -174,16 +175,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
     pool = scenario(seed)
     if pool.policy.quotas is None:
         return
-    capacity = {}
-    for node in pool.snapshot.nodes:
-        milli = len(node.gpu_ids) * WHOLE_GPU_MILLI
-        capacity[node.flavor] = capacity.get(node.flavor, 0) + milli
-    tree = QuotaTree(pool.policy.quotas, capacity)
-    usage = QuotaUsage(tree)
-    for allocation in pool.snapshot.allocations:
-        milli = len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI
-        bucket = tree.bucket(allocation.placement.flavor)
-        usage.allocate(allocation.workload.team, bucket, milli)
+    tree, usage = quota_usage(pool)
     workloads = {w.workload_id: w for w in pool.snapshot.pending}
     for command in admits(planned(pool)):
         workload = workloads[command.workload_id]
@@ -353,3 +345,86 @@ def start_of(pool, workload_id):
         now = min(ends.values())
         staying = tuple(a for a in pool.snapshot.allocations if ends[a.workload.workload_id] > now)
         pool = replace(pool, snapshot=replace(pool.snapshot, allocations=staying))
+
+
+@many
+@given(SEEDS)
+def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
+    """Who waits within nominal quota would not fit without the borrowers that start either.
+
+    Borrowers of a higher priority come first, as anybody of a higher priority does.
+    """
+    pool = scenario(
+        seed,
+        backfill={"mode": "greedy"},
+        limits={},
+        preemption={"enabled": False},
+        ordering={"keys": ["submitted"]},
+    )
+    if pool.policy.quotas is None:
+        return
+    snapshot = replace(
+        pool.snapshot,
+        allocations=tuple(a for a in pool.snapshot.allocations if not a.is_draining),
+        pending=tuple(replace(w, hold=None, priority_override=0) for w in pool.snapshot.pending),
+    )
+    pool = replace(pool, snapshot=snapshot)
+    started = {c.workload_id: c.placement for c in admits(planned(pool))}
+    tree, usage = quota_usage(pool)
+    borrowers = set()
+    for workload_id, placement in started.items():
+        workload = workload_of(pool, workload_id)
+        if workload.gpu_count:
+            milli, bucket = workload.shape.total_gpu_milli, tree.bucket(placement.flavor)
+            if usage.would_borrow(workload.team, bucket, milli):
+                borrowers.add(workload_id)
+            usage.allocate(workload.team, bucket, milli)
+    for wanted in snapshot.pending:
+        if wanted.workload_id not in started and wanted.gpu_count:
+            staying = {
+                i: placement
+                for i, placement in started.items()
+                if i not in borrowers or workload_of(pool, i).priority > wanted.priority
+            }
+            assert len(staying) == len(started) or not fits_within_nominal(pool, wanted, staying)
+
+
+def fits_within_nominal(pool, wanted, started):
+    """Could it start within its team's nominal quota beside these?"""
+    cluster = ClusterInfo(pool.snapshot.nodes)
+    tree, usage = quota_usage(pool)
+    for allocation in pool.snapshot.allocations:
+        cluster.allocate(allocation.workload.shape, allocation.placement)
+    for workload_id, placement in started.items():
+        workload = workload_of(pool, workload_id)
+        cluster.allocate(workload.shape, placement)
+        if placement.flavor is not None:
+            milli = workload.shape.total_gpu_milli
+            usage.allocate(workload.team, tree.bucket(placement.flavor), milli)
+    milli = wanted.shape.total_gpu_milli
+    within = {
+        node.flavor
+        for node in pool.snapshot.nodes
+        if milli <= usage.nominal_left(wanted.team, tree.bucket(node.flavor))
+        and milli <= usage.available(wanted.team, tree.bucket(node.flavor))
+    }
+    return cluster.find(wanted.shape, flavors=within) is not None
+
+
+def quota_usage(pool):
+    """The quota tree of the pool, and what its allocations use."""
+    capacity = {}
+    for node in pool.snapshot.nodes:
+        milli = len(node.gpu_ids) * WHOLE_GPU_MILLI
+        capacity[node.flavor] = capacity.get(node.flavor, 0) + milli
+    tree = QuotaTree(pool.policy.quotas, capacity)
+    usage = QuotaUsage(tree)
+    for allocation in pool.snapshot.allocations:
+        milli = len(allocation.placement.gpu_ids) * WHOLE_GPU_MILLI
+        usage.allocate(allocation.workload.team, tree.bucket(allocation.placement.flavor), milli)
+    return tree, usage
+
+
+def workload_of(pool, workload_id):
+    [workload] = [w for w in pool.snapshot.pending if w.workload_id == workload_id]
+    return workload
