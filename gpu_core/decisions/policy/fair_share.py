@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import Name, PositiveDuration, Section, Weight
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 
@@ -23,3 +24,17 @@ class FairSharePolicy(Section):
     entry_penalty_s: PositiveDuration = Field(default=SECONDS_PER_HOUR, alias="entry_penalty")
     """The usage that a run is charged with when it is admitted, if it is not known to be longer;
     it keeps a burst of one user from starting in a single cycle."""
+
+
+def fair_share_contradictions(policy: FairSharePolicy) -> list[InvalidInput]:
+    """Which parts have no effect beside others?"""
+    if policy.by != "user" or not policy.weights:
+        return []
+    return [
+        InvalidInput(
+            "fair_share.weights",
+            "has no effect with by: user, as weights are those of teams",
+            got=", ".join(sorted(policy.weights)),
+            remedy="leave it out, or use by: team-and-user",
+        )
+    ]

@@ -77,3 +77,29 @@ class OrderingPolicy(Section):
     service_levels: Annotated[int, Field(ge=1)] | None = None
     """The number of these levels; the last one has no end, and the next key orders the runs in it
     (a multilevel feedback queue). None: no limit."""
+
+
+_SHORTEST_STARVATION_S = 60
+"""A few cycles of a worker, which reads its queue every 10 s by Prefect's default: a run that waits
+for one cycle only would count as starving, and the keys would not matter."""
+
+
+def ordering_contradictions(ordering: OrderingPolicy, grace_period_s: int) -> list[InvalidInput]:
+    """Does every workload starve before it could start?
+
+    Args:
+        ordering: The order.
+        grace_period_s: How long a preemptor waits for its victims at least.
+    """
+    starves_s = ordering.starvation_after_s
+    shortest_s = max(_SHORTEST_STARVATION_S, grace_period_s)
+    if starves_s is None or starves_s >= shortest_s:
+        return []
+    return [
+        InvalidInput(
+            "ordering.starvation_after",
+            "is shorter than an ordinary wait, so that every run starves and the keys do not count",
+            got=f"{starves_s} s",
+            allowed=f"at least {shortest_s} s, and no less than preemption.grace_period",
+        )
+    ]

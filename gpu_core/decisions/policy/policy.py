@@ -20,12 +20,15 @@ from gpu_core.decisions.model.section import (
 from gpu_core.decisions.policy.backfill import BackfillPolicy
 from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.policy.calendar import CalendarPolicy, calendar_contradictions
-from gpu_core.decisions.policy.fair_share import FairSharePolicy
+from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
-from gpu_core.decisions.policy.ordering import OrderingPolicy
+from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
 from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_contradictions
 from gpu_core.decisions.policy.placement import PlacementPolicy
-from gpu_core.decisions.policy.preemption import PreemptionPolicy
+from gpu_core.decisions.policy.preemption import (
+    PreemptionPolicy,
+    preemption_contradictions,
+)
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.policy.rates import CapacityRates
 from gpu_core.decisions.policy.run_times import RunTimePolicy
@@ -71,6 +74,21 @@ class Limits(Section):
     """GPUs that one user holds at once; the limit of a team takes precedence."""
     max_failures: Annotated[int, Field(ge=1)] = 3
     """The number of a run's own failures after which it is not retried."""
+
+
+def limit_contradictions(limits: Limits) -> list[InvalidInput]:
+    """Which runs does one limit permit that another keeps from ever starting?"""
+    per_run, per_user = limits.max_gpus_per_run, limits.max_gpus_per_user
+    if per_run is None or per_user is None or per_run <= per_user:
+        return []
+    return [
+        InvalidInput(
+            "limits.max_gpus_per_run",
+            "permits runs that no user may hold the GPUs of, so that they wait for ever",
+            got=per_run,
+            allowed=f"at most max_gpus_per_user, {per_user}",
+        )
+    ]
 
 
 class WaitingPolicy(Section):
@@ -172,6 +190,11 @@ def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInp
     errors += calendar_contradictions(policy.calendar)
     errors += kubernetes_contradictions(policy.kubernetes)
     errors += scale_contradictions(policy.scale)
+    errors += fair_share_contradictions(policy.fair_share)
+    errors += limit_contradictions(policy.limits)
+    if not {"ordering", "preemption"} & set(damaged):
+        errors += preemption_contradictions(policy.preemption, policy.ordering)
+        errors += ordering_contradictions(policy.ordering, policy.preemption.grace_period_s)
     if "priorities" in damaged:
         return errors
     errors += permission_contradictions(policy.permissions, policy.priorities)

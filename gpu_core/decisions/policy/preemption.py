@@ -4,7 +4,9 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.section import Duration, Section
+from gpu_core.decisions.policy.ordering import OrderingPolicy, OrderKey
 
 
 class TakesFrom(StrEnum):
@@ -29,3 +31,25 @@ class PreemptionPolicy(Section):
     min_runtime_s: Duration = Field(default=60, alias="min_runtime")
     """How long an attempt is protected from preemption after it begins, unless its run says
     otherwise."""
+
+
+def preemption_contradictions(
+    preemption: PreemptionPolicy, ordering: OrderingPolicy
+) -> list[InvalidInput]:
+    """Does the order start runs that preemption then takes GPUs from?
+
+    Returns:
+        An error if it does, with field paths from `ordering` on; none: both can be used together.
+    """
+    is_by_priority = preemption.enabled and preemption.takes_from is TakesFrom.LOWER_PRIORITY
+    if not is_by_priority or OrderKey.PRIORITY in ordering.keys:
+        return []
+    return [
+        InvalidInput(
+            "ordering.keys",
+            "starts runs that are preempted in the next cycle, as preemption is by priority",
+            got=", ".join(ordering.keys),
+            remedy="add priority, or set preemption.enabled to false or preemption.takes_from to "
+            "later-in-order",
+        )
+    ]

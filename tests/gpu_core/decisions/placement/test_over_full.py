@@ -219,7 +219,7 @@ def test_a_cycle_over_a_shrunk_pool(snapshot, backfill, takes_from):
     policy = make_policy(
         backfill={"mode": backfill},
         preemption={"takes_from": takes_from.value},
-        ordering={"keys": ["least-attained-service"]},
+        ordering={"keys": ["priority", "least-attained-service"]},
     )
     plan = plan_cycle(snapshot, policy, NOW)
     assert len(plan.explanations) == len(snapshot.pending)
@@ -249,7 +249,7 @@ def test_a_victim_on_an_over_full_gpu_is_spared():
         make_allocation(make_workload("first", attained_gpu_s=10), {"n": "1"}),
     ]
     policy = make_policy(
-        ordering={"keys": ["least-attained-service"]},
+        ordering={"keys": ["priority", "least-attained-service"]},
         preemption={"takes_from": "later-in-order"},
     )
     snapshot = make_snapshot((node,), tuple(runs), (make_workload("w"),))

@@ -155,6 +155,37 @@ def test_priority_of_queue(queue, want_points):
             "policy: priorities.default cannot have points of its own; name the queue",
             id="points for Prefect's default queue",
         ),
+        pytest.param(
+            {"version": 1, "ordering": {"keys": ["fair-share"]}},
+            "policy: ordering.keys starts runs that are preempted in the next cycle, as preemption "
+            "is by priority (got 'fair-share'); add priority, or set preemption.enabled to false "
+            "or preemption.takes_from to later-in-order",
+            id="an order that preemption undoes",
+        ),
+        pytest.param(
+            {"version": 1, "ordering": {"starvation_after": "5s"}},
+            "policy: ordering.starvation_after is shorter than an ordinary wait, so that every run "
+            "starves and the keys do not count (got '5 s'); allowed: at least 60 s, and no less "
+            "than preemption.grace_period",
+            id="everybody starves",
+        ),
+        pytest.param(
+            {"version": 1, "limits": {"max_gpus_per_run": 8, "max_gpus_per_user": 4}},
+            "policy: limits.max_gpus_per_run permits runs that no user may hold the GPUs of, so "
+            "that they wait for ever (got 8); allowed: at most max_gpus_per_user, 4",
+            id="a run that no user may hold",
+        ),
+        pytest.param(
+            {"version": 1, "fair_share": {"by": "user", "weights": {"vision": 2}}},
+            "policy: fair_share.weights has no effect with by: user, as weights are those of teams "
+            "(got 'vision'); leave it out, or use by: team-and-user",
+            id="weights of teams among users",
+        ),
+        pytest.param(
+            {"version": 1, "fair_share": {"weights": {"vision": 0}}},
+            "policy: fair_share.weights.vision is too small (got 0); allowed: over 0",
+            id="a weight of zero",
+        ),
         pytest.param({"version": 1, 5: 1}, "policy: 5 is not text (got 5)", id="a number as a key"),
     ],
 )

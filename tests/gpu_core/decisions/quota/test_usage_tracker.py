@@ -13,7 +13,11 @@ from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.testing.builders import make_policy
 from tests.gpu_core.accounting_builders import at, make_attempt, make_run
 
-FAIR = {"ordering": {"keys": ["fair-share"]}, "fair_share": {"half_life": "1h"}}
+FAIR = {
+    "ordering": {"keys": ["fair-share"]},
+    "fair_share": {"half_life": "1h"},
+    "preemption": {"enabled": False},
+}
 
 
 def budgets(*scopes, **more):

@@ -160,7 +160,7 @@ def _sections(rng: random.Random) -> dict[str, object]:
             "starvation_after": rng.choice(["10m", "7d"]),
         },
         "backfill": {"mode": rng.choice(["none", "easy", "easy", "conservative"])},
-        "preemption": {"enabled": rng.random() < 0.8},
+        "preemption": {"enabled": rng.random() < 0.8 and "priority" in keys},
     }
     if rng.random() < 0.6:
         sections["quotas"] = _quotas(rng)

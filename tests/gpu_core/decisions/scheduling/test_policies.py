@@ -188,14 +188,16 @@ class TestOrder:
         pending = [
             make_workload(f"a{i}", team="a", submitted_at=ago(100 - i)) for i in range(4)
         ] + [make_workload(f"b{i}", team="b", submitted_at=ago(9 - i)) for i in range(4)]
-        policy = make_policy(ordering={"keys": ["fair-share", "submitted"]})
+        policy = make_policy(
+            ordering={"keys": ["fair-share", "submitted"]}, preemption={"enabled": False}
+        )
         result = plan([make_node(gpus=4)], pending=pending, policy=policy)
         assert sorted(admitted(result)) == ["a0", "a1", "b0", "b1"]
 
     def test_past_usage_counts(self):
         """A team that has had much waits for one that has had little."""
         pending = [make_workload("a", team="a", submitted_at=ago(99)), make_workload("b", team="b")]
-        policy = make_policy(ordering={"keys": ["fair-share"]})
+        policy = make_policy(ordering={"keys": ["fair-share"]}, preemption={"enabled": False})
         usage = Usage(gpu_s_by_user={("a", None): 7200.0, ("b", None): 1800.0})
         result = plan([make_node(gpus=1)], pending=pending, policy=policy, usage=usage)
         assert admitted(result) == ["b"]

@@ -137,7 +137,9 @@ def test_a_small_team_is_not_starved_by_thousands_of_another():
     flood = tuple(
         make_workload(f"f{i:03d}", team="a", submitted_at=ago(9_000 - i)) for i in range(300)
     )
-    policy = make_policy(ordering={"keys": ["fair-share", "submitted"]})
+    policy = make_policy(
+        ordering={"keys": ["fair-share", "submitted"]}, preemption={"enabled": False}
+    )
     pending = (*flood, *(make_workload(f"s{i}", team="b") for i in range(4)))
     plan = plan_cycle(make_snapshot((make_node(),), (), pending), policy, NOW)
     admitted = {c.workload_id for c in plan.commands if isinstance(c, Admit)}

@@ -25,6 +25,7 @@ from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
 
 BUDGETED = make_policy(
     ordering={"keys": ["fair-share"]},
+    preemption={"enabled": False},
     budgets=[{"name": "all", "scope": "pool", "period": "day", "usd": 100}],
     run_times={"min_runs": 3},
 )
