@@ -153,6 +153,14 @@ class QuotaUsage:
             available += max(0, node.unlent_milli - used)
         return max(0, available)
 
+    def available_unborrowed(self, team: str | None, bucket: str) -> int:
+        """How much could the team allocate if no other team borrowed, in thousandths of GPUs?"""
+        usage = self.copy()
+        for other, held_in in self._holders:
+            if held_in == bucket and other != team:
+                usage.release(other, bucket, self.borrowed(other, bucket))
+        return usage.available(team, bucket)
+
     def nominal_left(self, team: str | None, bucket: str) -> int:
         """How much of its nominal quota does the team not use, in thousandths of GPUs?"""
         return max(0, self._nominal(team, bucket) - self.held(team, bucket))

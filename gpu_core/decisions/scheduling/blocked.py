@@ -49,8 +49,7 @@ class BlockedWorkloads:
     def _wait(self, group: WorkloadGroup, entry: QueueEntry, *, is_first: bool) -> Decision:
         allowance = self._state.after_draining.entitlements.allowance(group.team, group.shape)
         if not allowance.open:
-            numbers = self._state.current.entitlements.quota_numbers(group.team, group.shape)
-            return for_whole_group(partial(messages.waiting_for_quota, numbers=numbers))
+            return self._wait_for_quota(group, entry)
         return self._wait_for_gpus(group, entry, allowance, is_first=is_first)
 
     def _is_first(self, shape: Shape) -> bool:
@@ -108,6 +107,24 @@ class BlockedWorkloads:
         for victim, to in movers:
             self._builder.move(victim, to, entry.workload)
         return self._wait_for_pending_release(group, entry) if movers else None
+
+    def _wait_for_quota(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
+        """Keeps quota for the first workload that waits for it, and for each that starves."""
+        entitlements = self._state.after_draining.entitlements
+        is_first = not entitlements.is_reserved(group.shape)
+        is_kept = self._policy.backfill.mode is not Backfill.GREEDY and is_first
+        is_kept_for_others, helps = entitlements.has_unreserved(group.team, group.shape), True
+        if is_kept or self._state.order.is_starving(entry.key):
+            helps = self._builder.reserve_quota(group)
+        numbers = self._state.current.entitlements.quota_numbers(group.team, group.shape)
+        return for_whole_group(
+            partial(
+                messages.waiting_for_quota,
+                numbers=numbers,
+                is_kept_for_others=is_kept_for_others,
+                is_owed=helps,
+            )
+        )
 
     def _wait_for_gpus(
         self, group: WorkloadGroup, entry: QueueEntry, allowance: Allowance, *, is_first: bool

@@ -156,15 +156,37 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
     )
 
 
-def waiting_for_quota(workload: Workload, numbers: Mapping[str, int], position: int) -> Explanation:
-    """Its team has used up its quota, with what it can borrow."""
+def waiting_for_quota(
+    workload: Workload,
+    numbers: Mapping[str, int],
+    *,
+    is_kept_for_others: bool = False,
+    is_owed: bool = True,
+    position: int,
+) -> Explanation:
+    """Its team has used up its quota, with what it can borrow.
+
+    Args:
+        numbers: As `Entitlements.quota_numbers`.
+        is_kept_for_others: Enough is left, and kept for a workload ahead.
+        is_owed: It would have enough if no other team borrowed.
+    """
+    if is_kept_for_others:
+        helps = "What is left is kept for a run ahead that needs more; it starts after that run."
+    elif is_owed:
+        helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
+    else:
+        helps = (
+            "It starts when runs of its team end, or of others within their own quota, which "
+            "return none: ask for more quota, or for fewer GPUs."
+        )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_QUOTA,
         summary=f"Waiting for quota: {_team(workload)} holds "
         f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
         f"this run needs {workload.total_gpus}.",
-        resolution="It starts when runs of its team end, or when other teams return borrowed GPUs.",
+        resolution=helps,
         position=position,
         numbers={"wanted_gpus": workload.total_gpus, **numbers},
     )

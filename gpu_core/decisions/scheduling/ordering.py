@@ -61,6 +61,10 @@ class WorkloadOrder:
             workload.workload_id,
         )
 
+    def is_starving(self, key: Key) -> bool:
+        """Is it the key of a workload that has waited too long?"""
+        return bool(key[1] == _STARVING)
+
     def running_key(
         self, workload: Workload, submitted_s: float, held_gpu_s: float, held_s: float
     ) -> Key:

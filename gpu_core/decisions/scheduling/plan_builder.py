@@ -72,6 +72,8 @@ class PlanBuilder:
         """Restores the state from before the first change."""
         while self._undo:
             self._undo.pop()()
+        for view in (self.state.current, self.state.after_draining):
+            view.entitlements.clear_reservations()
 
     # What a workload may use.
 
@@ -175,6 +177,14 @@ class PlanBuilder:
             self._take(state.current.cluster, Shape(gpu_count=len(part.gpu_ids)), part)
         self._charge(workload, assigned)
         return awaited
+
+    def reserve_quota(self, group: WorkloadGroup) -> bool:
+        """Keeps quota for a workload that waits for it. False: that would not help."""
+        helps = [
+            view.entitlements.reserve(group.team, group.shape)
+            for view in (self.state.current, self.state.after_draining)
+        ]
+        return helps[-1]
 
     def preempt(self, victims: Iterable[PreemptionCandidate], preemptor: Workload) -> None:
         """Preempts these workloads: they drain until the end of the grace period."""

@@ -59,6 +59,7 @@ class Entitlements:
         self._borrowing_as_of = 0
         self._team_of: dict[tuple[str, ...], str | None] = {}
         self._buckets: dict[Flavor, str] = {}
+        self._reserved: list[tuple[str | None, str, int]] = []
 
     @property
     def has_quotas(self) -> bool:
@@ -123,11 +124,63 @@ class Entitlements:
             is_within_nominal = milli <= usage.nominal_left(team, bucket)
             if is_within_nominal:
                 reclaimable.add(flavor)
-            if milli <= usage.available(team, bucket):
-                (own if is_within_nominal else borrowed).add(flavor)
+            if milli > usage.available(team, bucket):
+                continue
+            if self._delays_reserved(team, bucket, milli, is_own=is_within_nominal):
+                continue
+            (own if is_within_nominal else borrowed).add(flavor)
         found = Allowance(frozenset(own), frozenset(borrowed), frozenset(reclaimable))
         self._allowances[team, milli] = found
         return found
+
+    def reserve(self, team: str | None, shape: Shape) -> bool:
+        """Keeps quota for a workload ahead that waits for it. False: that would not help.
+
+        Until `clear_reservations` no other team borrows what it needs, and its own team takes
+        nothing of it. It does not help where others use their nominal quota.
+        """
+        usage, milli = self._usage, shape.total_gpu_milli
+        if usage is None:
+            return False
+        buckets = {self._bucket(flavor) for flavor in self.wanted(shape)}
+        helped = sorted(b for b in buckets if milli <= usage.available_unborrowed(team, b))
+        self._reserved += [(team, bucket, milli) for bucket in helped]
+        self._allowances.clear()
+        return bool(helped)
+
+    def is_reserved(self, shape: Shape) -> bool:
+        """Is quota kept already in each bucket that the shape could use?"""
+        kept = {bucket for _, bucket, _ in self._reserved}
+        return kept >= {self._bucket(flavor) for flavor in self.wanted(shape)}
+
+    def has_unreserved(self, team: str | None, shape: Shape) -> bool:
+        """Would its quota be enough if none were kept for workloads ahead?"""
+        usage = self._usage
+        return usage is not None and any(
+            shape.total_gpu_milli <= usage.available(team, self._bucket(flavor))
+            for flavor in self.wanted(shape)
+        )
+
+    def clear_reservations(self) -> None:
+        """Ends all reservations of quota."""
+        self._reserved.clear()
+        self._allowances.clear()
+
+    def _delays_reserved(self, team: str | None, bucket: str, milli: int, *, is_own: bool) -> bool:
+        """Would it take quota that is kept for a workload ahead?"""
+        usage = self._usage
+        if usage is None:
+            return False
+        for ahead, kept_in, kept_milli in self._reserved:
+            if kept_in != bucket or (is_own and ahead != team):
+                continue
+            before = usage.available(ahead, bucket)
+            usage.allocate(team, bucket, milli)
+            after = usage.available(ahead, bucket)
+            usage.release(team, bucket, milli)
+            if after < min(before, kept_milli):
+                return True
+        return False
 
     def quota_numbers(self, team: str | None, shape: Shape) -> dict[str, int]:
         """How much could the team have at most, does it hold, and is left, in whole GPUs?

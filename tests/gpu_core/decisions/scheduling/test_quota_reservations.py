@@ -1,0 +1,113 @@
+"""Quota that is kept for a workload ahead."""
+
+from datetime import timedelta
+
+import pytest
+
+from gpu_core.decisions.model.cluster import Allocation
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.scheduling.plan import Admit
+from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.testing.builders import (
+    CRITICAL,
+    LOW,
+    NOW,
+    ago,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_snapshot,
+    make_workload,
+)
+
+QUOTAS = {
+    "reserved_ratio": 0,
+    "teams": {
+        "owner": {"nominal_quota": {"*": 4}, "cohort": "all"},
+        "large": {"nominal_quota": {"*": 0}, "cohort": "all"},
+        "small": {"nominal_quota": {"*": 0}, "cohort": "all"},
+    },
+    "cohorts": {"all": {}},
+}
+
+
+def small(number, submitted_at):
+    return make_workload(f"s{number:03}", priority=LOW, team="small", submitted_at=submitted_at)
+
+
+def cycles_until_it_starts(policy, priority):
+    """Small runs of 4 minutes, one started a minute, for ever; how long does a large run wait?"""
+    node, now, started = make_node(gpus=4), NOW, 4
+    large = make_workload("large", 3, priority=priority, team="large")
+    running = tuple(
+        make_allocation(small(i, ago(900)), {"n1": str(i)}, admitted_at=ago(240 - 60 * (i + 1)))
+        for i in range(4)
+    )
+    for minute in range(200):
+        running = tuple(a for a in running if now - a.admitted_at < timedelta(minutes=4))
+        flood = tuple(small(started + i, now - timedelta(hours=1)) for i in range(3))
+        plan = plan_cycle(make_snapshot((node,), running, (large, *flood)), policy, now)
+        workloads = {w.workload_id: w for w in flood}
+        for command in plan.commands:
+            if not isinstance(command, Admit):
+                continue
+            if command.workload_id == "large":
+                return minute
+            started += 1
+            running += (
+                Allocation(
+                    workload=workloads[command.workload_id],
+                    attempt=1,
+                    placement=command.placement,
+                    admitted_at=now,
+                ),
+            )
+        now += timedelta(minutes=1)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("sections", "priority", "want_minutes"),
+    [
+        pytest.param({}, CRITICAL, 3, id="first in the queue"),
+        pytest.param(
+            {"ordering": {"starvation_after": "1h"}, "backfill": {"mode": "greedy"}},
+            CRITICAL,
+            61,
+            id="greedy: once it starves",
+        ),
+    ],
+)
+def test_a_large_borrower_starts_when_the_runs_of_now_have_ended(sections, priority, want_minutes):
+    """No other team borrows meanwhile what it waits for: three ends, one a minute.
+
+    It was submitted a minute ago, so it starves from minute 59 on.
+    """
+    policy = make_policy(quotas=QUOTAS, **sections)
+    assert cycles_until_it_starts(policy, priority) == want_minutes
+
+
+def explained(pending, held, **sections):
+    snapshot = make_snapshot((make_node(gpus=4),), held, pending)
+    plan = plan_cycle(snapshot, make_policy(quotas=QUOTAS, **sections), NOW)
+    return {e.workload_id: e for e in plan.explanations}, plan.commands
+
+
+def test_who_is_behind_hears_for_what_quota_is_kept():
+    """One GPU is free, and enough for it; the run ahead needs two more."""
+    large = make_workload("large", 3, priority=CRITICAL, team="large")
+    held = tuple(make_allocation(small(i, ago(900)), {"n1": str(i)}) for i in range(3))
+    told, commands = explained((large, small(9, ago(1))), held)
+    assert not commands
+    assert told["large"].reason is Reason.WAITING_FOR_QUOTA
+    assert "kept for a run ahead" in told["s009"].resolution
+
+
+def test_where_others_use_their_own_quota_nothing_is_kept_and_it_is_said():
+    """What the owner uses is not lent and does not come back, so others may borrow the rest."""
+    large = make_workload("large", 3, priority=CRITICAL, team="large")
+    own = make_workload("own", 2, team="owner")
+    held = (make_allocation(own, {"n1": "0 1"}),)
+    told, commands = explained((large, small(9, ago(1))), held)
+    assert [c.workload_id for c in commands] == ["s009"]
+    assert "return none" in told["large"].resolution
