@@ -29,17 +29,24 @@ class BlockedWorkloads:
         self._reserved = 0
         self._is_search_unfinished = False
         self._shapes: dict[Shape, None] = {}
+        self._unassigned: dict[Shape, None] = {}
+        """Shapes that wait with nothing assigned to them: the next cycle may reserve for them."""
 
-    def decide(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
+    def decide(
+        self, group: WorkloadGroup, entry: QueueEntry, *, is_preemptor: bool = False
+    ) -> Decision:
         """What does the plan do for this workload?"""
         is_first = self._is_first(group.shape)
         self._shapes[group.shape] = None
         self._is_search_unfinished = False
-        decision = self._wait_for_pending_release(group, entry) or self._preempt(group, entry)
+        decision = self._wait_for_pending_release(
+            group, entry, is_preemptor=is_preemptor
+        ) or self._preempt(group, entry)
         if decision is None and is_first and not group.takes_free_only:
             decision = self._consolidate(group, entry)
         if decision is not None:
             return decision
+        self._unassigned[group.shape] = None
         decision = self._wait(group, entry, is_first=is_first)
         if not self._is_search_unfinished or decision.explain is None:
             return decision
@@ -57,25 +64,28 @@ class BlockedWorkloads:
         cluster = self._state.current.cluster
         return not any(cluster.overlaps(shape, ahead) for ahead in self._shapes)
 
-    def _wait_for_pending_release(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
+    def _wait_for_pending_release(
+        self, group: WorkloadGroup, entry: QueueEntry, *, is_preemptor: bool = False
+    ) -> Decision | None:
         """Assigns GPUs of draining workloads, and free ones with them, to the workload."""
         builder, draining = self._builder, self._builder.draining
         if not draining:
             return None
-        placement = builder.place(
-            self._state.after_draining, group, builder.allows_waiting(group, entry)
-        )
+        placement = builder.place(self._state.after_draining, group, builder.allows(group, entry))
         if placement is None:
             return None
+        allowance = self._state.current.entitlements.allowance(group.team, group.shape)
+        waits_for_quota = group.shape.gpu_count > 0 and placement.flavor not in allowance.open
         awaited = builder.assign_pending_release(entry.workload, placement)
-        if not awaited:
-            # It waits for the quota of draining workloads, not for their GPUs.
+        if waits_for_quota or not awaited:
+            # It waits for the quota of draining workloads, too, which are on any node.
             awaited = [
                 (holding.workload_id, holding.gpu_milli // WHOLE_GPU_MILLI)
                 for holding in map(self._state.holdings.get, sorted(draining))
                 if holding is not None
             ]
         ends = [draining[holder_id] for holder_id, _ in awaited]
+        overlaps = self._state.current.cluster.overlaps
         explain = partial(
             messages.waiting_for_victims,
             awaited=[(self._name(holder_id), gpus) for holder_id, gpus in awaited],
@@ -83,6 +93,9 @@ class BlockedWorkloads:
             if None in ends
             else max((e for e in ends if e is not None), default=None),
             now_s=builder.now_s,
+            # What is not its own, those that wait ahead may take; a preemptor comes first.
+            is_certain=is_preemptor
+            or not any(overlaps(group.shape, ahead) for ahead in self._unassigned),
         )
         return Decision(explain, True)
 
@@ -91,12 +104,12 @@ class BlockedWorkloads:
         builder = self._builder
         if not self._may_preempt(group) or not group.shape.gpu_count:
             return None
-        found = builder.preemption.victims(group, entry, builder.allows_waiting(group, entry))
+        found = builder.preemption.victims(group, entry, builder.allows(group, entry))
         self._is_search_unfinished = found.is_unfinished
         if not found.victims:
             return None
         builder.preempt(found.victims, entry.workload)
-        return self._wait_for_pending_release(group, entry)
+        return self._wait_for_pending_release(group, entry, is_preemptor=True)
 
     def _may_preempt(self, group: WorkloadGroup) -> bool:
         return self._policy.preemption.enabled and not group.takes_free_only
@@ -106,7 +119,9 @@ class BlockedWorkloads:
         movers = movers_for(self._builder, group, entry)
         for victim, to in movers:
             self._builder.move(victim, to, entry.workload)
-        return self._wait_for_pending_release(group, entry) if movers else None
+        if not movers:
+            return None
+        return self._wait_for_pending_release(group, entry, is_preemptor=True)
 
     def _wait_for_quota(self, group: WorkloadGroup, entry: QueueEntry) -> Decision:
         """Keeps quota for the first workload that waits for it, and for each that starves."""
@@ -178,6 +193,7 @@ class BlockedWorkloads:
             return None
         if mode is Backfill.CONSERVATIVE and self._reserved >= self._policy.backfill.depth:
             return None
+        builder.keeps_for_entitled = builder.keeps_for_entitled or bool(allowance.reclaimable)
         nodes = self._usable_nodes(shape, allowance)
         if mode is not Backfill.NONE:
             found = builder.reservations.earliest(
@@ -205,7 +221,7 @@ class BlockedWorkloads:
         builder = self._builder
         if not self._may_preempt(group):
             return None
-        allows = builder.allows_waiting(group, entry)
+        allows = builder.allows(group, entry)
         possible_from_s = builder.preemption.possible_from_s(group, allows)
         if possible_from_s is None:
             return None
@@ -224,6 +240,7 @@ class BlockedWorkloads:
         running = [holding.allocation for holding in self._state.holdings]
         return partial(
             messages.waiting_for_gpus,
+            needs_repair=not cluster.groups(shape),
             not_placed=cluster.diagnose(shape),
             holders=messages.holders_on(set(cluster.eligible(shape)), running),
             starts_s=starts_s,

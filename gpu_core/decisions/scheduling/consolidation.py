@@ -42,7 +42,7 @@ def movers_for(builder: PlanBuilder, group: WorkloadGroup, entry: QueueEntry) ->
         if _may_move(candidate, group, builder.now_s)
         and policy.min_gain * candidate.holding.gpu_milli <= shape.total_gpu_milli
     ]
-    cluster, allows = builder.state.after_draining.cluster, builder.allows_waiting(group, entry)
+    cluster, allows = builder.state.after_draining.cluster, builder.allows(group, entry)
     open_flavors = builder.state.after_draining.entitlements.allowance(group.team, shape).open
 
     def may_use(node: str) -> bool:

@@ -223,7 +223,8 @@ class Cycle:
         )
         if placement is not None and self._builder.start(entry, placement):
             return not_queued(partial(messages.starting, placement=placement))
-        return self._blocked.decide(group, entry)
+        is_preemptor = workload.workload_id in self._preemptors
+        return self._blocked.decide(group, entry, is_preemptor=is_preemptor)
 
     def _refusal(self, group: WorkloadGroup, workload: Workload) -> Decision | None:
         """Why may it not start, regardless of free GPUs? None: it may."""

@@ -224,25 +224,36 @@ def waiting_for_victims(
     latest_s: float | None,
     now_s: float,
     position: int,
+    *,
+    is_certain: bool = True,
 ) -> Explanation:
     """Workloads drain for it: which, how many GPUs, and by when?
 
     Args:
         awaited: Name and number of GPUs of everyone who gives some back.
         latest_s: When all are free at the latest; None: unknown.
+        is_certain: No run ahead may take them first.
     """
     names = sorted(name for name, _ in awaited)
     coming = sum(gpus for _, gpus in awaited)
     latest = _instant(latest_s)
     by = f" by {_moment(latest, now_s)}" if latest else ""
+    if latest_s is not None and latest_s < now_s:
+        # A promise in the past is none: its process does not end, for example on a lost node.
+        latest, by = (
+            None,
+            f", overdue since {_moment(datetime.fromtimestamp(latest_s, UTC), now_s)}",
+        )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_VICTIMS,
         summary=f"Waiting for {_wanted(workload)}: {_names(names)} "
         f"{'releases' if len(names) == 1 else 'release'} {count(coming, 'GPU')}{by}.",
-        resolution="It starts when those runs have saved their progress and ended.",
+        resolution="It starts when those runs have saved their progress and ended."
+        if is_certain
+        else "It starts when those runs have ended, unless a run ahead needs the GPUs.",
         position=position,
-        expected_start_at=latest,
+        expected_start_at=latest if is_certain else None,
         numbers={"wanted_gpus": workload.total_gpus, "coming_gpus": coming},
     )
 
@@ -295,6 +306,8 @@ def waiting_for_gpus(
     holders: Sequence[tuple[str, int]],
     starts_s: float | None,
     position: int,
+    *,
+    needs_repair: bool = False,
 ) -> Explanation:
     """It is next for these GPUs, and they are in use: by which runs?
 
@@ -314,7 +327,9 @@ def waiting_for_gpus(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_GPUS,
         summary=f"Waiting for {_wanted(workload)}: {', '.join(parts)}.",
-        resolution="It starts when enough of them are free; it is the first run for them.",
+        resolution="Too few of them are healthy: it starts when they are repaired or replaced."
+        if needs_repair
+        else "It starts when enough of them are free; it is the first run for them.",
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={

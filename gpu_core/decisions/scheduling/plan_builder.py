@@ -61,6 +61,8 @@ class PlanBuilder:
             self.reservations.close(*closure)
         self.kept: set[str] = set()
         """Nodes kept for a workload ahead whose start is unknown."""
+        self.keeps_for_entitled = False
+        """Nodes are reserved or kept for a workload within its team's nominal quota."""
         self.draining: dict[str, float | None] = {
             workload_id: _drained_s(state, workload_id) for workload_id in state.draining
         }
@@ -96,6 +98,20 @@ class PlanBuilder:
         return None
 
     def allows(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
+        """Which nodes may it use? None: all.
+
+        A workload within nominal quota precedes those ahead that have to borrow.
+        """
+        entitlements = self.state.after_draining.entitlements
+        if (
+            entitlements.has_quotas
+            and not self.keeps_for_entitled
+            and entitlements.allowance(group.team, group.shape).reclaimable
+        ):
+            return self.is_open(group, entry)
+        return self._leaves(group, entry)
+
+    def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
         """Which nodes do workloads ahead leave to it? None: all."""
         if not self.kept and not self.reservations and self.budgets is None:
             return None
@@ -106,16 +122,6 @@ class PlanBuilder:
             and self.reservations.allows(node, wanted, until_s)
             and is_open(node)
         )
-
-    def allows_waiting(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
-        """Which nodes may it use once draining workloads have ended? None: all.
-
-        A workload that reclaims nominal quota precedes pending workloads that borrow.
-        """
-        entitlements = self.state.after_draining.entitlements
-        if entitlements.has_quotas and entitlements.allowance(group.team, group.shape).reclaimable:
-            return self.is_open(group, entry)
-        return self.allows(group, entry)
 
     def is_open(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
         """Which nodes do the calendar and the budgets leave open to it?"""
