@@ -57,16 +57,27 @@ class Release:
 
     def rollback(self) -> None:
         """To the revision before; returns when it is rolled out."""
-        self._helm("rollback", _RELEASE, "--wait")
+        # Server-side apply of the local cluster's Kubernetes 1.20 takes no probes away.
+        self._helm("rollback", _RELEASE, "--wait", "--server-side=false")
 
-    def uninstall(self) -> None:
-        """Returns when its objects are gone."""
-        self._helm("uninstall", _RELEASE, "--wait")
+    def uninstall(self) -> str:
+        """Returns what helm says, when the objects are gone."""
+        return self._helm("uninstall", _RELEASE, "--wait")
+
+    def upgrade_as(self, user: str) -> None:
+        """Repeat the upgrade with the rights of this user."""
+        self._helm("upgrade", _RELEASE, str(CHART), f"--kube-as-user={user}", values=self.values)
 
     @property
     def is_installed(self) -> bool:
         """Does helm know it?"""
         return _RELEASE in self._helm("list", "--short").split()
+
+    def revision(self) -> int:
+        """Which revision is deployed?"""
+        found = json.loads(self._helm("history", _RELEASE, "--output=json"))
+        (deployed,) = (item["revision"] for item in found if item["status"] == "deployed")
+        return int(deployed)
 
     def objects(self) -> set[str]:
         """What there is of it in the cluster, as `kind/name`."""

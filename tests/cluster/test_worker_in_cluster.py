@@ -1,10 +1,12 @@
 """The worker as the Helm chart installs it: what it allows is enough for all that it does."""
 
 import json
+import re
 import socket
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from tests.cluster.installed_worker import Release, installed_worker
 from tests.cluster.pools import FLOWS, POLICY
@@ -96,11 +98,23 @@ def test_what_the_chart_installs_is_enough_acts_alone_and_is_upgraded_while_runs
         pool.wait_until(lasting, "Running", timeout_s=60)
         (pod,) = running_pods(namespace)
         values_change(story)
+        refused_upgrades_change_nothing(story)
+        release.rollback()
+        story.completes("after the rollback")
+        assert may(release, namespace.name, "create", "ray.io", "rayjobs")
 
         # The run did not notice any of it.
         assert running_pods(namespace) == [pod]
         assert len(pool.attempts(lasting)) == 1
         assert pool.state(lasting) == "Running"
+
+        # Nothing is left but what helm says, and runs that continue; pods end after helm.
+        left = release.uninstall()
+        wait_for(
+            lambda: release.objects() == {f"Namespace/{kept}"}, f"it is gone: {release.objects()}"
+        )
+        assert kept in left
+        assert running_pods(namespace) == [pod]
         cluster.kubectl("delete", "namespace", kept, "--wait=false")
 
 
@@ -183,6 +197,32 @@ def values_change(story):
     assert release.restarts() == 0
     assert not may(release, runs, "create", "ray.io", "rayjobs")
     story.completes("after the upgrade")
+
+
+def refused_upgrades_change_nothing(story):
+    """Other points than a PriorityClass has, and an operator without cluster-wide rights."""
+    release = story.release
+    before, revision = release.objects(), release.revision()
+    policy = {**yaml.safe_load(release.values["policy"]), "priorities": {"critical": 7, "low": 1}}
+    told = (
+        "PriorityClass prefect-gpu-critical has the value 1000000 and the policy says 7: "
+        "Kubernetes changes no values; delete it first "
+        "(kubectl delete priorityclass prefect-gpu-critical)"
+    )
+    with pytest.raises(HelmFailed, match=re.escape(told)):
+        release.upgrade(policy=policy)
+
+    operator = "operator-of-namespaces"
+    for place in (release.namespace, story.runs.name):
+        release.cluster.kubectl(
+            "create", "rolebinding", operator, "--clusterrole=admin", f"--user={operator}",
+            f"--namespace={place}",
+        )  # fmt: skip
+    with pytest.raises(HelmFailed, match=f'"{operator}" cannot .* at the cluster scope'):
+        release.upgrade_as(operator)
+    assert release.objects() == before
+    assert release.revision() == revision
+    story.completes("after the refused upgrades")
 
 
 def running_pods(namespace):
