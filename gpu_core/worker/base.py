@@ -407,6 +407,7 @@ class GpuWorker(_Mixin):
                 )
 
     async def _publish(self, scheduler: GpuScheduler) -> None:
+        await self._starts.let_pass()
         async with self._writers:
             try:
                 await scheduler.publish()

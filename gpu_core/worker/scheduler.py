@@ -349,7 +349,7 @@ class GpuScheduler:
             gpus_used=len(used & known),
             gpus_free=len(known - used - unhealthy),
         )
-        self._cycle_log.note(counts, steps.seconds, now_s=anyio.current_time())
+        self._cycle_log.note(counts, steps.seconds, steps.cpu_s, now_s=anyio.current_time())
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where a more urgent run waits for a start to be over."""

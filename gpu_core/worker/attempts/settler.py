@@ -49,7 +49,7 @@ _log = logging.getLogger("prefect.gpu.settler")
 
 # Prefect's server answers one request after the other: where a hundred runs end together, those
 # that start with the freed GPUs do not wait until it has heard of all of them.
-_SETTLED_AT_ONCE = 8
+_SETTLED_AT_ONCE = 4
 
 # Two tracebacks: that of the cause, and that of what Prefect tried after it.
 _PUBLISHED_LINES = 60

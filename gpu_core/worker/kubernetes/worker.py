@@ -57,8 +57,9 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         "gangs, preemption and resumption, and a cost for every run."
     )
 
-    # A start is a dozen requests, nearly all of it waiting: with few at a time the server idles.
-    starts_at_once = 32
+    # A start waits for Prefect's server, then for the cluster: with few at a time the server idles.
+    # With many a request of the cycle shares the server with as many others, and takes seconds.
+    starts_at_once = 8
 
     @classmethod
     def get_default_base_job_template(cls) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One line for each scheduling cycle; cycles in which nothing changes share one."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -51,6 +52,16 @@ class StepTimes:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._began_cpu_s = time.process_time()
+
+    @property
+    def cpu_s(self) -> float:
+        """How much CPU time has the worker used since the cycle began, starts and ends included?
+
+        A cycle that takes longer than that waited: for an answer of Prefect or the cluster, or for
+        the CPU of a busy machine.
+        """
+        return time.process_time() - self._began_cpu_s
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -70,14 +81,18 @@ class CycleLog:
         self._silence = Throttle(LONGEST_SILENCE_S)
         self._n_cycles = 0
         self._longest_s = 0.0
+        self._longest_cpu_s = 0.0
 
-    def note(self, counts: CycleCounts, steps_s: Mapping[str, float], *, now_s: float) -> None:
+    def note(
+        self, counts: CycleCounts, steps_s: Mapping[str, float], cpu_s: float, *, now_s: float
+    ) -> None:
         """A cycle has ended.
 
         Args:
             counts: Of this cycle.
             steps_s: How long each of its steps took. They go to the log at debug, and into the
                 fields of the line.
+            cpu_s: The CPU time that the worker used meanwhile.
             now_s: By a monotonic clock.
         """
         duration_s = sum(steps_s.values())
@@ -88,6 +103,7 @@ class CycleLog:
         )
         self._n_cycles += 1
         self._longest_s = max(self._longest_s, duration_s)
+        self._longest_cpu_s = max(self._longest_cpu_s, cpu_s)
         is_quiet = counts.standing == self._standing and not counts.is_eventful
         if is_quiet and not self._silence.is_due(now_s):
             return
@@ -96,12 +112,14 @@ class CycleLog:
             **asdict(counts),
             "duration_s": round(duration_s, 3),
             "longest_s": round(self._longest_s, 3),
+            "cpu_s": round(cpu_s, 3),
+            "longest_cpu_s": round(self._longest_cpu_s, 3),
             "steps_s": rounded_s,
         }
         _log.info("%s", _text(counts, self._n_cycles, duration_s, self._longest_s), extra=fields)
         self._standing = counts.standing
         self._silence.start(now_s)
-        self._n_cycles, self._longest_s = 0, 0.0
+        self._n_cycles, self._longest_s, self._longest_cpu_s = 0, 0.0, 0.0
 
 
 def _text(counts: CycleCounts, n_cycles: int, duration_s: float, longest_s: float) -> str:

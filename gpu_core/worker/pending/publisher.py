@@ -110,8 +110,8 @@ class Publisher:
         client: Prefect's client.
         pool: The pool's name, for its artifact.
         state_name: The name of the state of every waiting run; None: the reason why it waits.
-        turn: Held while one run is shown why it waits. Who starts a run lets it pass first: the run
-            is held then, so that no later one makes it wait again.
+        turn: Held while the state of one waiting run is written. Who starts a run lets it pass
+            first: the run is held then, so that no later one makes it wait again.
         faults: What goes wrong for single runs.
     """
 
@@ -162,13 +162,14 @@ class Publisher:
             if written >= limit:
                 return
             flow_run = demands[explanation.workload_id].flow_run
-            async with self._turn:
-                if is_held(explanation.workload_id):
-                    continue
-                with self._faults.contained(
-                    explanation.workload_id, flow_run.name, "shown why it waits", now
-                ):
-                    await self._write_state(demands[explanation.workload_id], explanation, stories)
+            if is_held(explanation.workload_id):
+                continue
+            with self._faults.contained(
+                explanation.workload_id, flow_run.name, "shown why it waits", now
+            ):
+                await self._write_state(
+                    demands[explanation.workload_id], explanation, stories, is_held
+                )
             # Also where that failed: in the next cycle others have their turn.
             self._shown[explanation.workload_id] = Shown(
                 explanation.reason, step(explanation.position), now
@@ -239,7 +240,11 @@ class Publisher:
         await write_artifact(self._client, artifact, None if found is None else found.id)
 
     async def _write_state(
-        self, demand: Demand, explanation: Explanation, stories: Mapping[str, str]
+        self,
+        demand: Demand,
+        explanation: Explanation,
+        stories: Mapping[str, str],
+        is_held: Callable[[str], bool],
     ) -> None:
         flow_run = demand.flow_run
         # Looked at again: a cancelled run that is shown why it waits would come back to life.
@@ -256,7 +261,11 @@ class Publisher:
             name=name,
             message=f"{story} {shown}" if story else shown,
         )
-        answer = await self._client.set_flow_run_state(flow_run.id, state)
+        # The next cycle and every start wait for this turn: only what they depend on is in it.
+        async with self._turn:
+            if is_held(explanation.workload_id):
+                return
+            answer = await self._client.set_flow_run_state(flow_run.id, state)
         if answer.status is not SetStateStatus.ACCEPT or answer.state is None:
             return
         if await restore_overwritten(

@@ -27,7 +27,7 @@ _log = logging.getLogger("prefect.gpu.containers")
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
 
-_TOLD_AT_ONCE = 4
+_TOLD_AT_ONCE = 2
 
 # How many runs the server returns at most in one answer.
 

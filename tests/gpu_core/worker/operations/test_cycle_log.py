@@ -1,6 +1,7 @@
 """Each cycle is in exactly one line, and a quiet pool writes few of them."""
 
 import logging
+import time
 from dataclasses import replace
 
 import anyio
@@ -35,11 +36,11 @@ class Lines(logging.Handler):
 def test_what_a_line_says():
     with Lines() as lines:
         log = CycleLog()
-        log.note(replace(QUIET, started=2, preempted=1), {"plan": 0.0421}, now_s=100.0)
-        log.note(QUIET, {"plan": 0.5}, now_s=101.0)
-        log.note(replace(QUIET, pending=0), {"plan": 0.5}, now_s=101.0)
-        log.note(replace(QUIET, pending=0), {"plan": 2.0}, now_s=102.0)
-        log.note(replace(QUIET, pending=4), {"plan": 0.25}, now_s=103.0)
+        log.note(replace(QUIET, started=2, preempted=1), {"plan": 0.0421}, 0.01, now_s=100.0)
+        log.note(QUIET, {"plan": 0.5}, 0.01, now_s=101.0)
+        log.note(replace(QUIET, pending=0), {"plan": 0.5}, 0.01, now_s=101.0)
+        log.note(replace(QUIET, pending=0), {"plan": 2.0}, 0.3, now_s=102.0)
+        log.note(replace(QUIET, pending=4), {"plan": 0.25}, 0.01, now_s=103.0)
 
     assert [record.getMessage() for record in lines.records] == [
         "Cycle: 3 pending (1 held), 2 started, 1 preempted, 2 running; 5 of 7 GPUs used, 2 free; "
@@ -52,6 +53,7 @@ def test_what_a_line_says():
     last = lines.records[-1]
     assert (last.cycles, last.pending, last.duration_s, last.longest_s) == (2, 4, 0.25, 2.0)
     assert last.steps_s == {"plan": 0.25}
+    assert (last.cpu_s, last.longest_cpu_s) == (0.01, 0.3)
     assert {record.levelname for record in lines.records} == {"INFO"}
 
 
@@ -69,7 +71,7 @@ def test_every_cycle_is_in_exactly_one_line_within_a_minute(cycles):
         for number, (found, pause_s) in enumerate(cycles, start=1):
             now_s += pause_s
             n_before = len(lines.records)
-            log.note(found, {"plan": 0.1}, now_s=now_s)
+            log.note(found, {"plan": 0.1}, 0.01, now_s=now_s)
             is_written = len(lines.records) > n_before
             assert is_written or (found.standing == last and not found.is_eventful)
             if is_written:
@@ -84,7 +86,7 @@ def test_a_quiet_pool_that_is_polled_each_second_writes_a_line_a_minute():
     with Lines() as lines:
         log = CycleLog()
         for second in range(3_600):
-            log.note(QUIET, {"plan": 0.01}, now_s=float(second))
+            log.note(QUIET, {"plan": 0.01}, 0.01, now_s=float(second))
 
     assert len(lines.records) == 60
     assert sum(record.cycles for record in lines.records) == 3_541
@@ -95,7 +97,7 @@ def test_the_steps_of_every_cycle_are_said_at_debug(caplog):
     caplog.set_level(logging.DEBUG, "prefect.gpu.cycle")
     log = CycleLog()
     for now_s in (1.0, 2.0):
-        log.note(QUIET, {"find_ended": 0.001, "plan": 0.25}, now_s=now_s)
+        log.note(QUIET, {"find_ended": 0.001, "plan": 0.25}, 0.01, now_s=now_s)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
     assert lines == ["Steps of the cycle: 1. find_ended 0.001 s, 2. plan 0.250 s"] * 2
 
@@ -108,3 +110,11 @@ def test_a_step_that_fails_is_timed_too():
         return steps.seconds
 
     assert list(anyio.run(fail)) == ["observe"]
+
+
+def test_the_cpu_of_a_cycle_is_that_of_what_it_computes_and_not_of_what_it_waits_for():
+    steps = StepTimes()
+    before_s = time.process_time()
+    sum(range(1_000_000))
+    spent_s = time.process_time() - before_s
+    assert spent_s <= steps.cpu_s < spent_s + 10

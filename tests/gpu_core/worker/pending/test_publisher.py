@@ -8,6 +8,8 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
 from gpu_core.decisions.model.attempts import EndReason
@@ -234,3 +236,63 @@ def test_the_state_of_a_waiting_run_is_called_what_it_waits_for(fields, fixed_na
 )
 def test_a_reason_that_a_run_shows_is_not_logged_again(state, want):
     assert is_shown(state, GPUS) is want
+
+
+class OneRun:
+    """A server with one waiting run, which notes who could have the turn while it was asked."""
+
+    def __init__(self, turn, starts_meanwhile):
+        self.turn = turn
+        self.held = set()
+        self.heard = []
+        self._starts_meanwhile = starts_meanwhile
+
+    async def read_flow_run(self, flow_run_id):
+        self.heard.append(("read", self.turn.locked()))
+        if self._starts_meanwhile:
+            self.held.add(str(flow_run_id))
+        return FlowRun(id=flow_run_id, flow_id=UUID(int=0), state=Scheduled())
+
+    async def set_flow_run_state(self, _flow_run_id, state):
+        self.heard.append(("write", self.turn.locked()))
+        return SimpleNamespace(status=SetStateStatus.ACCEPT, state=state)
+
+    async def read_flow_run_states(self, _flow_run_id):
+        self.heard.append(("read states", self.turn.locked()))
+        return []
+
+
+@pytest.mark.parametrize(
+    ("starts_meanwhile", "want"),
+    [
+        pytest.param(
+            False, [("read", False), ("write", True), ("read states", False)], id="it waits"
+        ),
+        pytest.param(True, [("read", False)], id="it starts after it was read"),
+    ],
+)
+def test_cycle_and_starts_wait_for_the_write_of_a_reason_and_not_for_its_reads(
+    starts_meanwhile, want
+):
+    """A server that many use takes seconds for each request."""
+    run = FlowRun(id=uuid4(), flow_id=UUID(int=0), name="run")
+    explanation = Explanation(
+        workload_id=str(run.id), reason=GPUS, summary="Waits.", resolution="", position=1
+    )
+    demand = SimpleNamespace(flow_run=run, flow_name="train")
+
+    async def story():
+        turn = anyio.Lock()
+        server = OneRun(turn, starts_meanwhile)
+        await Publisher(server, "gpu", None, turn).waiting(
+            [explanation],
+            {str(run.id): demand},
+            {},
+            NOON,
+            limit=10,
+            is_held=lambda flow_run_id: flow_run_id in server.held,
+        )
+        return server.heard
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        assert anyio.run(story) == want
