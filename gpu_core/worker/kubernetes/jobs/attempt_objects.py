@@ -13,7 +13,13 @@ from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
-from gpu_core.worker.kubernetes.jobs.job_status import is_alive, runs, wants_pods
+from gpu_core.worker.kubernetes.jobs.job_status import (
+    is_alive,
+    is_being_deleted,
+    is_losing_pods,
+    runs,
+    wants_pods,
+)
 from gpu_core.worker.kubernetes.jobs.operator_job_status import may_make_pods
 from gpu_core.worker.kubernetes.jobs.operator_jobs import path_of
 
@@ -92,7 +98,8 @@ class AttemptObjects:
         if may_make_pods(self._view.custom_jobs.of(attempt_id)):
             return True
         jobs, pods = self._view.jobs_of(attempt_id), self._view.pods_of(attempt_id)
-        return wants_pods(jobs, pods) or any(runs(pod, fenced) for pod in pods)
+        may_make_another = wants_pods(jobs, pods) or is_losing_pods(jobs, pods)
+        return may_make_another or any(runs(pod, fenced) for pod in pods)
 
     async def clear(self, attempt_id: str, fenced: Collection[str]) -> None:
         """Take away what could still make pods, and pods on nodes that are fenced off."""
@@ -105,7 +112,10 @@ class AttemptObjects:
         A watch may be cut without a word, and a request that got no answer may have been heard: the
         run must not start again beside what came of it.
         """
-        if self._view.jobs_of(attempt_id) or self._view.pods_of(attempt_id):
+        pods = self._view.pods_of(attempt_id)
+        is_seen = bool(pods or self._view.jobs_of(attempt_id))
+        # In the place of a pod that was deleted its Job may have put another one by then.
+        if is_seen and not any(map(is_being_deleted, pods)):
             return False
         query = {"labelSelector": f"{ATTEMPT_ID_LABEL}={label_value(attempt_id)}"}
         jobs = (await self._api.get("/apis/batch/v1/jobs", query)).get("items") or []

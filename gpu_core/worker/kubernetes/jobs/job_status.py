@@ -43,7 +43,7 @@ def is_alive(
     """
     if any(_has_failed(pod) or (is_flow and is_first(pod) and is_done(pod)) for pod in pods):
         # Those that are terminating already have their grace period, in which they save.
-        return any(_is_being_deleted(pod) and _works(pod, fenced) for pod in pods)
+        return any(is_being_deleted(pod) and _works(pod, fenced) for pod in pods)
     if any(_works(pod, fenced) for pod in pods):
         return True
     if any(not is_done(pod) for pod in pods):
@@ -54,7 +54,7 @@ def is_alive(
 def wants_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
     """Is there a Job whose pods are still to be made?"""
     wanted = sum(job["spec"].get("completions") or 1 for job in jobs)
-    may_make = any(not _is_finished(job) and not _is_being_deleted(job) for job in jobs)
+    may_make = any(not _is_finished(job) and not is_being_deleted(job) for job in jobs)
     return len(pods) < wanted and may_make
 
 
@@ -82,10 +82,13 @@ def runs(pod: Json, fenced: Iterable[str]) -> bool:
 def is_losing_pods(jobs: Sequence[Json], pods: Sequence[Json]) -> bool:
     """Is one of its pods being deleted while its Job may make another one?
 
-    Before podFailurePolicy (1.26) the Job controller does so at once, while the first still ends.
+    Before podFailurePolicy (1.26) the Job controller does so at once, while the first still ends:
+    when that has failed, the other one may be there and not be seen yet.
     """
-    is_replacing = any(not _is_finished(job) and not _is_being_deleted(job) for job in jobs)
-    return is_replacing and any(_is_being_deleted(pod) and not has_ended(pod) for pod in pods)
+    is_replacing = any(not _is_finished(job) and not is_being_deleted(job) for job in jobs)
+    return is_replacing and any(
+        is_being_deleted(pod) and pod["status"]["phase"] != "Succeeded" for pod in pods
+    )
 
 
 def silent_for_s(node: Json, now: datetime) -> float | None:
@@ -359,7 +362,7 @@ def words(found: JobOutcome, last_lines: Sequence[str]) -> str:
     return "\n".join((text, "Its last lines:", *last_lines))
 
 
-def _is_being_deleted(item: Json) -> bool:
+def is_being_deleted(item: Json) -> bool:
     return item["metadata"].get("deletionTimestamp") is not None
 
 

@@ -235,6 +235,41 @@ def test_a_job_whose_pods_are_still_to_be_made_is_taken_away():
     anyio.run(scenario)
 
 
+def test_a_run_does_not_start_again_beside_the_pod_that_replaces_a_deleted_one():
+    """Before 1.26 its Job makes it at once; the deleted one may have ended before it is seen."""
+    job = make_job()
+    job["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+    evicted = make_pod("Failed", uid="evicted", deletionTimestamp=moment(1))
+    evicted["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
+
+    class Replacing(Api):
+        """No watch has told of the second pod."""
+
+        async def handle(self, request):
+            if request.method != "DELETE":
+                return await super().handle(request)
+            self.deleted.append(request.path.rpartition("/")[2])
+            for items in self.lists.values():
+                items[:] = [each for each in items if each["metadata"]["name"] != self.deleted[-1]]
+            if self.deleted[-1] == "gpu-a":
+                self.view._job_changed(job, None)
+            return web.json_response({})
+
+    async def scenario():
+        api = Replacing([job], [evicted, make_pod(uid="in-its-place")])
+        async with serving(api) as client:
+            infrastructure = of_cluster(client)
+            api.view = infrastructure._view
+            api.view._job_changed(None, job)
+            api.view._pod_changed(None, evicted)
+            attempt = running(attempt_id="a", started_at=NOON)
+            assert not await infrastructure.kill(attempt)
+            assert api.deleted == ["gpu-a", "in-its-place"]
+            assert await infrastructure.kill(attempt)
+
+    anyio.run(scenario)
+
+
 @pytest.mark.parametrize(
     ("finished", "pods"),
     [

@@ -110,7 +110,15 @@ DELETED = {"deletionTimestamp": moment(1)}
     [
         pytest.param([make_job()], [make_pod(**DELETED)], True, id="somebody deletes its pod"),
         pytest.param([make_job()], [make_pod()], False, id="it runs"),
-        pytest.param([make_job()], [make_pod("Failed", **DELETED)], False, id="the pod has ended"),
+        pytest.param(
+            [make_job()],
+            [make_pod("Failed", **DELETED)],
+            True,
+            id="another may be there by then",
+        ),
+        pytest.param(
+            [make_job()], [make_pod("Succeeded", **DELETED)], False, id="its work is done"
+        ),
         pytest.param([], [make_pod(**DELETED)], False, id="its Job is gone and makes no other"),
         pytest.param([DELETED_JOB], [make_pod(**DELETED)], False, id="its Job is being deleted"),
         pytest.param(
