@@ -77,10 +77,14 @@ docs: dev ## Write the parts of docs/ that are made of the code
 chaos: dev ## Disturb everything at random moments, more often than the tests do; takes hours
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)
 	PREFECT_GPU_CHAOS_RUNS=$${PREFECT_GPU_CHAOS_RUNS:-100} \
+		PREFECT_GPU_CHAOS_SIMULATED=$${PREFECT_GPU_CHAOS_SIMULATED:-138} \
+		PREFECT_GPU_SOAK_RUNNING=$${PREFECT_GPU_SOAK_RUNNING:-500} \
+		PREFECT_GPU_SOAK_QUEUED=$${PREFECT_GPU_SOAK_QUEUED:-1000} \
+		PREFECT_GPU_SOAK_MINUTES=$${PREFECT_GPU_SOAK_MINUTES:-120} \
 		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
 		PREFECT_GPU_LOAD_CONTAINERS=$${PREFECT_GPU_LOAD_CONTAINERS:-110} \
 		$(BIN)/python -m pytest -s tests/end_to_end/test_chaos.py tests/cluster/test_chaos.py \
-		tests/cluster/test_load.py $(ARGS)
+		tests/cluster/test_load.py tests/cluster/test_soak.py $(ARGS)
 	PREFECT_GPU_GENERATED_S=$${PREFECT_GPU_GENERATED_S:-1800} \
 		$(BIN)/python -m pytest tests/gpu_core/worker/test_generated_runs.py $(ARGS)
 

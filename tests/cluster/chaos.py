@@ -18,6 +18,7 @@ from tests.support.cuttable_line import HOST, CuttableLine
 from tests.support.faults import Deed, Fault, Kind, Phase, phases_of
 from tests.support.prefect_stack import Pool, PrefectServer
 from tests.support.run_journal import Life, read_lives
+from tests.support.simulated_pods import SET
 
 # What the node termination handler of AWS sets when a spot instance is about to be taken back.
 _SPOT_TAINT = "aws-node-termination-handler/spot-itn"
@@ -156,7 +157,7 @@ class Chaos:
         raise Missed(why)
 
     def _stop_kubelet(self, fault: Fault) -> str:
-        nodes = self.namespace.cluster.nodes()
+        nodes = self._machines()
         number = int(fault.draw * len(nodes))
         # The first node's goes by the program's name alone.
         kubelet = f"kubelet@{nodes[number]}" if number else "kubelet"
@@ -164,6 +165,11 @@ class Chaos:
         time.sleep(fault.lasts_s)
         self.namespace.cluster.start(kubelet)
         return f"that of {nodes[number]}, back after {fault.lasts_s:.0f} s"
+
+    def _machines(self) -> list[str]:
+        """The nodes that have a kubelet."""
+        found = self.namespace.cluster.get("nodes", f"--selector=!{SET}")["items"]
+        return [node["metadata"]["name"] for node in found]
 
     def _drain_node(self, fault: Fault) -> str:
         nodes = self.namespace.cluster.nodes()
@@ -232,7 +238,7 @@ class Chaos:
 
     @contextmanager
     def _tainted(self) -> Iterator[str]:
-        (node, *_) = self.namespace.cluster.nodes()
+        (node, *_) = self._machines()
         self.namespace.cluster.taint(node, f"{_SPOT_TAINT}=true:NoSchedule")
         try:
             yield node

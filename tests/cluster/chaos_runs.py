@@ -14,6 +14,8 @@ GANG_NODES = 2
 # How long a container works on after SIGTERM.
 _ENDING_S = (0, 1, 3)
 _MAX_FAILURES = 5
+# Long enough to be seen, and for a fault to hit many of them.
+_SIMULATED_S = (20, 90)
 # In each twelve: the start of a flow alone is seconds of computing.
 _KINDS = (
     *("container", "flow", "queued", "container", "gang", "container"),
@@ -26,16 +28,23 @@ class Runs:
     """The flow runs of a story.
 
     Attributes:
-        ids: All, in the order of their submission.
+        ids: Those that note what happens to them, in the order of their submission.
         saving: Those that keep checkpoints.
         gangs: Those of which every node has to do its work.
         queued: Those that somebody else places.
+        simulated: Those whose containers run nothing: of them the cluster alone tells.
     """
 
     ids: list[str] = field(default_factory=list)
     saving: set[str] = field(default_factory=set)
     gangs: set[str] = field(default_factory=set)
     queued: set[str] = field(default_factory=set)
+    simulated: list[str] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[str]:
+        """Those with processes and those without."""
+        return [*self.ids, *self.simulated]
 
 
 def submit(pool: Pool, queued: Pool, count: int, draws: random.Random) -> Runs:
@@ -76,6 +85,22 @@ def submit(pool: Pool, queued: Pool, count: int, draws: random.Random) -> Runs:
         runs.saving |= {run} if saves else set()
         runs.gangs |= {run} if kind == "gang" else set()
         runs.queued |= {run} if kind == "queued" else set()
+    return runs
+
+
+def submit_simulated(pool: Pool, count: int, draws: random.Random) -> list[str]:
+    """Put so many container jobs on simulated nodes in line, one of ten of them a gang.
+
+    Returns:
+        Their ids.
+    """
+    deployment = pool.deploy(CONTAINER, container_command="train", max_failures=_MAX_FAILURES)
+    runs = []
+    for number in range(count):
+        variables: dict[str, object] = {"run_for_s": str(draws.randint(*_SIMULATED_S))}
+        if number % 10 == 0:
+            variables |= {"nodes": GANG_NODES, "framework": "torchrun"}
+        runs.append(pool.submit(deployment, f"simulated-{number}", **variables))
     return runs
 
 

@@ -59,7 +59,8 @@ class JobQueue:
         for job in jobs:
             if job["spec"]["parallelism"] or "deletionTimestamp" in job["metadata"]:
                 continue
-            self._admit(job, self._free())
+            selector = job["spec"]["template"]["spec"].get("nodeSelector", {})
+            self._admit(job, self._free(selector))
 
     def _admit(self, job: Json, free: Mapping[str, int]) -> None:
         name = job["metadata"]["name"]
@@ -75,8 +76,8 @@ class JobQueue:
         )
         self.elsewhere += node != planned
 
-    def _free(self) -> dict[str, int]:
-        """The GPUs that no pod has, of nodes that take pods."""
+    def _free(self, selector: Mapping[str, str]) -> dict[str, int]:
+        """The GPUs that no pod has, of nodes that take pods and have the labels of the selector."""
         pods = self.namespace.get("pods")["items"]
         unended = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
         there = {labels_of(pod).get("job-name") for pod in pods}
@@ -94,7 +95,7 @@ class JobQueue:
             node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU, 0))
             - taken[node["metadata"]["name"]]
             for node in nodes
-            if takes_pods(node)
+            if takes_pods(node) and selector.items() <= labels_of(node).items()
         }
 
     def _of(self, pod: Json) -> str | None:

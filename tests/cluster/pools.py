@@ -36,6 +36,7 @@ def kubernetes_pool(
     policy: str = POLICY,
     packages: Sequence[Path] = (),
     sidecar: str | None = None,
+    node_selector: Mapping[str, str] | None = None,
 ) -> Pool:
     """A pool whose Jobs run in this namespace with this machine's Python and this code.
 
@@ -46,6 +47,7 @@ def kubernetes_pool(
         policy: As YAML.
         packages: Further folders on the path of the pods' Python.
         sidecar: What a second container runs, which the platform team has put into the pod.
+        node_selector: Of its pods.
     """
     code = python_in_pod(Path.cwd(), *packages)
     shared = folder / "shared"
@@ -55,7 +57,9 @@ def kubernetes_pool(
         folder,
         policy,
         worker_type="gpu-kubernetes",
-        edited=lambda template: _edited(template, code, namespace.name, folder, server, sidecar),
+        edited=lambda template: _edited(
+            template, code, namespace.name, folder, server, sidecar, node_selector or {}
+        ),
         environment={
             "KUBECONFIG": str(namespace.cluster.kubeconfig),
             "PREFECT_INTEGRATIONS_GPU_KUBERNETES_NAMESPACE": namespace.name,
@@ -70,11 +74,14 @@ def _edited(
     folder: Path,
     server: PrefectServer,
     sidecar: str | None,
+    node_selector: Mapping[str, str],
 ) -> dict:
     """The template as a platform team edits it: namespace, image, and folders of the node."""
     manifest = template["job_configuration"]["job_manifest"]
     pod = manifest["spec"]["template"]["spec"]
     pod.update(fragment["pod"])
+    if node_selector:
+        pod["nodeSelector"] = dict(node_selector)
     pod["volumes"] = [
         *pod["volumes"],
         {"name": "shared", "hostPath": {"path": str(folder)}},

@@ -9,6 +9,7 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.kubernetes.manifests.tombstone import is_tombstone
 from gpu_core.decisions.model.attempts import Attempt
 from tests.support.cluster import Json, Namespace
+from tests.support.run_journal import Life
 from tests.support.sight import Sight
 
 # Statuses have whole seconds.
@@ -51,6 +52,19 @@ def faults_of_gpus(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) -> I
                 )
 
 
+def lives_seen(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) -> list[Life]:
+    """What the cluster shows of attempts that note nothing themselves, as lives."""
+    known = {a.attempt_id: a for of_run in attempts.values() for a in of_run}
+    return [
+        Life(
+            run=run, attempt=known[attempt].number, pod=attempt,
+            began_s=0, last_s=0, began_at=0, step=0, has_ended=True,
+        )
+        for run, attempt in sorted(sight.ran)
+        if run in attempts and attempt in known
+    ]  # fmt: skip
+
+
 def faults_of_prices(
     sight: Sight,
     attempts: Mapping[str, Sequence[Attempt]],
@@ -61,16 +75,18 @@ def faults_of_prices(
     Args:
         sight: Of the pods.
         attempts: The ledger's, by flow run.
-        prices_micro_usd: Of a GPU-hour, by node.
+        prices_micro_usd: Of a GPU-hour, by node; of every other node: that of the last one.
     """
+    (*_, usual) = prices_micro_usd.values()
     for attempt in (attempt for of_run in attempts.values() for attempt in of_run):
         nodes = {node for node, _ in sight.placed.get(attempt.attempt_id, {}).values()}
         price = attempt.price_micro_usd_per_gpu_hour
         for node in sorted(nodes):
-            if price != prices_micro_usd[node]:
+            want = prices_micro_usd.get(node, usual)
+            if price != want:
                 yield (
                     f"{attempt.flow_run_id}, attempt {attempt.number} ran on {node} for {price}, "
-                    f"where a GPU-hour is {prices_micro_usd[node]}"
+                    f"where a GPU-hour is {want}"
                 )
 
 

@@ -64,6 +64,7 @@ def report(story: Story) -> str:
             f"  resumptions  {resumed} from a checkpoint, {began_anew} of runs that keep none",
             f"  GPUs         at most {story.sight.most_gpus} of {story.gpus} at a time, "
             f"in {story.sight.looks} looks",
+            f"  running      at most {story.sight.most_running} pods at a time",
             f"  placed       {story.elsewhere} elsewhere than planned",
             f"  left         {', '.join(f'{n} {kind}' for kind, n in sorted(story.left.items()))}",
             f"  violations   {len(story.violations)}",

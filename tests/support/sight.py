@@ -26,6 +26,7 @@ class Sight:
         most_gpus: The most GPUs that pods of one pool held at a time, from their creation to their
             end. Of two pools one may wait where the other one was faster.
         fullest: The pods that held so many, each in one line.
+        most_running: The most pods that ran at a time.
         ran: Flow run and attempt id of every pod that was seen to run, or to have run.
         twice: Runs of which two pods had neither ended nor been told to, at a time, and were not
             nodes of one gang. (Before 1.26 Kubernetes puts another pod in the place of one that is
@@ -38,6 +39,7 @@ class Sight:
     looks: int = 0
     most_gpus: int = 0
     fullest: tuple[str, ...] = ()
+    most_running: int = 0
     ran: set[tuple[str, str]] = field(default_factory=set)
     twice: set[str] = field(default_factory=set)
     placed: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class Sight:
     def see(self, pods: Sequence[Json]) -> None:
         """Take one look."""
         self.looks += 1
+        running = sum(pod["status"]["phase"] == "Running" for pod in pods)
+        self.most_running = max(self.most_running, running)
         unended = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
         holding = [pod for pod in unended if not waits_for_its_forerunner(pod, unended)]
         for pool in {labels_of(pod).get(POOL_LABEL) for pod in holding}:

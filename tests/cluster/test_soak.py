@@ -1,0 +1,146 @@
+"""A full pool for long: nothing of its worker grows, and no cycle computes for long.
+
+`make chaos` keeps 500 containers running and 1,000 in the queue for two hours
+(`PREFECT_GPU_SOAK_RUNNING`, `PREFECT_GPU_SOAK_QUEUED`, `PREFECT_GPU_SOAK_MINUTES`). The containers
+are simulated, end after a while, and others take their places. Judged is what a busy machine does
+not change: memory, connections, requests for each cycle and start, and the CPU time of cycles.
+"""
+
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.load import gpus_held_twice
+from benchmarks.report import percentile
+from gpu_core.decisions.model.attempts import EndReason
+from tests.cluster.simulated_pool import FLOW, simulated_pool
+from tests.support.cluster import Namespace
+from tests.support.cycles import cycles_in, longest
+from tests.support.prefect_stack import Pool, PrefectServer, new_server, wait_for
+from tests.support.soak import Gauges, Sample, growth
+
+RUNNING = int(os.environ.get("PREFECT_GPU_SOAK_RUNNING", "16"))
+QUEUED = int(os.environ.get("PREFECT_GPU_SOAK_QUEUED", "24"))
+MINUTES = float(os.environ.get("PREFECT_GPU_SOAK_MINUTES", "1.5"))
+LONG_MINUTES = 30
+SAMPLES, LEAST_SAMPLES = 18, 6
+# A busy server takes seconds for each: a sample must not wait for the whole queue.
+SUBMITTED_AT_ONCE = 8
+# A container each second ends, and another one starts.
+LIFE_S = max(20, RUNNING)
+LINES = 10
+GPUS_PER_NODE = 8
+MOST_CYCLE_CPU_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, postgresql: str) -> Iterator[PrefectServer]:
+    """A Prefect server whose log has a line for each request."""
+    settings = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO"}
+    folder = tmp_path_factory.mktemp("prefect-in-soak")
+    with new_server(folder, postgresql, settings) as running:
+        yield running
+
+
+@pytest.mark.postgresql
+@pytest.mark.timeout(900 + 10 * (RUNNING + QUEUED) + 120 * MINUTES)
+def test_a_full_pool_keeps_its_memory_connections_requests_and_the_cpu_of_its_cycles(
+    server: PrefectServer, namespace: Namespace, tmp_path: Path
+) -> None:
+    nodes = -(-RUNNING // GPUS_PER_NODE)
+    gpus = nodes * GPUS_PER_NODE
+    with namespace.cluster.simulated_nodes(nodes, "--name=soak", f"--gpus={GPUS_PER_NODE}"):
+        pool = simulated_pool(server, namespace, tmp_path / "pool", "soak", ttl_s=60)
+        pool.environment["PREFECT_INTEGRATIONS_GPU_LOG_FORMAT"] = "json"
+        try:
+            line = Line(pool)
+            line.fill()
+            worker = pool.start_worker()
+            wait_for(
+                lambda: line.fill() or line.count("COMPLETED") >= RUNNING,
+                *("others are in the places of the first ones", 120 + 4 * RUNNING),
+            )
+            gauges = Gauges(psutil.Process(worker.process.pid), server, namespace.cluster)
+            samples = list(sampled(line, lambda: gauges.sample(cycles_in(pool.worker_log()))))
+            assert pool.worker_lives()
+            attempts = [a for of_run in pool.attempts_of(line.runs).values() for a in of_run]
+            cycles = cycles_in(pool.worker_log())
+        finally:
+            pool.close()
+            pool.print_logs()
+
+    cycle_cpu_s = [cycle["longest_cpu_s"] for cycle in cycles]
+    cycle_s = [cycle["longest_s"] for cycle in cycles]
+    ends = Counter(attempt.end_reason for attempt in attempts)
+    ended = ", ".join(f"{count} {end or 'open'}" for end, count in ends.items())
+    late = cycles[len(cycles) // 3 :]
+    at_once, queued = (statistics.median(c[what] for c in late) for what in ("running", "pending"))
+    load = ", ".join(f"{load:.1f}" for load in psutil.getloadavg())
+    found = growth(samples, is_long=MINUTES >= LONG_MINUTES)
+    print(
+        f"\nsoak: {at_once:.0f} containers on {gpus} GPUs, {queued:.0f} queued, "
+        f"{MINUTES:g} minutes, load {load}\n"
+        f"  attempts     {ended}\n"
+        f"  cycles       {sum(cycle['cycles'] for cycle in cycles)}, CPU p99 "
+        f"{percentile(cycle_cpu_s, 0.99):.3f} s, time p50 {statistics.median(cycle_s):.3f} s, "
+        f"p99 {percentile(cycle_s, 0.99):.3f} s; the longest one: {longest(cycles)}\n"
+        f"{found}"
+    )
+    assert set(ends) <= {EndReason.COMPLETED, None}
+    assert ends[EndReason.COMPLETED] >= MINUTES  # others took their places
+    assert gpus_held_twice(sorted(attempts, key=lambda attempt: attempt.admitted_at)) == []
+    assert found.faults == ()
+    assert percentile(cycle_cpu_s, 0.99) < MOST_CYCLE_CPU_S
+
+
+class Line:
+    """The runs of the pool; some always wait."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._deployment = pool.deploy(FLOW, container_command="train")
+        self.runs: list[str] = []
+
+    def fill(self) -> None:
+        """Submit what is missing in the queue; before anything runs, what is to run too."""
+        wanted = QUEUED + (0 if self.runs else RUNNING)
+        behaviour = {
+            "run_for_s": str(LIFE_S),
+            "log_lines": str(LINES),
+            "log_every_s": str(LIFE_S / LINES),
+        }
+        missing = wanted - self.count("SCHEDULED")
+        for _ in range(min(missing, SUBMITTED_AT_ONCE) if self.runs else missing):
+            name = f"run-{len(self.runs)}"
+            self.runs.append(self._pool.submit(self._deployment, name, **behaviour))
+
+    def count(self, state_type: str) -> int:
+        """How many of them are in a state of this type?"""
+        body = {
+            "deployments": {"id": {"any_": [self._deployment]}},
+            "flow_runs": {"state": {"type": {"any_": [state_type]}}},
+        }
+        count = self._pool.call("POST", "/flow_runs/count", body)
+        assert isinstance(count, int)
+        return count
+
+
+def sampled(line: Line, sample: Callable[[], Sample]) -> Iterator[Sample]:
+    """A sample now and then, while the queue is kept full."""
+    yield sample()
+    end_s = time.monotonic() + MINUTES * 60
+    taken = 1
+    while time.monotonic() < end_s or taken < LEAST_SAMPLES:
+        next_s = time.monotonic() + MINUTES * 60 / SAMPLES
+        line.fill()
+        while time.monotonic() < next_s:
+            line.fill()
+            time.sleep(1.0)
+        yield sample()
+        taken += 1
