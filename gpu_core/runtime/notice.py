@@ -1,4 +1,4 @@
-"""Has this run been told to end? Asked on every step, so it must cost next to nothing.
+"""Must this run stop? Asked on every step, so it must cost next to nothing.
 
 Every source answers with the same `Notice`: the worker's file, Kubernetes' annotation, the
 provider's metadata service, and SIGTERM.
@@ -76,7 +76,7 @@ class Notices:
 
 
 def notices_of(run: RunContext, *, can_save: bool) -> Notices:
-    """All the ways by which this run can be told to end.
+    """All sources of a notice for this run.
 
     Args:
         run: What the run knows about itself.

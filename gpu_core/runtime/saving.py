@@ -52,7 +52,7 @@ class Outcome:
 
 
 class Saver:
-    """Saves states of one run, and tells who wants to know when one is safe.
+    """Saves states of one run, and reports when one is safe.
 
     Args:
         checkpoints: Where they go.

@@ -85,8 +85,8 @@ def _report(path: Path, after: Refreshed, look: Look, *, as_json: bool) -> None:
         console.print(changes_table(after.changes))
     if look.placement_scores:
         console.print(scores_table(look.placement_scores))
-    told = f"{prices} prices were found, {len(after.changes)} offerings changed"
-    console.print(f"{told}; kept in {path}." if prices else "Nothing was refreshed.")
+    text = f"{prices} prices were found, {len(after.changes)} offerings changed"
+    console.print(f"{text}; kept in {path}." if prices else "Nothing was refreshed.")
 
 
 def _refresh_document(path: Path, after: Refreshed, look: Look) -> dict[str, Any]:

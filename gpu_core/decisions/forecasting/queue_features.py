@@ -40,7 +40,7 @@ def queue_features(
     """What is seen of the line at each place in it?
 
     Args:
-        line: The workloads in line, the head first.
+        line: The pending workloads, the head first.
         totals: GPUs by type, as `gpus_by_type` gives them.
         started_gpus: GPUs of workloads that started in the last hour, by type.
 

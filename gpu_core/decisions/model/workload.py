@@ -121,7 +121,7 @@ class Workload:
     priority: int
     """Points; more is more urgent (critical 1,000,000, high 10,000, medium 1,000, low 100)."""
     submitted_at: datetime
-    """When the run first wanted to start. It keeps its place in line over all its attempts."""
+    """When the run first wanted to start. It keeps its place in the queue over all its attempts."""
 
     gpu_count: int = 1
     """GPUs on each node. 0: the run needs no GPU and starts at once."""

@@ -213,8 +213,8 @@ def _instance_type(gpu_type: str, gpu_count: int) -> InstanceType:
 
 def _told(options: list[Option], types: list[str], unpriced: list[str]) -> str:
     best = {option.gpu_type: option for option in reversed(options)}
-    told = [f"{gpu_type} ({_cost(best[gpu_type])})" for gpu_type in types]
-    return ", ".join([*told, *(f"{gpu_type} (unpriced)" for gpu_type in unpriced)])
+    ranked = [f"{gpu_type} ({_cost(best[gpu_type])})" for gpu_type in types]
+    return ", ".join([*ranked, *(f"{gpu_type} (unpriced)" for gpu_type in unpriced)])
 
 
 def _cost(option: Option) -> str:

@@ -131,18 +131,18 @@ def verdict(choice: Choice, constraints: Constraints, now: datetime) -> str:
     if choice.candidates:
         best = choice.candidates[0]
         sure = "" if best.certainty is Certainty.SAFE else "; the slow end breaks a limit"
-        return f"Take {_told(best.option, now)}{sure}; {price_age(best.option, now)}."
+        return f"Take {_described(best.option, now)}{sure}; {price_age(best.option, now)}."
     if choice.fastest is None or choice.cheapest is None:
         return "No offering can run it: see the reasons."
     by = "" if constraints.deadline_at is None else f" by {moment(constraints.deadline_at)}"
     if choice.cheapest_in_time is None:
-        return f"Nothing finishes it{by}. The fastest is {_told(choice.fastest, now)}."
-    told = f"The cheapest that does is {_told(choice.cheapest_in_time, now)}."
+        return f"Nothing finishes it{by}. The fastest is {_described(choice.fastest, now)}."
+    cheapest = f"The cheapest that does is {_described(choice.cheapest_in_time, now)}."
     within = f"for at most {format_usd(constraints.budget_micro_usd)}"
     if choice.cheapest.key == choice.cheapest_in_time.key:
-        return f"Nothing finishes it{by} {within}. {told}"
-    later = f"The cheapest at all is {_told(choice.cheapest, now)}."
-    return f"Nothing finishes it{by} {within}. {told} {later}"
+        return f"Nothing finishes it{by} {within}. {cheapest}"
+    later = f"The cheapest at all is {_described(choice.cheapest, now)}."
+    return f"Nothing finishes it{by} {within}. {cheapest} {later}"
 
 
 def _best_way(
@@ -208,7 +208,7 @@ def _refuse_what_fits_nowhere(
     )
 
 
-def _told(option: Option, now: datetime) -> str:
+def _described(option: Option, now: datetime) -> str:
     done = moment(option.ends_at(now))
     cost, wall = format_usd(option.cost.total), format_duration(option.wall_s)
     return f"{option.key} ({option.size}): {cost}, {wall}, done by {done}"

@@ -14,7 +14,7 @@ class Backfill(StrEnum):
     NONE = "none"
     """Every node that a run ahead could use: a strict line."""
     EASY = "easy"
-    """The place where the first in line will start, from then on (Lifka, JSSPP 1995)."""
+    """The place where the first in the queue will start, from then on (Lifka, JSSPP 1995)."""
     GREEDY = "greedy"
     """Nothing: any run that fits starts. Large runs may starve, unless they preempt by order."""
     CONSERVATIVE = "conservative"

@@ -27,7 +27,7 @@ from gpu_core.decisions.kubernetes.nodes.overlap import is_overlapping, without_
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import landed, taken_milli, wanted_for
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
-from gpu_core.decisions.kubernetes.status.attempt_status import telling_pod
+from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
 from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, last_end_at
@@ -616,7 +616,7 @@ class KubernetesInfrastructure:
         if running.is_stop_requested or self._is_operated(running):
             return
         attempt_id = running.attempt.attempt_id
-        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
+        pod = decisive_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
         if pod is None:
             return
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
@@ -675,7 +675,7 @@ class KubernetesInfrastructure:
     def _last_lines_followed(self, attempt_id: str) -> tuple[str, ...]:
         if self._containers is None:
             return ()
-        pod = telling_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
+        pod = decisive_pod([pod for pod in self._telling_pods(attempt_id) if is_done(pod)])
         uid = None if pod is None else pod["metadata"]["uid"]
         return self._containers.last_lines(attempt_id, uid)
 

@@ -18,7 +18,7 @@ the delay from which Prefect calls runs late: beyond it online workers look dead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
-    """One clock beside this machine's.
+    """One clock compared with this machine's.
 
     Attributes:
         theirs: What it showed; None: unknown.

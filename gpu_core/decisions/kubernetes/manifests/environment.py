@@ -23,7 +23,7 @@ def required_environment(launch: Launch) -> dict[str, str]:
     context = replace(launch.context, run_dir=RUN_DIR, devices=(), notice_file=notice_file)
     found = context.to_environment()
     if launch.is_flow:
-        # The run goes back in line: said here, because prefect-kubernetes guesses it otherwise.
+        # The run is requeued: said here, because prefect-kubernetes guesses it otherwise.
         found["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] = "reschedule"
     if not launch.shape.gpu_count:
         # A container that asks for no GPU may otherwise see all of the node's.

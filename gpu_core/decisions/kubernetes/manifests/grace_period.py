@@ -44,14 +44,14 @@ def pod_grace_s(pod_spec: Mapping[str, Any], launch: Launch, policy: KubernetesP
     return max(wanted_s, LEAST_TERMINATION_GRACE_S)
 
 
-def told_of_its_end(launch: Launch, policy: KubernetesPolicy, grace_s: int) -> Launch:
+def with_known_grace(launch: Launch, policy: KubernetesPolicy, grace_s: int) -> Launch:
     """The launch whose run knows its grace, and on spot where to ask for the provider's notice.
 
     Where the provider leaves less than the pod's grace, as GKE and AKS do on spot, that is what the
     run is told: it decides by it whether a last save still fits.
     """
     warning_s = _warning_s(launch, policy)
-    told_s = grace_s if warning_s is None else min(grace_s, warning_s)
+    known_s = grace_s if warning_s is None else min(grace_s, warning_s)
     url = policy.instance_metadata_url if launch.may_be_spot else None
-    context = replace(launch.context, grace_s=told_s, instance_metadata_url=url)
+    context = replace(launch.context, grace_s=known_s, instance_metadata_url=url)
     return replace(launch, context=context)

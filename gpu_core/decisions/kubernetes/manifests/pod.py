@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.manifests.affinity import (
 )
 from gpu_core.decisions.kubernetes.manifests.container import main_container, run_container
 from gpu_core.decisions.kubernetes.manifests.further_gpus import further_requests, unplanned
-from gpu_core.decisions.kubernetes.manifests.grace_period import pod_grace_s, told_of_its_end
+from gpu_core.decisions.kubernetes.manifests.grace_period import pod_grace_s, with_known_grace
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.merge import Manifest, filled, overlaid
 from gpu_core.decisions.kubernetes.manifests.names import (
@@ -107,7 +107,7 @@ def pod_template(
     metadata = overlaid(dict(template.get("metadata", {})), _metadata(launch, policy))
     spec = _without_misplaced(template.get("spec", {}))
     grace_s = pod_grace_s(spec, launch, policy)
-    spec = _with_container(spec, told_of_its_end(launch, policy, grace_s), policy, size, extra_env)
+    spec = _with_container(spec, with_known_grace(launch, policy, grace_s), policy, size, extra_env)
     spec = filled(spec, _defaults(spec, launch, policy))
     spec = overlaid(
         spec,

@@ -1,4 +1,4 @@
-"""What tells GPU types and capacity types apart on each cloud: its labels, taints and warnings.
+"""What distinguishes GPU types and capacity types on each cloud: its labels, taints and warnings.
 
 Sources, all read 2026-08: Karpenter's AWS provider v1.14 (well-known labels), the user guides of
 EKS, EKS Auto Mode, GKE and AKS, and GPU Feature Discovery v0.17.

@@ -168,9 +168,9 @@ def _renamed(capacity: Requests, sharing: GpuSharing) -> str | None:
 
 def _shares(labels: Mapping[str, str], sharing: GpuSharing, *, is_renamed: bool) -> int:
     """By how many is each of its GPUs shared?"""
-    told = _replicas(labels)
-    if told > 1:
-        return told
+    replicas = _replicas(labels)
+    if replicas > 1:
+        return replicas
     is_shared = is_renamed or labels.get(_STRATEGY_LABEL) in _STRATEGIES
     # Who discovers GPUs says of one that is not shared that it has one replica.
     is_silent = REPLICAS_LABEL not in labels and _STRATEGY_LABEL not in labels

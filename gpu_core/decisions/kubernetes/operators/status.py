@@ -116,10 +116,10 @@ def _spark(state: Mapping[str, Any]) -> JobOutcome:
 
 def _ended_at(status: Mapping[str, Any]) -> str | None:
     """When it ended: KubeRay, the Spark operator and Trainer each have their place for it."""
-    told: str | None = status.get("endTime") or status.get("terminationTime")
+    ended: str | None = status.get("endTime") or status.get("terminationTime")
     ends = (c for c in status.get("conditions") or () if c.get("type") in ("Complete", "Failed"))
     times = (c.get("lastTransitionTime") for c in ends if c.get("status") == "True")
-    return told or next(times, None)
+    return ended or next(times, None)
 
 
 # Operators delete the other pods of what has failed: that is no cause but a consequence.

@@ -8,7 +8,7 @@ from typing import Any
 from gpu_core.decisions.kubernetes.manifests.gang import is_first, rank_of
 from gpu_core.decisions.kubernetes.status.outcome import Cause, JobOutcome, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_pending import missing_volume, refusal, waiting_of
-from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, main_end, told_to_end_at
+from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, main_end, sigterm_at
 
 
 def observe(
@@ -38,7 +38,7 @@ def observe(
     return not_over_before_its_pods(_verdict(jobs, pods, events, size), pods)
 
 
-def telling_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def decisive_pod(pods: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Which of these pods ended in the way that says why the attempt is over?
 
     Returns:
@@ -72,8 +72,8 @@ def _verdict(
     cause = _cause(ends)
     if cause is not None:
         return cause[1]
-    told = sum(job.get("spec", {}).get("completions") or 1 for job in jobs)
-    wanted = max(size, told)
+    completions = sum(job.get("spec", {}).get("completions") or 1 for job in jobs)
+    wanted = max(size, completions)
     if len(ends) >= wanted:
         return ends[0][1]  # before the Jobs say so too
     if not jobs:
@@ -83,7 +83,7 @@ def _verdict(
     if failed:
         return min(failed, key=_gravity)
     if len(ended) == len(jobs):
-        is_whole = told >= size
+        is_whole = completions >= size
         return ended[0] if is_whole else outcome(Cause.DELETED, detail="one of its Jobs is gone")
     if any(job.get("spec", {}).get("suspend") for job in jobs):
         return outcome(Cause.SUSPENDED)
@@ -121,7 +121,7 @@ def _cause(ends: Sequence[_End]) -> _End | None:
 def _follows(end: _End, since: str) -> bool:
     """Was this pod terminating after another had failed?"""
     pod, found = end
-    told_at = told_to_end_at(pod)
+    told_at = sigterm_at(pod)
     return (
         found.cause in (Cause.DELETED, Cause.KILLED)
         and told_at is not None
@@ -149,7 +149,7 @@ def _is_own(found: JobOutcome) -> bool:
 
 
 def _ended_job(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobOutcome | None:
-    """How the Job ended, where its pods do not tell. None: it has not."""
+    """How the Job ended, where its pods do not show it. None: it has not."""
     status = job.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
     if conditions.keys() & {"Complete", "SuccessCriteriaMet"}:

@@ -42,10 +42,10 @@ def _was_silent(node: Mapping[str, Any] | None, at: datetime) -> bool:
         return True  # it is gone, and its pods never ended
     conditions = {c["type"]: c for c in (node.get("status") or {}).get("conditions") or ()}
     ready = conditions.get("Ready", {})
-    told = ready.get("lastTransitionTime")
-    if told is None:
+    changed = ready.get("lastTransitionTime")
+    if changed is None:
         return False
-    since = datetime.fromisoformat(told)
+    since = datetime.fromisoformat(changed)
     if ready.get("status") == "True":
         return at < since <= at + _BACK_WITHIN
     return since <= at + _NOTICED_WITHIN

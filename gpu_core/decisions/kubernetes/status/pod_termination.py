@@ -118,7 +118,7 @@ def told_by(pod: Mapping[str, Any]) -> str | None:
     return next((name for name, _ in _by_weight(pod)), None)
 
 
-def told_to_end_at(pod: Mapping[str, Any]) -> datetime | None:
+def sigterm_at(pod: Mapping[str, Any]) -> datetime | None:
     """When was this pod deleted? Kubernetes notes when its grace is over. None: it was not."""
     metadata = pod.get("metadata") or {}
     gone_at = metadata.get("deletionTimestamp")
@@ -186,7 +186,7 @@ def _container_cause(
 def _was_told_before(metadata: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
     """Did the container end only after its pod had been deleted? Not every program then ends with
     SIGTERM's code: torchrun's is 1."""
-    told_at, ended_at = told_to_end_at({"metadata": metadata}), ended.get("finishedAt")
+    told_at, ended_at = sigterm_at({"metadata": metadata}), ended.get("finishedAt")
     if told_at is None or not ended_at:
         return False
     return datetime.fromisoformat(ended_at) >= told_at

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import RANK_LABEL
-from gpu_core.decisions.kubernetes.status.attempt_status import observe, telling_pod
+from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod, observe
 from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase, outcome
 from gpu_core.decisions.kubernetes.status.pod_termination import last_end_at
 
@@ -553,7 +553,7 @@ def test_who_was_told_to_end_after_another_failed_is_not_the_cause(
     for pods in ([told, bad], [bad, told]):
         found = observe([job(completions=2)], pods)
         assert (found.cause, found.exit_code) == (want_cause, want_code)
-        assert telling_pod(pods) is (bad if want_cause is Cause.FAILED else told)
+        assert decisive_pod(pods) is (bad if want_cause is Cause.FAILED else told)
 
 
 def told(item, seconds_before_its_end):
