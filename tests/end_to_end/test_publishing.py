@@ -115,7 +115,7 @@ def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, e
     async def put_back():
         async with Overtaken(server.api_url, finish) as client:
             seen = await client.read_flow_run(UUID(run))
-            return await publish(client, SimpleNamespace(), seen, preempted)
+            return await publish(client, SimpleNamespace(is_noted=False), seen, preempted)
 
     assert not anyio.run(put_back).stands
     assert [state["type"] for state in pool.states(run)][-3:] == [end, "SCHEDULED", end]
@@ -217,11 +217,11 @@ def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, poo
     held = set()
 
     async def start(turn, client, happened):
-        held.update((UUID(first), UUID(second)))
+        held.update((first, second))
         async with turn:
             happened.append("both start")
         for run in held:
-            await client.set_flow_run_state(run, Pending())
+            await client.set_flow_run_state(UUID(run), Pending())
 
     async def tell_while_it_starts():
         async with PrefectClient(server.api_url) as client, Hesitant(server.api_url) as hesitant:
