@@ -7,6 +7,7 @@ from itertools import groupby
 from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import format_cost, usage_until
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.markdown import table
 from gpu_core.decisions.model.units import count, format_duration, format_usd
 
 _KEY = re.compile(r"/(\d+)-(\d+)$")
@@ -19,7 +20,7 @@ HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Start
 def attempts_markdown(attempts: Sequence[Attempt]) -> str:
     """What happened to this run, and what did it cost?
 
-    The total, one paragraph for each ending, and a table of all attempts.
+    The total, one paragraph for each ending, and a table of all attempts with the total below.
     """
     # A run may be postponed for days: of those in a row the last one says all.
     shown = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
@@ -28,8 +29,16 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
         for alike in shown
         if alike[-1].end_message
     ]
-    table = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_row, shown)]
-    return "\n\n".join([_total(attempts), *stories, "\n".join(table)]) + "\n"
+    rows = [*map(_row, shown), _total_row(attempts)]
+    return "\n\n".join([_total(attempts), *stories, table(HEAD, rows)]) + "\n"
+
+
+def attempts_summary(attempts: Sequence[Attempt]) -> str:
+    """What did it cost so far, and what ended it? One short line, for the list of artifacts."""
+    last = attempts[-1]
+    cost = format_cost(sum_usage(map(_usage, attempts)))
+    ended = "still runs" if last.end_reason is None else f"last: {last.end_reason.value}"
+    return f"{cost} in {count(len(attempts), 'attempt')}, {ended}"
 
 
 def _total(attempts: Sequence[Attempt]) -> str:
@@ -52,7 +61,14 @@ def _postponed_or_itself(attempt: Attempt) -> str:
     return attempt.attempt_id if attempt.has_run else "postponed"
 
 
-def _row(alike: Sequence[Attempt]) -> str:
+def _total_row(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    over = [attempt for attempt in attempts if attempt.released_at is not None]
+    held_s = sum((a.released_at - a.admitted_at).total_seconds() for a in over if a.released_at)
+    cost = format_cost(sum_usage(map(_usage, over)))
+    return ("**Total**", f"**{cost}**", "", format_duration(held_s), *[""] * (len(HEAD) - 4))
+
+
+def _row(alike: Sequence[Attempt]) -> tuple[str, ...]:
     attempt = alike[-1]
     numbers = f"{alike[0].number}–{attempt.number}" if len(alike) > 1 else str(attempt.number)
     gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
@@ -61,7 +77,7 @@ def _row(alike: Sequence[Attempt]) -> str:
         if attempt.released_at is None
         else (attempt.released_at - attempt.admitted_at).total_seconds()
     )
-    cells = (
+    return (
         numbers,
         "–" if held is None else format_usd(_usage(attempt).total_micro_usd),
         "–" if attempt.end_reason is None else attempt.end_reason.value,
@@ -71,7 +87,6 @@ def _row(alike: Sequence[Attempt]) -> str:
         _checkpoint(attempt.restored_from) or "the beginning",
         _checkpoint(attempt.checkpoint, by=attempt.number) or "nothing",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _checkpoint(key: str | None, by: int | None = None) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.scheduling.table_cells import (
@@ -33,6 +34,9 @@ COLUMNS: Mapping[str, str] = {
     "Run id": "run_id",
 }
 """Column names in the table, and the fields here."""
+
+_HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts (80 % interval)", "Team")
+_MOST_ROWS = 20
 
 NOTICES = "notices"
 """The key of the notices in the table's metadata: a JSON list."""
@@ -83,6 +87,39 @@ def table_entries(
 def to_row(entry: QueueTableEntry) -> dict[str, object]:
     """The entry as a row of the table: plain data for JSON, times as ISO 8601 text in UTC."""
     return {column: cell(getattr(entry, field)) for column, field in COLUMNS.items()}
+
+
+def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_ROWS) -> str:
+    """Who waits, as Markdown: a table with links to the runs, the next one first."""
+    if not entries:
+        return "No run waits for GPUs."
+    rows = [
+        (
+            str(entry.position or "–"),
+            flow_run_link(entry.run, entry.run_id),
+            entry.reason,
+            str(entry.gpus),
+            f"{entry.waiting_since:%Y-%m-%d %H:%M}",
+            _expected(entry),
+            escaped(entry.team or "–"),
+        )
+        for entry in entries[:most_rows]
+    ]
+    others = len(entries) - len(rows)
+    more = f"\n\nand {others} more" if others else ""
+    return f"Runs that wait for GPUs, the next one first:\n\n{table(_HEAD, rows)}{more}"
+
+
+def _expected(entry: QueueTableEntry) -> str:
+    start, low, high = (
+        entry.expected_start_at,
+        entry.expected_start_from,
+        entry.expected_start_until,
+    )
+    parts = [] if start is None else [f"{start:%H:%M}"]
+    if low is not None and high is not None:
+        parts.append(f"({low:%H:%M} to {high:%H:%M})")
+    return " ".join(parts) or "unknown"
 
 
 def without_texts(row: Mapping[str, object]) -> dict[str, object]:

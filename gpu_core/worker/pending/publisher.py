@@ -21,7 +21,7 @@ from prefect.states import AwaitingConcurrencySlot, Scheduled
 
 from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
 from gpu_core.adapters.prefect.states import restore_overwritten
-from gpu_core.decisions.attempts.history_markdown import attempts_markdown
+from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.scheduling.holders_table import (
@@ -33,7 +33,9 @@ from gpu_core.decisions.scheduling.holders_table import (
 )
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
+    QueueTableEntry,
     artifact_key,
+    queue_markdown,
     table_entries,
     to_row,
     without_texts,
@@ -193,11 +195,14 @@ class Publisher:
             notices: What people must know beside it; the artifact's description has them too.
             holders: The runs that hold GPUs.
         """
+        entries: list[QueueTableEntry] = []
         rows: list[dict[str, object]] = []
         for e in explanations:
             workload = demands[e.workload_id].workload
             with self._faults.contained(e.workload_id, workload.name, "shown in the queue", now):
-                rows.extend(map(to_row, table_entries([e], {e.workload_id: workload})))
+                (entry,) = table_entries([e], {e.workload_id: workload})
+                rows.append(to_row(entry))
+                entries.append(entry)
         essence = [
             *notices,
             *((e.workload_id, e.reason, e.position) for e in explanations),
@@ -208,20 +213,24 @@ class Publisher:
         have_moved = rows != self._rows and age >= _REFRESH
         if essence == self._queue and not have_moved and not (holders and age >= _COST_REFRESH):
             return
-        await self._write_queue(rows, notices, holders)
+        page = "\n\n".join([*notices, holders_markdown(holders), queue_markdown(entries)])
+        await self._write_queue(rows, page, notices, holders)
         self._queue, self._rows, self._queue_written_at = essence, rows, now
 
     async def _write_queue(
-        self, rows: Sequence[Row], notices: Sequence[str], holders: Sequence[HoldersTableEntry]
+        self,
+        rows: Sequence[Row],
+        page: str,
+        notices: Sequence[str],
+        holders: Sequence[HoldersTableEntry],
     ) -> None:
-        waiting = "Runs that wait for GPUs, the next one first:"
         await self._holders_table.write(
             [to_holder_row(entry) for entry in holders], "Runs that hold GPUs of the pool."
         )
         await self._queue_table.write(
             rows,
-            "\n\n".join([*notices, holders_markdown(holders), waiting]),
-            plain_description="\n\n".join([*notices, waiting]),
+            page,
+            plain_description="\n\n".join([*notices, "Runs that wait for GPUs."]),
             metadata={NOTICES: json.dumps(list(notices))},
         )
 
@@ -232,7 +241,7 @@ class Publisher:
             flow_run_id=UUID(flow_run_id),
             type="markdown",
             data=attempts_markdown(attempts),
-            description="The attempts of this run: GPUs, times, endings and cost.",
+            description=attempts_summary(attempts),
         )
         # The first attempt's end makes it, and those of later ones edit it.
         is_first = len(attempts) <= 1

@@ -1,6 +1,8 @@
 """The story of a run's attempts, as its page tells it."""
 
-from gpu_core.decisions.attempts.history_markdown import attempts_markdown
+import pytest
+
+from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.model.attempts import EndReason
 from tests.gpu_core.accounting_builders import at, make_attempt
 
@@ -16,7 +18,9 @@ def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
     page = attempts_markdown((first, second))
 
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert len(rows) == 3
+    assert len(rows) == 5  # with headings, the rule below them, and the total
+    rows = [rows[0], *rows[2:]]
+    assert rows[3].startswith("| **Total** | **$1.00** |  | 1h 00m |")
     assert rows[1].startswith("| 1 | $")
     assert rows[1].endswith("| the beginning | save 7 |")
     assert rows[2].startswith("| 2 | – | – | still held |")
@@ -36,7 +40,8 @@ def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:
         )
         for number, begin, end in hours
     ]  # fmt: skip
-    first, *_, one, two = attempts_markdown(attempts).splitlines()
+    first, *_, one, two, total = attempts_markdown(attempts).splitlines()
+    assert total.startswith("| **Total** | **$21.60** |  | 3h 00m |")
     assert first == "**Total: $21.60** for 6.0000 GPU-hours in 2 attempts."
     assert one.startswith("| 1 | $7.20 | Completed | ")
     assert two.startswith("| 2 | $14.40 | Completed | ")
@@ -62,6 +67,30 @@ def test_attempts_that_were_postponed_in_a_row_are_one_line() -> None:
     ]  # fmt: skip
     page = attempts_markdown((*postponed, make_attempt("run", 4, admitted_at=at(4))))
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert [row.split(" | ")[0] for row in rows[1:]] == ["| 1–3", "| 4"]
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| 1–3", "| 4", "| **Total**"]
     assert page.count("Postponed: ") == 1
     assert "**Attempt 3:** Postponed: 3 pods run." in page
+
+
+@pytest.mark.parametrize(
+    ("reasons", "want"),
+    [
+        pytest.param([EndReason.COMPLETED], "$1.00 in 1 attempt, last: Completed", id="it ended"),
+        pytest.param(
+            [EndReason.PREEMPTED, None], "$1.00 in 2 attempts, still runs", id="its second runs"
+        ),
+    ],
+)
+def test_one_line_says_what_it_cost_and_what_ended_it(
+    reasons: list[EndReason | None], want: str
+) -> None:
+    """The card on the run's page has room for forty characters."""
+    attempts = [
+        make_attempt(
+            "run", number, admitted_at=at(number), end_reason=reason,
+            released_at=None if reason is None else at(number + 1),
+        )
+        for number, reason in enumerate(reasons, start=1)
+    ]  # fmt: skip
+    assert attempts_summary(attempts) == want
+    assert len(want) <= 40

@@ -14,6 +14,7 @@ from gpu_core.decisions.scheduling.queue_table import (
     QueueTableEntry,
     artifact_key,
     from_row,
+    queue_markdown,
     table_entries,
     to_json,
     to_row,
@@ -72,6 +73,15 @@ def test_an_entry_says_who_waits_for_what_and_since_when():
         "Until": None,
         "Run id": "w",
     }
+
+
+def test_the_page_of_a_queue_links_to_the_runs_that_wait():
+    page = queue_markdown([replace(entry(expected_start_from=ago(60)), run="a|b")])
+    assert page.splitlines()[-1] == (
+        r"| 1 | [a\|b](/runs/flow-run/w) | WaitingForGpus | 2 | 2026-09-01 11:55 | 12:00 | vision |"
+    )
+    assert queue_markdown([entry()] * 21).endswith("and 1 more")
+    assert queue_markdown([]) == "No run waits for GPUs."
 
 
 def test_automations_get_the_names_of_the_fields():
