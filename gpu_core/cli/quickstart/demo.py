@@ -291,7 +291,7 @@ class _Story:
     async def _print_report(self, flow_run_id: UUID, paragraphs: int | None) -> None:
         """The first paragraphs of the report, or all before its tables, which are for the page."""
         report = await self._artifact(flow_run_id, _REPORT)
-        top = str(report.data).split("\n## By team", maxsplit=1)[0].strip()
+        top = str(report.data).split("\n## Cost per day", maxsplit=1)[0].strip()
         shown = "\n\n".join(top.split("\n\n")[:paragraphs])
         self._console.print(Padding(Markdown(shown), (0, 2)))
         self._progress.printed()

@@ -12,6 +12,7 @@ from gpu_core.decisions.costs.anomalies import (
     describe_change,
     judge_day,
 )
+from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
 from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import (
     GroupCost,
@@ -23,6 +24,7 @@ from gpu_core.decisions.costs.usage_cost import (
     total,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
 from gpu_core.decisions.model.units import (
     SECONDS_PER_HOUR,
     format_duration,
@@ -31,6 +33,7 @@ from gpu_core.decisions.model.units import (
 )
 
 _MOST_ROWS = 10
+_PLOTTED_DAYS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class DayReport:
     costs: tuple[RunCost, ...]
     judgements: tuple[Judgement, ...]
     """The first is the total's; then one for each team."""
+    days: tuple[DayCost, ...] = ()
+    """What this day and those before it cost, in order."""
     generated_before: int = 0
     """How many generated runs the day is compared with, where those were asked for."""
 
@@ -97,12 +102,23 @@ def report_day(
         is_day_over=Window.of_day(day).end <= now,
         costs=tuple(costs.get(day, ())),
         judgements=judge_day(day, costs, thresholds),
+        days=_days(day, costs),
         generated_before=sum(
             cost.run.provenance is Provenance.GENERATED
             for earlier, of_day in costs.items()
             if earlier < day
             for cost in of_day
         ),
+    )
+
+
+def _days(day: date, costs: DailyCosts) -> tuple[DayCost, ...]:
+    plotted = [day - timedelta(days=before) for before in reversed(range(_PLOTTED_DAYS))]
+    first = min(costs, default=day)
+    return tuple(
+        DayCost(each, total(costs.get(each, ())).usage.micro_usd)
+        for each in plotted
+        if each >= first
     )
 
 
@@ -114,6 +130,8 @@ def to_markdown(report: DayReport) -> str:
         *_notes(report),
         *_anomalies(report),
     ]
+    if len(report.days) > 1:
+        parts.append(f"## Cost per day\n\n{cost_plot(report.days)}")
     if report.costs:
         parts += [
             _group_table("By team", "Team", report.costs, lambda run: run.team),
@@ -206,11 +224,11 @@ def _anomalies(report: DayReport) -> list[str]:
 
 
 def _anomaly(judgement: Judgement) -> str:
-    lines = [f"**{_cell(judgement.summary)}**"]
+    lines = [f"**{escaped(judgement.summary)}**"]
     for cause in judgement.causes:
         source = cause.run.deployment or cause.run.flow_name
         lines.append(
-            f"- `{cause.run.name}` of {source} ({cause.run.team or 'no team'}): "
+            f"- {_run(cause.run)} of {escaped(source)} ({escaped(cause.run.team or 'no team')}): "
             f"{format_usd(cause.cost_micro_usd)}, of which {format_usd(cause.excess_micro_usd)} "
             "over its deployment's usual day"
         )
@@ -223,7 +241,7 @@ def _group_table(
     groups = group_by(costs, key)
     named = [(name or "(none)", group) for name, group in groups.items()]
     rows = [_group_row(name, group) for name, group in _with_others(named)]
-    return _table(title, (head, "Runs", "GPU-hours", "Cost", "Lost"), rows)
+    return _table(title, (head, "Cost", "Lost", "Runs", "GPU-hours"), rows)
 
 
 def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCost]]:
@@ -242,11 +260,11 @@ def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCo
 
 def _group_row(name: str, group: GroupCost) -> tuple[str, ...]:
     return (
-        name,
-        str(group.runs),
-        _hours(group.usage),
+        escaped(name),
         format_cost(group.usage),
         format_cost(group.lost),
+        str(group.runs),
+        _hours(group.usage),
     )
 
 
@@ -256,18 +274,25 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
     )
     rows = [
         (
-            cost.run.name,
-            cost.run.deployment or cost.run.flow_name,
-            cost.run.team or "(none)",
+            _run(cost.run),
             format_cost(cost.usage),
-            _hours(cost.usage),
-            format_duration(cost.wait_s),
+            escaped(cost.run.team or "(none)"),
             str(len(cost.attempts)),
+            format_duration(cost.wait_s),
+            _hours(cost.usage),
+            escaped(cost.run.deployment or cost.run.flow_name),
         )
         for cost in ranked[:_MOST_ROWS]
     ]
-    head = ("Run", "Deployment", "Team", "Cost", "GPU-hours", "Waited", "Attempts")
+    head = ("Run", "Cost", "Team", "Attempts", "Waited", "GPU-hours", "Deployment")
     return _table("Most expensive runs", head, rows)
+
+
+def _run(run: RunRecord) -> str:
+    """Its name, with a link to its page; a generated run has no page."""
+    if run.provenance is Provenance.GENERATED:
+        return escaped(run.name)
+    return flow_run_link(run.name, run.flow_run_id)
 
 
 def _setbacks(costs: Iterable[RunCost]) -> list[str]:
@@ -280,13 +305,13 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
     rows = [
         (
             reason.value if reason else "(unknown)",
-            str(len(setbacks)),
             format_cost(sum_usage(s.lost for s in setbacks)),
+            str(len(setbacks)),
             format_cost(sum_usage(s.saved for s in setbacks)),
         )
         for reason, setbacks in sorted(by_reason.items(), key=lambda item: item[0] or "")
     ]
-    head = ("Ended by", "Attempts", "Work lost", "Work saved by checkpoints")
+    head = ("Ended by", "Work lost", "Attempts", "Work saved by checkpoints")
     return [_preemption_sentence(by_reason), _table("Attempts that did not complete", head, rows)]
 
 
@@ -307,16 +332,7 @@ def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) ->
 
 
 def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"## {title}", "", _line(head), _line(("---",) * len(head))]
-    return "\n".join([*lines, *(_line(tuple(_cell(value) for value in row)) for row in rows)])
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return f"## {title}\n\n{table(head, rows)}"
 
 
 def _hours(usage: Usage) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 # What CommonMark and its tables give a meaning to, in the middle of a line.
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~#!$])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 
 
 def escaped(text: str) -> str:

@@ -88,7 +88,7 @@ def test_the_anomaly_is_flagged_with_the_run_that_caused_it() -> None:
     report = generated_day()
     assert report.judgements[0].verdict is AnomalyVerdict.ANOMALY
     assert [cause.run.name for cause in report.judgements[0].causes] == [ANOMALY_NAME]
-    assert f"- `{ANOMALY_NAME}` of generated-finetune-7b" in to_markdown(report)
+    assert f"- {ANOMALY_NAME} of generated-finetune-7b" in to_markdown(report)
 
 
 def test_an_ordinary_day_says_that_nothing_stands_out() -> None:
