@@ -38,7 +38,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test test-all test-cluster test-integration test-prefect lint docs chaos bench \
+.PHONY: help quickstart test test-all test-cluster test-integration test-prefect lint docs images chaos bench \
 	bench-cluster bench-input bench-month bench-policies bench-servers bench-spot image-check month \
 	lock system-deps dev clean local-cluster local-cluster-down
 
@@ -73,6 +73,9 @@ lint: dev ## Check style, types and who imports whom
 
 docs: dev ## Write the parts of docs/ that are made of the code
 	$(BIN)/python -m tests.layout.generated_docs
+
+images: dev ## Make the pictures of the README anew, from a quickstart; takes minutes
+	$(BIN)/python -m tests.support.readme_images
 
 chaos: dev ## Disturb everything at random moments, more often than the tests do; takes hours
 	PREFECT_GPU_CHAOS_SEEDS=20 $(BIN)/python -m pytest tests/end_to_end/test_killed_worker.py $(ARGS)

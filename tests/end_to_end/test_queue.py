@@ -137,7 +137,9 @@ def test_a_held_run_waits_until_it_is_released(new_pool, journal, capsys):
     capsys.readouterr()
 
     assert main(["queue", "--pool", pool.name, "--json"]) == 0
-    (entry,) = json.loads(capsys.readouterr().out)["line"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["holders"] == []
+    (entry,) = document["line"]
     assert (entry["run"], entry["team"], entry["reason"]) == ("held", "vision", "Held")
 
     assert main(["release", held]) == 0

@@ -52,6 +52,18 @@ _FIND = """
 """
 
 
+_CENTRE = """
+(text => {
+  const found = [...document.querySelectorAll('body *')].filter(
+    e => e.textContent.trim() === text && e.checkVisibility()).pop();
+  if (!found) return null;
+  found.scrollIntoView({block: 'nearest'});
+  const box = found.getBoundingClientRect();
+  return {x: box.left + box.width / 2, y: box.top + box.height / 2};
+})(%s)
+"""
+
+
 class Page:
     """One tab of the browser."""
 
@@ -106,6 +118,13 @@ class Page:
         found = self.evaluate(_FIND % json.dumps(text))
         assert found, f"the page does not show {text!r}: {self.text()}"
         return cast("list[dict[str, bool]]", found)
+
+    def click(self, text: str) -> None:
+        """Press the smallest element with this text, such as a tab."""
+        place = self.evaluate(_CENTRE % json.dumps(text))
+        assert place, f"the page does not show {text!r}: {self.text()}"
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
 
     def screenshot(self, path: Path) -> None:
         """Save what the window shows."""
