@@ -18,5 +18,5 @@ def held_by_tag(tags: Collection[str]) -> Hold | None:
     return Hold(
         reason=Reason.HELD,
         summary=f"Held by a person, with the tag {HOLD_TAG!r}.",
-        resolution="Take the tag away in Prefect, or run `prefect-gpu release` for it.",
+        resolution="Remove the tag in Prefect, or run `prefect-gpu release` for it.",
     )

@@ -23,7 +23,7 @@ def starting(workload: Workload, placement: Placement, position: int = 0) -> Exp
         workload_id=workload.workload_id,
         reason=Reason.STARTING,
         summary=f"Starting {on}.",
-        resolution="Nothing to do.",
+        resolution="No action is needed.",
         position=position,
         numbers={"gpus": len(placement.gpu_ids), "gpu_type": placement.gpu_type},
     )
@@ -147,8 +147,8 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.CAPACITY_CLOSED,
-        summary=f"Waiting for {_wanted(workload)}: a maintenance window or an advance "
-        "reservation closes the free ones before this run would have ended.",
+        summary=f"Waiting for {_wanted(workload)}: a maintenance window or advance "
+        "reservation closes the free ones before it would end.",
         resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
         "expected_duration.",
         position=position,
@@ -206,12 +206,12 @@ def with_unfinished_search(workload: Workload, explain: Explain, position: int) 
 def backfill_would_delay(workload: Workload, position: int) -> Explanation:
     """GPUs are free, but reserved for a workload ahead before it would end."""
     known = workload.run_time is not None or workload.expected_duration_s is not None
-    needs = "runs too long to end before" if known else "may run on beyond the moment when"
+    end = "ends after that run starts" if known else "has no known end"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.RESERVED_AHEAD,
         summary=f"Waiting for {_wanted(workload)}: free ones are reserved for a run ahead, and "
-        f"this one {needs} that run {'starts' if known else 'must start'}.",
+        f"this one {end}.",
         resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
         position=position,
         numbers={"wanted_gpus": workload.total_gpus},
@@ -276,13 +276,13 @@ def min_runtime_protects(
     possible_from = datetime.fromtimestamp(possible_from_s, UTC)
     until = _moment(possible_from, now_s)
     if not starting:
-        why = f"not inside the minimum run time, which lasts until {until}"
+        why = f"not within the minimum run time, until {until}"
     elif len(protected) == 1:
         why = f"it is protected until it starts, at the latest until {until}"
     elif starting == len(protected):
         why = f"they are protected until they start, at the latest until {until}"
     else:
-        why = f"not while they start or inside the minimum run time, at the latest until {until}"
+        why = f"not while they start or within the minimum run time, until {until}"
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.MIN_RUNTIME_PROTECTS,

@@ -223,7 +223,7 @@ class DemandReader:
             policy=policy,
             user=_creator(flow_run),
             tags=flow_run.tags,
-            hold=_deployment_hold(deployment),
+            hold=deployment_hold(deployment),
         )
         return Demand(
             flow_run=flow_run,
@@ -354,7 +354,7 @@ def _creator(flow_run: FlowRun) -> str | None:
     return creator.display_value if creator is not None and creator.type == "USER" else None
 
 
-def _deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
+def deployment_hold(deployment: DeploymentResponse | None) -> Hold | None:
     """Would Prefect refuse to start it? Then no run is preempted for it."""
     limit = deployment.global_concurrency_limit if deployment is not None else None
     if limit is None or limit.active_slots < limit.limit:

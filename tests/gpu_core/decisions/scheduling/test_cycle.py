@@ -303,8 +303,8 @@ class TestPreemption:
         assert told(result, "w").numbers["possible_from"] == "2026-09-01T12:00:40+00:00"
         assert told(result, "w").expected_start_at == NOW + timedelta(seconds=70)
         assert told(result, "w").summary == (
-            "Waiting for 1 GPU of any type: 'young' may be preempted for it, but not inside "
-            "the minimum run time, which lasts until 12:00:40 UTC."
+            "Waiting for 1 GPU of any type: 'young' may be preempted for it, but not within "
+            "the minimum run time, until 12:00:40 UTC."
         )
 
     @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ class TestPreemption:
             pytest.param(
                 [{"began_at": ago(20)}],
                 "'other-0' and 'starts' may be preempted for it, but not while they start or "
-                "inside the minimum run time, at the latest until 12:01:30 UTC",
+                "within the minimum run time, until 12:01:30 UTC",
                 id="one that starts and one that runs",
             ),
         ],
@@ -581,7 +581,7 @@ class TestExplanations:
         """A time alone would be taken for today's."""
         running = low("l", {"n1": "0"}, min_runtime_s=100_000)
         summary = told(plan([make_node(gpus=1)], [running], [make_workload()]), "w").summary
-        assert summary.endswith("which lasts until 2026-09-02 14:46:40 UTC.")
+        assert summary.endswith("the minimum run time, until 2026-09-02 14:46:40 UTC.")
 
 
 class TestContradictions:
