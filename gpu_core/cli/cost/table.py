@@ -28,7 +28,7 @@ def report_table(report: CostReport, limit: int) -> Table:
     columns = [name for name in _NUMBERS if has_cpu or name not in _CPU]
     table = Table(title=_title(report), title_justify="left")
     for key in report.keys:
-        table.add_column(key.replace("_", " ").capitalize(), overflow="fold")
+        table.add_column(_heading(key), overflow="fold")
     for name in columns:
         widest = max(len(_cells(row)[name]) for _, row in (*rows, *ends))
         # Numbers are never cut; names break over lines instead.
@@ -39,6 +39,11 @@ def report_table(report: CostReport, limit: int) -> Table:
     for labels, row in ends:
         table.add_row(*labels, *(_cells(row)[name] for name in columns))
     return table
+
+
+def _heading(key: str) -> str:
+    words = key.replace("_", " ")
+    return words.replace("gpu", "GPU") if words.startswith("gpu") else words.capitalize()
 
 
 def _row_of(usage: Usage) -> CostRow:
