@@ -10,18 +10,21 @@ from fractions import Fraction
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
+from prefect.utilities.urls import url_for
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
 from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
 from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
+from gpu_core.decisions.model.markdown import escaped
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 
 DEFAULT_EXPERIMENT = "prefect-gpu"
 
 _STATUS_TAG = "cost.status"
 _PARENT_TAG = "mlflow.parentRunId"
+_DESCRIPTION_TAG = "mlflow.note.content"
 _METRIC_PREFIX = "cost/"
 _RUNS_PER_PAGE = 200
 
@@ -78,7 +81,8 @@ def log_run_cost(
     newest = found[0] if found else _create_run(client, record)
     for older in found[1:]:
         _supersede(client, older)
-    _write(client, newest, _metrics(cost), _tags(record, cost, status, price_book))
+    tags = _tags(record, cost, status, price_book) | _description(newest, record)
+    _write(client, newest, _metrics(cost), tags)
     return str(newest.info.run_id)
 
 
@@ -178,6 +182,14 @@ def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str)
         "finops.project": record.project,
     }
     return {name: text for name, text in known.items() if text}
+
+
+def _description(run: Run, record: RunRecord) -> dict[str, str]:
+    """A link to the flow run's page in Prefect, which MLflow shows; a user's description stays."""
+    page = url_for("flow-run", obj_id=record.flow_run_id)
+    if page is None or _DESCRIPTION_TAG in run.data.tags:
+        return {}
+    return {_DESCRIPTION_TAG: f"Prefect flow run [{escaped(record.name)}]({page})"}
 
 
 def _distinct(values: Sequence[str | None]) -> str:

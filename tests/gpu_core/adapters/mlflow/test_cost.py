@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from prefect.settings import PREFECT_UI_URL, temporary_settings
 
 from gpu_core.adapters.mlflow.cost import CostStatus, cost_status, log_run_cost
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
@@ -66,6 +67,17 @@ def test_a_run_without_an_mlflow_run_gets_one_in_its_experiment(
     assert client.get_experiment(run.info.experiment_id).name == "digits"
     assert (run.info.run_name, run.info.status) == (record.name, "FINISHED")
     assert log(client, record).info.run_id == run_id
+
+
+def test_the_description_links_to_the_flow_run_unless_it_has_one(client: MlflowClient) -> None:
+    with temporary_settings({PREFECT_UI_URL: "http://prefect.example:4200"}):
+        linked = log(client, make_run("linked", name="a [b]"))
+        own_run(client, "described", 1, **{"mlflow.note.content": "My run."})
+        described = log(client, make_run("described"))
+    assert linked.data.tags["mlflow.note.content"] == (
+        r"Prefect flow run [a \[b\]](http://prefect.example:4200/runs/flow-run/linked)"
+    )
+    assert described.data.tags["mlflow.note.content"] == "My run."
 
 
 def test_metrics_and_tags_say_what_it_cost_and_on_what_basis(client: MlflowClient) -> None:
