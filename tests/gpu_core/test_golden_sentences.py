@@ -94,11 +94,11 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.USER_LIMIT: (
         "Needs 2 GPUs of any type: user 'u' may have 1 GPU more at once.",
-        "It starts when other runs of this user have ended.",
+        "It never starts, as a user may have 1 at most. Ask for fewer GPUs, or for a higher max_gpus_per_user.",
     ),
     Reason.WAITING_FOR_QUOTA: (
         "Waiting for quota: team 'a' holds 2 GPUs and may take 0 more now; this run needs 1.",
-        "It starts when runs of its team end, or when other teams return borrowed GPUs.",
+        "It starts when runs of its team end; others return none: ask for more quota, or for fewer GPUs.",
     ),
     Reason.CAPACITY_CLOSED: (
         "Waiting for 1 GPU of any type: a maintenance window or advance reservation closes the free ones before it would end.",
