@@ -176,7 +176,10 @@ def waiting_for_quota(
     elif is_owed:
         helps = "It starts when runs of its team end, or when other teams return borrowed GPUs."
     else:
-        helps = "It starts when runs of its team end; others return none: ask for more quota, or for fewer GPUs."
+        helps = (
+            "It starts when runs of its team end; others return none: ask for more quota, or for "
+            "fewer GPUs."
+        )
     return Explanation(
         workload_id=workload.workload_id,
         reason=Reason.WAITING_FOR_QUOTA,
