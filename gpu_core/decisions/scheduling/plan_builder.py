@@ -102,6 +102,8 @@ class PlanBuilder:
 
         A workload within nominal quota precedes those ahead that have to borrow.
         """
+        if not self.kept and not self.reservations and self.budgets is None:
+            return None
         entitlements = self.state.after_draining.entitlements
         if (
             entitlements.has_quotas
@@ -111,10 +113,8 @@ class PlanBuilder:
             return self.is_open(group, entry)
         return self._leaves(group, entry)
 
-    def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows | None:
-        """Which nodes do workloads ahead leave to it? None: all."""
-        if not self.kept and not self.reservations and self.budgets is None:
-            return None
+    def _leaves(self, group: WorkloadGroup, entry: QueueEntry) -> Allows:
+        """Which nodes do workloads ahead leave to it?"""
         is_open = self.is_open(group, entry)
         wanted, until_s = amount_of(group.shape), self.now_s + or_forever(entry.planned_s)
         return lambda node: (
