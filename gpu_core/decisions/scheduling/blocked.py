@@ -5,8 +5,10 @@ from functools import partial
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
 from gpu_core.decisions.policy.backfill import Backfill
 from gpu_core.decisions.scheduling import messages
+from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.consolidation import movers_for
 from gpu_core.decisions.scheduling.decision import Decision, Explain, for_whole_group
+from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, assumed_s, or_forever
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
 from gpu_core.decisions.scheduling.quota_usage import Allowance
@@ -29,6 +31,8 @@ class BlockedWorkloads:
         self._reserved = 0
         self._is_search_unfinished = False
         self._shapes: dict[Shape, None] = {}
+        self._victims_of: dict[str | None, list[Holding]] = {}
+        self._read = -1
         self._unassigned: dict[Shape, None] = {}
         """Shapes that wait with nothing assigned to them: the next cycle may reserve for them."""
 
@@ -74,11 +78,16 @@ class BlockedWorkloads:
         placement = builder.place(self._state.after_draining, group, builder.allows(group, entry))
         if placement is None:
             return None
-        allowance = self._state.current.entitlements.allowance(group.team, group.shape)
-        waits_for_quota = group.shape.gpu_count > 0 and placement.flavor not in allowance.open
         awaited = builder.assign_pending_release(entry.workload, placement)
-        if waits_for_quota or not awaited:
-            # It waits for the quota of draining workloads, too, which are on any node.
+        # Its own victims may free quota only, on any node.
+        held = dict(awaited)
+        awaited += [
+            (victim.workload_id, victim.gpu_milli // WHOLE_GPU_MILLI)
+            for victim in self._own_victims(entry.workload.workload_id)
+            if victim.workload_id not in held
+        ]
+        if not awaited:
+            # It waits for the quota of draining workloads, not for their GPUs.
             awaited = [
                 (holding.workload_id, holding.gpu_milli // WHOLE_GPU_MILLI)
                 for holding in map(self._state.holdings.get, sorted(draining))
@@ -98,6 +107,23 @@ class BlockedWorkloads:
             or not any(overlaps(group.shape, ahead) for ahead in self._unassigned),
         )
         return Decision(explain, True)
+
+    def _own_victims(self, workload_id: str) -> list[Holding]:
+        """Which draining workloads are preempted for it, in this cycle or an earlier one?"""
+        commands, victims = self._builder.commands, self._victims_of
+        if self._read < 0:
+            self._read = 0
+            for draining_id in sorted(self._state.draining):
+                draining = self._state.holdings.get(draining_id)
+                if draining is not None:
+                    victims.setdefault(draining.allocation.draining_for, []).append(draining)
+        for command in commands[self._read :]:
+            if isinstance(command, Preempt):
+                victim = self._state.holdings.get(command.workload_id)
+                if victim is not None:
+                    victims.setdefault(command.for_workload_id, []).append(victim)
+        self._read = len(commands)
+        return victims.get(workload_id, [])
 
     def _preempt(self, group: WorkloadGroup, entry: QueueEntry) -> Decision | None:
         """Preempts for the workload, if it may preempt and that frees enough."""

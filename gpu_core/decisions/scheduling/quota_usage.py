@@ -175,9 +175,12 @@ class Entitlements:
             if kept_in != bucket or (is_own and ahead != team):
                 continue
             before = usage.available(ahead, bucket)
+            changes = usage.borrowing_changes
             usage.allocate(team, bucket, milli)
             after = usage.available(ahead, bucket)
             usage.release(team, bucket, milli)
+            # All is as before, and so is who borrows.
+            usage.borrowing_changes = changes
             if after < min(before, kept_milli):
                 return True
         return False
