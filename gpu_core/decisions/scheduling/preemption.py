@@ -212,7 +212,11 @@ class Preemption:
         is_unfinished = False
         shape = wanted.group.shape
         groups = self._cluster.groups(shape)
-        for nodes, candidates in pools.of(shape, groups, wanted.is_open, wanted.quota):
+        # Each candidate that a pool is made of is read, which counts as a step, too.
+        self._steps_left -= len(self._candidates)
+        is_unfinished = self._steps_left <= 0
+        found_pools = pools.of(shape, groups, wanted.is_open, wanted.quota)
+        for nodes, candidates in () if is_unfinished else found_pools:
             self._steps_left -= len(nodes)
             if self._steps_left <= 0:
                 is_unfinished = True
