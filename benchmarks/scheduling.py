@@ -106,6 +106,14 @@ CASES = (
         run_times="true",
     ),
     Case(
+        name="october on nodes, auto",
+        file=_OCTOBER,
+        nodes=_WHOLE_NODES,
+        policy="auto",
+        run_times="none",
+        reference_s=12_739.3,
+    ),
+    Case(
         name="october noisy estimates",
         file=_OCTOBER,
         nodes=_POOL,

@@ -1,5 +1,6 @@
 """What the plan does for a workload that cannot start now, the least disruptive first."""
 
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape
@@ -8,6 +9,7 @@ from gpu_core.decisions.scheduling import messages
 from gpu_core.decisions.scheduling.allocations import Holding
 from gpu_core.decisions.scheduling.consolidation import movers_for
 from gpu_core.decisions.scheduling.decision import Decision, Explain, for_whole_group
+from gpu_core.decisions.scheduling.kept_nodes import likely_nodes
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder, assumed_s, or_forever
 from gpu_core.decisions.scheduling.queue import QueueEntry, WorkloadGroup
@@ -214,24 +216,49 @@ class BlockedWorkloads:
     ) -> float | None:
         """Reserves GPUs as the backfill mode says. Returns the expected start, if known."""
         builder, mode = self._builder, self._policy.backfill.mode
-        duration_s = or_forever(entry.planned_s)
-        if mode is Backfill.GREEDY or (mode is Backfill.EASY and not is_first):
-            return None
-        if mode is Backfill.CONSERVATIVE and self._reserved >= self._policy.backfill.depth:
+        if not self._may_keep(shape, is_first=is_first):
             return None
         builder.keeps_for_entitled = builder.keeps_for_entitled or bool(allowance.reclaimable)
-        nodes = self._usable_nodes(shape, allowance)
+        nodes, found = self._usable_nodes(shape, allowance), None
+        duration_s = or_forever(entry.planned_s)
         if mode is not Backfill.NONE:
             found = builder.reservations.earliest(
                 shape, entry.workload.team, nodes, builder.now_s, duration_s, assumed_s(entry)
             )
-            if found is not None:
-                starts_s, chosen = found
-                builder.reservations.reserve(chosen, amount_of(shape), starts_s, duration_s)
-                self._reserved += 1
-                return starts_s
-        builder.kept.update(node for group in nodes for node in group)
-        return None
+        # A gang waits for the last of many runs, of which some outlive their estimates.
+        is_auto_gang = mode is Backfill.AUTO and shape.nodes > 1
+        if found is None or is_auto_gang:
+            kept = [self._likely_nodes(shape, nodes)] if mode is Backfill.AUTO else nodes
+            builder.kept.update(node for group in kept for node in group)
+        else:
+            builder.reservations.reserve(found[1], amount_of(shape), found[0], duration_s)
+            self._reserved += 1
+        return None if found is None or (is_auto_gang and not is_first) else found[0]
+
+    def _may_keep(self, shape: Shape, *, is_first: bool) -> bool:
+        """Does the backfill mode keep anything for a workload at this place in the queue?"""
+        match self._policy.backfill.mode:
+            case Backfill.GREEDY:
+                return False
+            case Backfill.CONSERVATIVE:
+                return self._reserved < self._policy.backfill.depth
+            case Backfill.EASY:
+                return is_first
+            case Backfill.AUTO:
+                # Gangs one behind the other get their nodes released at the same time.
+                return is_first or shape.nodes > 1
+            case Backfill.NONE:
+                return True
+
+    def _likely_nodes(self, shape: Shape, groups: Iterable[Sequence[str]]) -> list[str]:
+        cluster, holdings = self._state.after_draining.cluster, self._state.holdings
+        return likely_nodes(
+            shape,
+            groups,
+            free_gpus=lambda node: cluster[node].free_gpus,
+            holdings_on=holdings.on,
+            now_s=self._builder.now_s,
+        )
 
     def _usable_nodes(self, shape: Shape, allowance: Allowance) -> list[list[str]]:
         """The nodes that it may use, by group, without those kept for another workload."""

@@ -36,6 +36,7 @@ _SERVICE_LEVELS = 9
 _POLICIES = {
     "fifo": _runs_to_the_end("submitted"),
     "greedy": _runs_to_the_end("submitted", backfill="greedy"),
+    "auto": _runs_to_the_end("submitted", backfill="auto"),
     "easy": _runs_to_the_end("submitted", backfill="easy"),
     "conservative": _runs_to_the_end("submitted", backfill="conservative"),
     "sjf": _runs_to_the_end("shortest-job"),

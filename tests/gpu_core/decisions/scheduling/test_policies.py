@@ -273,16 +273,20 @@ class TestBackfill:
         result = plan(nodes, held, pending, make_policy(backfill={"mode": mode}))
         assert admitted(result) == want
 
-    def test_a_gang_gets_its_nodes_together(self):
-        """The node that is free waits for the one that comes; a long run does not slip in."""
+    @pytest.mark.parametrize(("mode", "want"), [("easy", ["s"]), ("auto", [])])
+    def test_a_gang_gets_its_nodes_together(self, mode, want):
+        """The node that is free waits for the one that comes; a long run does not slip in.
+
+        A short one does, where run times are taken for exact.
+        """
         nodes = [make_node("n1", 2), make_node("n2", 2)]
         held = [running("r", "0 1", "n1", priority=HIGH, run_time=lasting(4_600))]
         gang = make_workload("gang", 2, nodes=2, submitted_at=ago(90))
         long, short = (
             make_workload(name, run_time=lasting(s)) for name, s in [("long", 2_000), ("s", 900)]
         )
-        result = plan(nodes, held, [gang, long, short])
-        assert admitted(result) == ["s"]
+        result = plan(nodes, held, [gang, long, short], make_policy(backfill={"mode": mode}))
+        assert admitted(result) == want
         assert told(result, "gang").expected_start_at == NOW + timedelta(seconds=1_000)
 
     def test_without_known_ends_everything_is_kept(self):
