@@ -101,7 +101,7 @@ def test_a_generators_quotas_hold(
 def test_a_generators_rules_of_preemption_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rules: str, want_preemptions: int
 ) -> None:
-    """`a` has the whole cohort when `b` comes for the half that is its own."""
+    """After 5 s `a` has the whole cohort; a second later `b` wants the half that is its own."""
     within = "LowerPriority" if "Any" in rules else "Never"
 
     def queue(name: str, jobs: int, interval_ms: int) -> str:
@@ -115,8 +115,8 @@ def test_a_generators_rules_of_preemption_hold(
     path = tmp_path / "generator.yaml"
     path.write_text(
         "cohorts:\n- className: cohort\n  count: 1\n  queuesSets:\n"
-        + queue("a", 2, 0)
-        + queue("b", 2, 1000)
+        + queue("a", 3, 0)
+        + queue("b", 2, 6000)
     )
     more = ["--format", "kueue", "--policy", "priority", "--json"]
     assert main(["simulate", "--nodes", "1x2", "--workload", str(path), *more]) == 0

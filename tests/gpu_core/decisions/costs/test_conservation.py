@@ -78,6 +78,7 @@ def test_the_parts_of_a_gpu_cost_what_the_gpu_costs(attempts: Sequence[Attempt])
         {
             "version": 1,
             "ordering": {"keys": ["fair-share"]},
+            "preemption": {"enabled": False},
             "budgets": [
                 {"name": "hours", "scope": "pool", "period": "day", "gpu_hours": 10},
                 {"name": "usd", "scope": "pool", "period": "day", "usd": 10},

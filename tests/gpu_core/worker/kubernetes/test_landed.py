@@ -264,7 +264,7 @@ def test_the_ledger_has_the_nodes_of_the_pods_and_no_gpu_twice_in_whatever_order
             infrastructure._view._pod_changed(None, a_pod(name, 0, nodes[name]))
         for running in attempts.values():
             others = [other for other in attempts.values() if other is not running]
-            landed = infrastructure.landed(running, others, KUEUE)
+            landed = infrastructure.binding(running, others, KUEUE)
             if landed is not None:
                 (share,) = landed.placement.shares
                 running.attempt = replace(

@@ -82,8 +82,8 @@ def test_what_fails_for_another_reason_fails_at_once():
 
 
 def test_a_request_waits_for_a_bounded_time():
-    """The cycle goes on then with what needs no API, such as signs of life for the ledger."""
-    with pytest.raises(ApiAway, match="away for 0 s"):
+    """The cycle then continues with what needs no API, such as signs of life for the ledger."""
+    with pytest.raises(ApiAway, match="unavailable for 0 s"):
         answered(REFUSED, is_away=[True] * 1000, longest_wait_s=0.0)
 
 
