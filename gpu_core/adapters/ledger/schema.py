@@ -267,29 +267,6 @@ catalogs = sa.Table(
     sa.Column("refreshed_at", UtcTimestamp, nullable=False),
 )
 
-# When each node was there, at one price; another price begins another interval.
-capacity = sa.Table(
-    "capacity",
-    metadata,
-    sa.Column("pool", sa.String, primary_key=True),
-    sa.Column("node", CleanText, primary_key=True),
-    sa.Column("up_at", UtcTimestamp, primary_key=True),
-    sa.Column("gone_at", UtcTimestamp),
-    sa.Column("last_seen_at", UtcTimestamp, nullable=False),
-    sa.Column("provider_id", CleanText),
-    sa.Column("instance_type", CleanText),
-    sa.Column("zone", CleanText),
-    sa.Column("capacity_type", sa.String, nullable=False),
-    sa.Column("gpu_type", sa.String),
-    sa.Column("gpus", sa.Integer, nullable=False),
-    sa.Column("cpu_milli", sa.BigInteger),
-    sa.Column("memory_mib", sa.BigInteger),
-    sa.Column("price_micro_usd_per_hour", sa.BigInteger),
-    sa.Column("price_source", CleanText),
-    sa.Column("price_as_of", UtcTimestamp),
-    sa.Index("ix_capacity_gone_at", "gone_at"),
-)
-
 # Which marks of which budgets were reported, so that each is reported once in a period.
 budget_alerts = sa.Table(
     "budget_alerts",

@@ -71,8 +71,7 @@ def report(
 ) -> int:
     """Show what a day, a week or a month cost.
 
-    Rows add up to the total, to the micro-dollar. What has no price is listed as unpriced, and
-    what no run held of the pool's nodes as idle.
+    Rows add up to the total, to the micro-dollar. What has no price is listed as unpriced.
     """
     from gpu_core.cli.cost.command import Output, run_report
     from gpu_core.decisions.model.errors import InvalidInput

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from gpu_core.decisions.costs.cost_report import CostReport, CostRow, Keys
-from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
+from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
 _NUMBERS = ("Runs", "Attempts", "GPU-hours", "Core-hours", "GiB-hours", "Cost")
@@ -16,14 +16,12 @@ _CPU = ("Core-hours", "GiB-hours")
 
 
 def report_table(report: CostReport, limit: int) -> Table:
-    """The dearest rows, the others in one, what was idle, and the total."""
+    """The dearest rows, the others in one, and the total."""
     shown, others = report.rows[:limit], report.rows[limit:]
     rows = [(tuple(key or "(none)" for key in row.keys), row) for row in shown]
     if others:
         rows.append((_label(report.keys, f"{len(others)} others"), _together(others)))
     ends = [(_label(report.keys, "all runs"), _together(report.rows))]
-    if report.idle is not None:
-        ends.append((_label(report.keys, "idle"), _row_of(report.idle)))
     has_cpu = any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends))
     columns = [name for name in _NUMBERS if has_cpu or name not in _CPU]
     table = Table(title=_title(report), title_justify="left")
@@ -46,10 +44,6 @@ def _heading(key: str) -> str:
     return words.replace("gpu", "GPU") if words.startswith("gpu") else words.capitalize()
 
 
-def _row_of(usage: Usage) -> CostRow:
-    return CostRow(keys=(), runs=0, attempts=0, usage=usage, micro_usd=usage.micro_usd)
-
-
 def report_document(report: CostReport) -> dict[str, Any]:
     """The report for machines: money in micro-USD, unknown as null."""
     return {
@@ -60,7 +54,6 @@ def report_document(report: CostReport) -> dict[str, Any]:
             dict(zip(report.keys, row.keys, strict=True)) | _numbers(row) for row in report.rows
         ],
         "total": _numbers(_together(report.rows)),
-        "idle": None if report.idle is None else _usage_numbers(report.idle),
     }
 
 
@@ -68,7 +61,7 @@ def report_csv(report: CostReport) -> str:
     """The rows, with a head."""
     out = io.StringIO()
     rows = report_document(report)["rows"]
-    writer = csv.DictWriter(out, [*report.keys, *_numbers(_row_of(NO_USAGE))], lineterminator="\n")
+    writer = csv.DictWriter(out, [*report.keys, *_numbers(_together([]))], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()

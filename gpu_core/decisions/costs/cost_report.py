@@ -70,8 +70,6 @@ class CostReport:
     keys: tuple[str, ...]
     rows: tuple[CostRow, ...]
     """The dearest first."""
-    idle: Usage | None
-    """What no run held of the nodes that are known; None: no node is known."""
 
     @property
     def usage(self) -> Usage:
@@ -84,7 +82,6 @@ def cost_report(
     keys: Sequence[str],
     slices: Iterable[CostSlice],
     counts: Iterable[GroupCount],
-    idle: Usage | None = None,
 ) -> CostReport:
     """What did each group cost in the window?
 
@@ -93,7 +90,6 @@ def cost_report(
         keys: Names of `COST_KEYS`.
         slices: What each part of each group used.
         counts: The runs and attempts of each group.
-        idle: What no run held.
     """
     groups: dict[Keys, list[Usage]] = defaultdict(list)
     for part in slices:
@@ -125,7 +121,6 @@ def cost_report(
         window=window,
         keys=tuple(keys),
         rows=tuple(row for row in rows if row.usage != NO_USAGE),
-        idle=idle,
     )
 
 
