@@ -23,7 +23,7 @@ from statistics import fmean
 from benchmarks.spot import ZONES, recorded
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import MIN_MEASURED_STARTS
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, Task, replay, watched
 from gpu_core.decisions.simulation.spot.trace import SpotTrace, window_starts
 

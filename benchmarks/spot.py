@@ -30,7 +30,7 @@ from statistics import fmean
 
 from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
-from gpu_core.decisions.policy.spot import StrategyName
+from gpu_core.decisions.policy.capacity import StrategyName
 from gpu_core.decisions.simulation.spot.comparison import compare
 from gpu_core.decisions.simulation.spot.optimum_error import OptimumErrors
 from gpu_core.decisions.simulation.spot.replay import Task

@@ -30,8 +30,8 @@ from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
 from gpu_core.runtime.prefect_report import PrefectReport
 from gpu_core.runtime.ranks import Ranks
+from gpu_core.runtime.save_clock import SaveSchedule
 from gpu_core.runtime.saving import FATAL, Outcome, SavedCheckpoint, Saver, Taken
-from gpu_core.runtime.schedule import SaveSchedule
 from gpu_core.runtime.snapshot import Snapshots, restored
 
 _log = logging.getLogger(__name__)

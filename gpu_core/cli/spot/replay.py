@@ -14,7 +14,7 @@ from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.cli.spot.arguments import SpotReplayOptions
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
-from gpu_core.decisions.policy.spot import StrategyName
+from gpu_core.decisions.policy.capacity import StrategyName
 from gpu_core.decisions.simulation.spot.comparison import Comparison, StrategyResult, compare
 from gpu_core.decisions.simulation.spot.recorded_availability import spot_traces
 from gpu_core.decisions.simulation.spot.replay import Task

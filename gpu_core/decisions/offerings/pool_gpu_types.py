@@ -30,7 +30,7 @@ from gpu_core.decisions.offerings.rank import Choice, choose
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requirements.job import Job
 from gpu_core.decisions.requirements.job_request import JobRequest, job_of
-from gpu_core.decisions.requirements.reading.found import NoEstimate
+from gpu_core.decisions.requirements.reading.text_line import NoEstimate
 
 _POOL = "pool"
 

@@ -20,6 +20,7 @@ from gpu_core.decisions.model.section import (
 from gpu_core.decisions.policy.backfill import BackfillPolicy
 from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.policy.calendar import CalendarPolicy, calendar_contradictions
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
 from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
@@ -32,8 +33,7 @@ from gpu_core.decisions.policy.preemption import (
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.policy.rates import CapacityRates
 from gpu_core.decisions.policy.run_times import RunTimePolicy
-from gpu_core.decisions.policy.scaling import ScalePolicy, scale_contradictions
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.scale import ScalePolicy, scale_contradictions
 
 PREFECT_DEFAULT_QUEUE = "default"
 """The queue that Prefect itself makes in every work pool."""

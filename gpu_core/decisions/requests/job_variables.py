@@ -34,7 +34,7 @@ from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, held_by_tag
 from gpu_core.decisions.requirements.job_request import JobRequest, job_of
-from gpu_core.decisions.requirements.reading.found import NoEstimate
+from gpu_core.decisions.requirements.reading.text_line import NoEstimate
 
 AUTO = "auto"
 

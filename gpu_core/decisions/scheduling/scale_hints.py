@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node
 from gpu_core.decisions.model.units import count, format_duration
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
-from gpu_core.decisions.policy.scaling import Offer, ScalePolicy
+from gpu_core.decisions.policy.scale import Offer, ScalePolicy
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleHint, ScaleUp, Trigger
 
 

@@ -8,7 +8,7 @@ that look. Slack never grows, so on-demand that runs with less than two is kept 
 That holds while on-demand can be had. While it cannot, spot that makes progress beats waiting.
 """
 
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.feasibility import needs_spot, next_look_micro_usd
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import STRATEGIES, Advice, stay_work_s

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.state import Capacity, CapacityState, RemainingWork
 
 

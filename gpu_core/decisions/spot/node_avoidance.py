@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import ZONE_LABEL, Node
 from gpu_core.decisions.model.virtual_nodes import planned_kind
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.zones import Stay, blocked_until
 
 _Place = tuple[str | None, ...]

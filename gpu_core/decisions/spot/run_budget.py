@@ -11,7 +11,7 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, RunTimeSource, Workload
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
 from gpu_core.decisions.spot.feasibility import BudgetStage, budget_stage, feasibility
 from gpu_core.decisions.spot.observed_lifetimes import SPOT

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from gpu_core.decisions.policy.spot import StrategyName
+from gpu_core.decisions.policy.capacity import StrategyName
 from gpu_core.decisions.spot.state import Capacity, CapacityState, RemainingWork, Rule
 from gpu_core.decisions.spot.survival import (
     MEAN_UP_S,

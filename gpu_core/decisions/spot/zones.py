@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.model.units import format_duration
-from gpu_core.decisions.policy.spot import BackoffPolicy, ZonePolicy
+from gpu_core.decisions.policy.capacity import BackoffPolicy, ZonePolicy
 
 EXPLORATION = 0.1
 """The weight of the bonus, from the same comparison; the bonus is in mean useful stays."""

@@ -28,7 +28,7 @@ from prefect.states import (
 from gpu_core.adapters.prefect.flow_runs import read_flow_run
 from gpu_core.adapters.prefect.states import read_states, restore_overwritten
 from gpu_core.decisions.attempts.diagnosis import Diagnosis, why_container_failed, why_flow_failed
-from gpu_core.decisions.attempts.outages import EndSigns, Outage, excuse_of
+from gpu_core.decisions.attempts.excused_ends import EndSigns, Outage, excuse_of
 from gpu_core.decisions.attempts.settlement import EndFacts, NextState, Settlement, settle
 from gpu_core.decisions.attempts.startup_errors import why_unbegun
 from gpu_core.decisions.model.attempts import Attempt, EndReason

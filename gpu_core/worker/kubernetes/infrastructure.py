@@ -72,6 +72,7 @@ from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
+from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
     bound_at,
@@ -92,7 +93,6 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import (
     is_custom_running,
 )
 from gpu_core.worker.kubernetes.jobs.orphan_cleanup import Orphans
-from gpu_core.worker.kubernetes.jobs.reports import CheckpointReports
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
 from gpu_core.worker.kubernetes.jobs.ttl_cleanup import FinishedObjects

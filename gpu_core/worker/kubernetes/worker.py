@@ -25,8 +25,8 @@ from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure
-from gpu_core.worker.kubernetes.acting.leadership import ClusterLeadership, LedPool
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
+from gpu_core.worker.kubernetes.leadership.leadership import ClusterLeadership, LedPool
 from gpu_core.worker.kubernetes.variables import (
     GpuKubernetesJobConfiguration,
     GpuKubernetesVariables,

@@ -14,11 +14,11 @@ from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
 from gpu_core.adapters.ledger import is_ledger_outage
-from gpu_core.decisions.attempts.outages import Outage, Part, seen_away
+from gpu_core.decisions.attempts.excused_ends import Outage, Part, seen_away
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
-from gpu_core.worker.prefect.api_return import UNAWAITED, awaiting_return
+from gpu_core.worker.prefect.repeated_requests import UNAWAITED, awaiting_return
 
 _log = logging.getLogger("prefect.gpu.outages")
 

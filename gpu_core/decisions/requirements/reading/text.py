@@ -20,13 +20,6 @@ from gpu_core.decisions.requirements.reading.amounts import (
     refuse_unread_forms,
     take_amounts,
 )
-from gpu_core.decisions.requirements.reading.found import (
-    Found,
-    NoEstimate,
-    TextLine,
-    first,
-    line_of,
-)
 from gpu_core.decisions.requirements.reading.limits import Limits, take_limits
 from gpu_core.decisions.requirements.reading.names import take_model, unknown_model
 from gpu_core.decisions.requirements.reading.tasks import (
@@ -38,6 +31,13 @@ from gpu_core.decisions.requirements.reading.tasks import (
     TASKS,
     TRAINING,
     UNKNOWN_PRECISION,
+)
+from gpu_core.decisions.requirements.reading.text_line import (
+    Found,
+    NoEstimate,
+    TextLine,
+    first,
+    line_of,
 )
 from gpu_core.decisions.requirements.reading.work import ANSWER_TOKENS, amount_of
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
-from gpu_core.decisions.policy.spot import CapacityPolicy, StrategyName
+from gpu_core.decisions.policy.capacity import CapacityPolicy, StrategyName
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.optimum_error import OptimumErrors, optimum_errors
 from gpu_core.decisions.simulation.spot.replay import Replay, Task, replay, watched

@@ -13,7 +13,7 @@ from itertools import repeat
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import Changeover
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.changeover import changeover
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, CapacityState

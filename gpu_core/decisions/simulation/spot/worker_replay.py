@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import ZONE_LABEL, Node
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, ReplayedRun, Task
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S

@@ -9,8 +9,8 @@ import anyio
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
+from gpu_core.worker.kubernetes.logs.connection_turns import Places
 from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
-from gpu_core.worker.kubernetes.logs.places import Places
 
 _log = logging.getLogger("prefect.gpu.output")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Hold, Workload
-from gpu_core.decisions.policy.scaling import Offer, ScalePolicy
+from gpu_core.decisions.policy.scale import Offer, ScalePolicy
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp, Trigger
 from gpu_core.decisions.scheduling.scale_hints import ScaleState, scale_hints
 from gpu_core.testing.builders import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.next_attempt import NextAttempts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_core.decisions.policy.spot import CapacityPolicy, StrategyName
+from gpu_core.decisions.policy.capacity import CapacityPolicy, StrategyName
 from gpu_core.decisions.simulation.spot.replay import Replay, Task, replay, watched
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.state import Capacity, CapacityState, Rule

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.policy.spot import CapacityPolicy, StrategyName
+from gpu_core.decisions.policy.capacity import CapacityPolicy, StrategyName
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.feasibility import (
     BudgetStage,
     FeasibilityVerdict,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.node_avoidance import (
     avoided_nodes,
     avoided_until,

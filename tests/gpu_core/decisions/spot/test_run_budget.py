@@ -7,7 +7,7 @@ import pytest
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.feasibility import BudgetStage
 from gpu_core.decisions.spot.next_attempt import NextAttempts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.policy.spot import ZonePolicy
+from gpu_core.decisions.policy.capacity import ZonePolicy
 from gpu_core.decisions.spot.zones import Stay, ZoneChoice, choose_zone
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -26,7 +26,7 @@ from prefect.states import (
     Suspended,
 )
 
-from gpu_core.decisions.attempts.outages import Outage
+from gpu_core.decisions.attempts.excused_ends import Outage
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason

@@ -12,9 +12,9 @@ from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.ledger import Ledger, PoolNotOurs
 from gpu_core.adapters.prefect import pool_claims
 from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation
-from gpu_core.worker.kubernetes.acting import leadership as module
-from gpu_core.worker.kubernetes.acting.installation_claim import InstallationClaim
-from gpu_core.worker.kubernetes.acting.leadership import ClusterLeadership, LedPool
+from gpu_core.worker.kubernetes.leadership import leadership as module
+from gpu_core.worker.kubernetes.leadership.installation_claim import InstallationClaim
+from gpu_core.worker.kubernetes.leadership.leadership import ClusterLeadership, LedPool
 from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 ONE = Installation(cluster="c1", namespace="one")
@@ -34,7 +34,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("gpu_core.worker.kubernetes.acting.installation_claim._now_s", clock)
+    monkeypatch.setattr("gpu_core.worker.kubernetes.leadership.installation_claim._now_s", clock)
     return clock
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import anyio
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
-from gpu_core.worker.process import worker
-from gpu_core.worker.process.worker import MachineLeadership
+from gpu_core.worker.process import leadership as module
+from gpu_core.worker.process.leadership import MachineLeadership
 
 FREE = SimpleNamespace(acquire=lambda: True, is_held=False, holder=None)
 
@@ -17,9 +17,9 @@ def test_a_worker_stands_by_with_the_reason_until_the_driver_answers(monkeypatch
     def hanging():
         raise GpuDiscoveryError("the NVIDIA driver has not answered in 60 s")
 
-    monkeypatch.setattr(worker, "machine_gpus", hanging)
+    monkeypatch.setattr(module, "machine_gpus", hanging)
     assert not anyio.run(leadership.acquire)
     assert leadership.why_not == "the NVIDIA driver has not answered in 60 s"
-    monkeypatch.setattr(worker, "machine_gpus", tuple)
+    monkeypatch.setattr(module, "machine_gpus", tuple)
     assert anyio.run(leadership.acquire)
     assert "answered" not in leadership.why_not

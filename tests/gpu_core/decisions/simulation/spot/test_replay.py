@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.renewal_trace import renewal_trace
 from gpu_core.adapters.traces.spot import read_spot_trace
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.policy.spot import CapacityPolicy, StrategyName
+from gpu_core.decisions.policy.capacity import CapacityPolicy, StrategyName
 from gpu_core.decisions.simulation.spot.comparison import Comparison, compare
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.replay import Task, replay, watched

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
-from gpu_core.decisions.policy.spot import CapacityPolicy
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, ReplayedRun, Task
 from gpu_core.decisions.simulation.spot.worker_replay import minutes_up, replay_worker
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.kubernetes.logs.connection_turns import Places
 from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
-from gpu_core.worker.kubernetes.logs.places import Places
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 EPOCH = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

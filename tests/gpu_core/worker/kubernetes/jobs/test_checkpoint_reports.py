@@ -6,8 +6,8 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from gpu_core.worker.kubernetes.jobs import reports
-from gpu_core.worker.kubernetes.jobs.reports import CheckpointReports
+from gpu_core.worker.kubernetes.jobs import checkpoint_reports
+from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
 
 
 class Client:
@@ -30,7 +30,9 @@ def running(attempt_id: str) -> SimpleNamespace:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time, which stands still until it is moved on."""
     moment = SimpleNamespace(now_s=1000.0)
-    monkeypatch.setattr(reports, "anyio", SimpleNamespace(current_time=lambda: moment.now_s))
+    monkeypatch.setattr(
+        checkpoint_reports, "anyio", SimpleNamespace(current_time=lambda: moment.now_s)
+    )
     return moment
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.decisions.policy.spot import CapacityPolicy
 
 
 def test_without_the_section_the_defaults_hold() -> None:

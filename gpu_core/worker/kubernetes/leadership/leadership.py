@@ -18,7 +18,7 @@ from gpu_core.decisions.prefect.pool_claim import (
     PoolClaim,
     who_acts,
 )
-from gpu_core.worker.kubernetes.acting.installation_claim import ClaimPool, InstallationClaim
+from gpu_core.worker.kubernetes.leadership.installation_claim import ClaimPool, InstallationClaim
 from gpu_core.worker.operations.threads import in_thread
 
 

@@ -11,7 +11,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gpu_core.cli.quickstart.services import free_port
-from gpu_core.worker.prefect.api_return import (
+from gpu_core.worker.prefect.repeated_requests import (
     UNAWAITED,
     ApiAway,
     AwaitingTransport,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpu_core.decisions.attempts.outages import EndSigns, Outage, excuse_of, seen_away
+from gpu_core.decisions.attempts.excused_ends import EndSigns, Outage, excuse_of, seen_away
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 API = (0, 50)
