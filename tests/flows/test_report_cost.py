@@ -20,6 +20,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.markdown import escaped
 from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
 
 DAY = NOON.date()
@@ -122,7 +123,7 @@ def test_generated_runs_are_reported_apart_and_never_logged_to_mlflow(
     generated = page("gpu-cost-report-with-generated")
     assert "**Partly generated data.**" in generated
     assert "**Generated history.**" in generated
-    assert f"`{ANOMALY_NAME}`" in generated
+    assert escaped(ANOMALY_NAME) in generated
     assert all(run.data.tags["cost.provenance"] == "measured" for run in logged(tracking_uri))
 
 

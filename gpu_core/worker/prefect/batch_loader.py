@@ -22,7 +22,7 @@ class _Batch(Generic[K, V]):
 class BatchLoader(Generic[K, V]):
     """Asks for many at once: who comes while one request is under way shares the next one.
 
-    Nobody waits for company, and no answer is older than its question.
+    No call waits for others, and no answer is older than its question.
 
     Args:
         ask: Answers for these keys; one that is missing from the answer is answered with None.
