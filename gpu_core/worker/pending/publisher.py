@@ -166,16 +166,17 @@ class Publisher:
             flow_run = demands[explanation.workload_id].flow_run
             if is_held(explanation.workload_id):
                 continue
+            # Before it is written, as the next cycle may publish meanwhile; and also where that
+            # fails: in the next cycle others have their turn.
+            self._shown[explanation.workload_id] = Shown(
+                explanation.reason, step(explanation.position), now
+            )
             with self._faults.contained(
                 explanation.workload_id, flow_run.name, "shown why it waits", now
             ):
                 await self._write_state(
                     demands[explanation.workload_id], explanation, stories, is_held
                 )
-            # Also where that failed: in the next cycle others have their turn.
-            self._shown[explanation.workload_id] = Shown(
-                explanation.reason, step(explanation.position), now
-            )
             written += 1
 
     async def queue(

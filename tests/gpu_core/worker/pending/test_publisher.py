@@ -296,3 +296,36 @@ def test_cycle_and_starts_wait_for_the_write_of_a_reason_and_not_for_its_reads(
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         assert anyio.run(story) == want
+
+
+def test_two_cycles_that_publish_at_once_write_a_reason_once():
+    """The second begins while the first waits for the server."""
+    run = FlowRun(id=uuid4(), flow_id=UUID(int=0), name="run")
+    explanation = Explanation(
+        workload_id=str(run.id), reason=GPUS, summary="Waits.", resolution="", position=1
+    )
+    demand = SimpleNamespace(flow_run=run, flow_name="train")
+
+    async def story():
+        turn = anyio.Lock()
+        server = OneRun(turn, starts_meanwhile=False)
+        publisher = Publisher(server, "gpu", None, turn)
+
+        async def publish():
+            demands, stories = {str(run.id): demand}, {}
+            await publisher.waiting(
+                [explanation], demands, stories, NOON, limit=10, is_held=lambda _id: False
+            )
+
+        async with turn, anyio.create_task_group() as cycles:
+            cycles.start_soon(publish)
+            cycles.start_soon(publish)
+            await anyio.wait_all_tasks_blocked()
+            turn.release()
+            await anyio.wait_all_tasks_blocked()
+            await turn.acquire()
+        return server.heard
+
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        heard = anyio.run(story)
+    assert [what for what, _ in heard] == ["read", "write", "read states"]
