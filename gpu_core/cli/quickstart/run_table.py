@@ -19,12 +19,12 @@ def run_table(costs: Sequence[RunCost]) -> Table:
     together = total(costs)
     table.add_section()
     table.add_row(
-        "all",
+        "all with a price" if together.usage.is_unpriced else "all",
         "",
         str(sum(len(cost.attempts) for cost in costs)),
         "",
         f"{together.usage.gpu_hours:.4f}",
-        format_usd(together.usage.total_micro_usd),
+        format_usd(together.usage.micro_usd),
         format_usd(together.saved.total_micro_usd),
         format_usd(together.lost.total_micro_usd),
     )
