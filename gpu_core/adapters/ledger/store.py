@@ -341,7 +341,7 @@ class Ledger:
             later_prices=attempt.later_prices,
         )
 
-    # Budgets that people heard of
+    # Budget alerts
 
     def budget_alerts(self, pool: str) -> tuple[AlertMark, ...]:
         """Which marks of this pool's budgets were reported?"""

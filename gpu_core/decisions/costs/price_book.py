@@ -71,12 +71,6 @@ class PriceBook:
             return None
         return Rates(gpu_micro_usd_per_hour=price, source="policy", as_of=self.policy.prices_as_of)
 
-    def node_price(self, capacity: Capacity, at: datetime) -> tuple[int, Price] | None:
-        """What does the whole machine cost an hour by the catalog, in micro-USD, and since when?"""
-        offering = _offering(self.catalog, capacity)
-        price = None if offering is None else _price_at(offering, at)
-        return None if price is None else (price.micro_usd_per_hour, price)
-
     def _own(self, capacity: Capacity) -> Rates | None:
         table = self.policy.own_rates(capacity.capacity_type)
         if table is None:

@@ -185,7 +185,7 @@ class Attempt:
     memory_mib: int | None = None
     """Memory that it requested, over all nodes; None: unknown."""
     price_micro_usd_per_cpu_hour: int | None = None
-    """Of a CPU core. None beside a price of GPUs: that price includes the machine around them."""
+    """Of a CPU core. None with a price of GPUs: that price includes the rest of the machine."""
     price_micro_usd_per_gib_hour: int | None = None
     """Of a GiB of memory. None: as for CPU cores."""
     price_source: str | None = None

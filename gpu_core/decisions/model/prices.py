@@ -11,7 +11,7 @@ class Rates:
     gpu_micro_usd_per_hour: int | None = None
     """Of a whole GPU; a part of a GPU costs that part."""
     cpu_micro_usd_per_hour: int | None = None
-    """Of a CPU core. None beside a price of GPUs: that price includes the machine around them."""
+    """Of a CPU core. None with a price of GPUs: that price includes the rest of the machine."""
     gib_micro_usd_per_hour: int | None = None
     """Of a GiB of memory. None: as for CPU cores."""
     source: str

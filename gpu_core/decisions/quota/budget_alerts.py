@@ -31,7 +31,7 @@ class BudgetAlert(NamedTuple):
     used: int
     """In the budget's unit: micro-USD or GPU-seconds."""
     forecast: int | None
-    """What it comes to at the end of the period if usage goes on at its mean rate; None: the
+    """What it comes to at the end of the period if usage continues at its mean rate; None: the
     period has just begun."""
     ends_at: datetime
 
@@ -65,7 +65,7 @@ class BudgetAlert(NamedTuple):
 def due_alerts(
     policy: Policy, usage: Usage, sent: Collection[AlertMark], now: datetime
 ) -> Iterator[BudgetAlert]:
-    """Which budgets have reached a mark that nobody has heard of in this period?
+    """Which budgets have reached a mark that is not reported yet in this period?
 
     A budget that passes both marks at once is reported once, and counts as reported for both.
 

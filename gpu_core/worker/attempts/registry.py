@@ -165,23 +165,33 @@ class AttemptRegistry:
         running.attempt = replace(running.attempt, **changes)
 
     async def reprice(self, policy: Policy, now: datetime) -> None:
-        """Write down the prices that have changed for attempts that run."""
-        if not self._prices.have_changed(policy):
+        """Write down the prices that have changed for attempts that run.
+
+        An attempt keeps its price while its node is not seen: its machine is unknown then.
+        """
+        if not self._prices.are_new(policy):
             return
+        missing = False
         for running in list(self._open.values()):
-            attempt = running.attempt
             if running.phase.has_ended or running.awaited_kinds:
                 continue
-            placement = Placement(
-                gpu_type=attempt.gpu_type,
-                capacity_type=attempt.capacity_type,
-                shares=attempt.held,
-            )
-            rates = self._prices.rates(placement, policy, now)
-            repriced = with_price_of_now(attempt, rates, now)
-            if repriced is not attempt:
-                await in_thread(self._ledger.add_price, repriced)
-                running.attempt = replace(running.attempt, later_prices=repriced.later_prices)
+            if not all(self._prices.knows(share.node) for share in running.attempt.held):
+                missing = True
+                continue
+            with self.faults.of_run(running, "given a new price", now):
+                await self._reprice(running, policy, now)
+        if not missing:
+            self._prices.note_applied(policy)
+
+    async def _reprice(self, running: AttemptState, policy: Policy, now: datetime) -> None:
+        attempt = running.attempt
+        placement = Placement(
+            gpu_type=attempt.gpu_type, capacity_type=attempt.capacity_type, shares=attempt.held
+        )
+        repriced = with_price_of_now(attempt, self._prices.rates(placement, policy, now), now)
+        if repriced is not attempt:
+            await in_thread(self._ledger.add_price, repriced)
+            running.attempt = replace(running.attempt, later_prices=repriced.later_prices)
 
     async def recover(
         self,

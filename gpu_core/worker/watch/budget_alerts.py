@@ -26,7 +26,8 @@ class BudgetAlerts:
     """Reports each mark of each budget once in a period, also over restarts of the worker.
 
     A mark is written down when every block has taken its message: a worker that dies in between
-    sends it again, and a block that fails is tried again a minute later.
+    sends it again, and a block that fails is tried again a minute later. What another worker of the
+    pool has reported is read before each message; two that send in the same moment both send.
 
     Args:
         ledger: Keeps what was reported.
@@ -47,7 +48,7 @@ class BudgetAlerts:
         self._tasks = tasks
         self._load = load
         self._throttle = Throttle(_INTERVAL_S)
-        self._sent: set[AlertMark] | None = None
+        self._sent: set[AlertMark] = set()
         self._logged: set[AlertMark] = set()
         self._being_sent: set[AlertMark] = set()
 
@@ -55,8 +56,9 @@ class BudgetAlerts:
         """Report the marks that were reached, at most once a minute."""
         if not policy.budgets or not self._throttle.allows(anyio.current_time()):
             return
-        if self._sent is None:
-            self._sent = set(await in_thread(self._ledger.budget_alerts, self._pool))
+        if not any(due_alerts(policy, usage, self._sent | self._being_sent, now)):
+            return
+        self._sent = set(await in_thread(self._ledger.budget_alerts, self._pool))
         for alert in due_alerts(policy, usage, self._sent | self._being_sent, now):
             if not self._logged.issuperset(alert.marks):
                 _log.warning("%s. %s", alert.subject, alert.body)
@@ -68,8 +70,7 @@ class BudgetAlerts:
         try:
             if all([await self._send(name, alert) for name in alert.policy.notify]):
                 await in_thread(self._ledger.note_budget_alerts, self._pool, alert.marks, now)
-                if self._sent is not None:
-                    self._sent.update(alert.marks)
+                self._sent.update(alert.marks)
         except Exception:  # the ledger is away: the next check reports it again
             _log.exception("A budget alert could not be written down")
         finally:

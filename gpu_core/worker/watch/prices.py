@@ -8,7 +8,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.price_book import Capacity, PriceBook
 from gpu_core.decisions.model.cluster import Node, Placement
-from gpu_core.decisions.model.errors import GpuSchedulingError
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.policy.policy import Policy
@@ -32,28 +32,33 @@ class Prices:
         self._refreshed_at: datetime | None = None
         self._read_at: datetime | None = None
         self._capacity: dict[str, Capacity] = {}
-        self._asked: tuple[Policy, datetime | None] | None = None
+        self._applied: tuple[Policy, datetime | None] | None = None
 
     async def refresh(self, nodes: Iterable[Node], now: datetime) -> None:
         """Keep the machines of these nodes, and the catalog if another one was written."""
         self._capacity = {node.name: Capacity.of_node(node) for node in nodes}
         if self._read_at is not None and (now - self._read_at).total_seconds() < _REFRESH_S:
             return
-        self._read_at = now
         refreshed_at = await in_thread(self._ledger.catalog_refreshed_at)
-        if refreshed_at == self._refreshed_at:
-            return
-        self._refreshed_at = refreshed_at
-        try:
-            self._catalog = await in_thread(self._ledger.catalog)
-        except GpuSchedulingError as error:
-            _log.error("The catalog in the ledger cannot be used; its last prices stay: %s", error)
+        if refreshed_at != self._refreshed_at:
+            try:
+                self._catalog = await in_thread(self._ledger.catalog)
+            except InvalidInput as error:
+                _log.error("The catalog in the ledger cannot be used: %s", error)
+        # A ledger that was away is asked again in the next cycle.
+        self._read_at, self._refreshed_at = now, refreshed_at
 
-    def have_changed(self, policy: Policy) -> bool:
-        """May a price be another one than at the last call? At the first call, yes."""
-        asked = policy, self._refreshed_at
-        is_new, self._asked = asked != self._asked, asked
-        return is_new
+    def are_new(self, policy: Policy) -> bool:
+        """May a price differ from what running attempts were last priced with?"""
+        return (policy, self._refreshed_at) != self._applied
+
+    def note_applied(self, policy: Policy) -> None:
+        """All running attempts have the prices of now."""
+        self._applied = policy, self._refreshed_at
+
+    def knows(self, node: str) -> bool:
+        """Is it known which machine this node is?"""
+        return node in self._capacity
 
     def book(self, policy: Policy) -> PriceBook:
         """Where prices are asked for now."""

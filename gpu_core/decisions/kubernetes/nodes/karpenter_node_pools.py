@@ -23,8 +23,8 @@ from gpu_core.decisions.model.section import CapacityType
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
 
 _AT_ONCE = 10
-"""Nodes of a kind that are planned beside those that exist, without a limit on GPUs or nodes. When
-they come, as many more are."""
+"""Further nodes of a kind that are planned at a time, without a limit on GPUs or nodes.
+When they come, as many more are."""
 
 _EC2_GROUP = "karpenter.k8s.aws"
 # Domains whose labels say something about the machine or its place. A requirement on any other

@@ -1,18 +1,20 @@
 """Alerts reach a webhook once, also over a restart, and again after a block that failed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import anyio
+import anyio.lowlevel
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.worker.watch import budget_alerts
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 
 NOW = datetime(2026, 4, 16, tzinfo=UTC)
@@ -60,8 +62,8 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]], list[int]]]:
     thread.join()
 
 
-def check(ledger: Ledger, url: str, *amounts_usd: float) -> None:
-    """A worker that starts, sees these amounts one after the other, and ends."""
+def loader(url: str) -> Callable[[str], Awaitable[CustomWebhookNotificationBlock]]:
+    """Loads a block that posts to this address."""
 
     async def load(name: str) -> CustomWebhookNotificationBlock:
         assert name == "custom-webhook/gpu-budgets"
@@ -72,15 +74,46 @@ def check(ledger: Ledger, url: str, *amounts_usd: float) -> None:
             allow_private_urls=True,
         )
 
+    return load
+
+
+def spent(usd: float) -> Usage:
+    return Usage(micro_usd_by_budget={"pool": round(usd * 1_000_000)})
+
+
+def check(ledger: Ledger, url: str, *amounts_usd: float) -> None:
+    """A worker that starts, sees these amounts one after the other, and ends."""
+
     async def worker() -> None:
         for usd in amounts_usd:
             async with anyio.create_task_group() as tasks:
-                usage = Usage(micro_usd_by_budget={"pool": round(usd * 1_000_000)})
-                alerts = BudgetAlerts(ledger, "gpus", tasks, load)
-                await alerts.check(POLICY, usage, NOW)
-                await alerts.check(POLICY, usage, NOW)  # within a minute: nothing
+                alerts = BudgetAlerts(ledger, "gpus", tasks, loader(url))
+                await alerts.check(POLICY, spent(usd), NOW)
+                await alerts.check(POLICY, spent(usd), NOW)  # within a minute: nothing
 
     anyio.run(worker)
+
+
+def test_workers_of_several_machines_report_a_mark_once(
+    ledger_url: str, webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each machine of a process pool has a worker that acts; they share the ledger."""
+    url, got, _ = webhook
+    monkeypatch.setattr(budget_alerts, "_INTERVAL_S", 0.0)
+
+    async def two_workers() -> None:
+        async with anyio.create_task_group() as tasks:
+            workers = [BudgetAlerts(ledger, "gpus", tasks, loader(url)) for _ in range(2)]
+            for worker in workers:
+                await worker.check(POLICY, spent(10), NOW)
+            for worker in workers:
+                await worker.check(POLICY, spent(85), NOW)
+                while len(ledger.budget_alerts("gpus")) < 1:
+                    await anyio.lowlevel.checkpoint()
+
+    with Ledger.open(ledger_url) as ledger:
+        anyio.run(two_workers)
+    assert [message["subject"] for message in got] == ["Budget pool: 85 % used"]
 
 
 def test_a_mark_is_reported_once_over_restarts(ledger_url: str, webhook) -> None:

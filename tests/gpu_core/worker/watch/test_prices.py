@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import anyio
@@ -11,6 +12,7 @@ from prefect.client.schemas.objects import FlowRun
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.sheet import parse_sheet
 from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
@@ -76,3 +78,68 @@ def test_a_refreshed_catalog_splits_the_cost_of_what_runs(
     assert change.since == change.rates.as_of == NOW + timedelta(hours=1)
     first_usd = 2 if is_known_before else 3
     assert usage_until(found, NOW + timedelta(hours=2)).micro_usd == 2 * (first_usd + 4) * 10**6
+
+
+def test_a_ledger_that_was_away_is_asked_again_in_the_next_cycle() -> None:
+    """Until then runs would pay the policy's price, and their cost would be split for nothing."""
+    answers: list[Exception | datetime] = [ConnectionError("away"), NOW, NOW]
+
+    def refreshed_at() -> datetime:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    known = SimpleNamespace(catalog_refreshed_at=refreshed_at, catalog=lambda: catalog(at_11=16))
+    policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 3}}})
+    placement = ClusterInfo([NODE]).find(Shape(gpu_count=2))
+    prices = Prices(known)
+
+    async def story() -> None:
+        with pytest.raises(ConnectionError):
+            await prices.refresh([NODE], NOW)
+        await prices.refresh([NODE], NOW + timedelta(seconds=1))
+
+    anyio.run(story)
+    found = prices.rates(placement, policy, NOW)
+    assert found is not None
+    assert found.gpu_micro_usd_per_hour == 2_000_000
+
+
+@pytest.mark.parametrize("fails", ["", "first"])
+def test_a_run_keeps_its_price_while_its_node_is_not_seen_and_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Its machine is unknown for a moment; and a row that cannot be written is one run's."""
+    runs = {name: FlowRun(id=uuid4(), flow_id=uuid4(), name=name) for name in ("first", "second")}
+    placement = ClusterInfo([NODE]).find(Shape(gpu_count=2))
+    policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 3}}})
+
+    async def story(ledger: Ledger) -> None:
+        prices = Prices(ledger)
+        attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger, prices=prices)
+        await prices.refresh([NODE], NOW)
+        demands = {str(run.id): demand(run) for run in runs.values()}
+        await attempts.open(dict.fromkeys(demands, placement), demands, {}, policy, NOW)
+        await attempts.reprice(policy, NOW)
+        ledger.save_catalog(catalog(at_11=16, at_13=32), "aws", NOW + timedelta(hours=1))
+        for minutes, nodes in ((70, []), (80, [NODE]), (90, [NODE])):
+            moment = NOW + timedelta(minutes=minutes)
+            await prices.refresh(nodes, moment)
+            await attempts.reprice(policy, moment)
+            assert all(not running.attempt.later_prices for running in attempts) or nodes
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        ledger.save_catalog(catalog(at_11=16), "aws", NOW)
+        real = ledger.add_price
+
+        def add_price(attempt: Attempt) -> bool:
+            if fails and attempt.flow_run_id == str(runs[fails].id):
+                raise ValueError("this row is damaged")
+            return real(attempt)
+
+        monkeypatch.setattr(ledger, "add_price", add_price)
+        anyio.run(story, ledger)
+        found = {a.flow_run_id: a for a in ledger.open_attempts("gpus", "host-1")}
+    repriced = {name for name, run in runs.items() if found[str(run.id)].later_prices}
+    assert repriced == {"first", "second"} - {fails}
