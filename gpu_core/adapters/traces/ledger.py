@@ -2,19 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
-from gpu_core.adapters.files.text_file import is_file
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.source import existing_ledger_url
 from gpu_core.decisions.attempts.work_done import has_ended, work_s
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
-
-_REMEDY = "name the ledger's file, or its address such as postgresql+psycopg://USER@HOST/DATABASE"
-_SQLITE_FILE = "sqlite:///"
-_SQLITE = b"SQLite format 3\0"
-"""What each such file begins with (the SQLite file format, 1.3)."""
 
 _ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 
@@ -47,7 +41,7 @@ def read_records(source: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ..
         InvalidInput: There is no such file.
         LedgerError: The database cannot be read.
     """
-    with Ledger.open(_url(source)) as ledger:
+    with Ledger.open(existing_ledger_url(source)) as ledger:
         return ledger.usage(*_ALWAYS)
 
 
@@ -62,16 +56,3 @@ def _job(run: RunRecord, attempts: Sequence[Attempt], began_at: datetime) -> Tra
         deployment=run.deployment,
         priority=run.priority,
     )
-
-
-def _url(source: str) -> str:
-    if "://" in source and not source.startswith(_SQLITE_FILE):
-        return source
-    path = Path(source.removeprefix(_SQLITE_FILE))
-    # Opening a ledger creates it; a misspelt path must not.
-    if not is_file(path):
-        raise InvalidInput("ledger", "is not a file", got=source, remedy=_REMEDY)
-    with path.open("rb") as file:
-        if file.read(len(_SQLITE)) != _SQLITE:
-            raise InvalidInput("ledger", "is not an SQLite database", got=source, remedy=_REMEDY)
-    return f"sqlite:///{path.resolve()}"

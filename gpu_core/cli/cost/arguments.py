@@ -19,7 +19,7 @@ class LedgerOptions:
     """Which ledger is read, and which of its runs count."""
 
     ledger: Annotated[
-        str | None, secret("ledger", "The ledger's address. Default: that of the pool")
+        str | None, secret("ledger", "The ledger: its file or address. Default: that of the pool")
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
     pool: Annotated[

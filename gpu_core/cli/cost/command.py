@@ -11,8 +11,8 @@ from prefect.client.orchestration import get_client
 from prefect.utilities.asyncutils import run_coro_as_sync
 from rich.console import Console
 
-from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import report_csv, report_document, report_table
@@ -57,7 +57,7 @@ def run_report(
         pool=pool,
         provenance=None if with_generated else Provenance.MEASURED,
     )
-    with Ledger.open(ledger_url) as ledger:
+    with open_to_read(ledger_url) as ledger:
         slices, counts = ledger.cost_slices(asked)
     report = cost_report(window, keys, slices, counts)
     if output is Output.JSON:
@@ -87,7 +87,7 @@ def run_export(
     """
     window = period_window(period, day)
     provenance = None if with_generated else Provenance.MEASURED
-    with Ledger.open(ledger_url) as ledger:
+    with open_to_read(ledger_url) as ledger:
         records = ledger.usage(window.start, window.end, provenance=provenance, pool=pool)
     charges = charges_of(records, window, datetime.now(UTC))
     write_rows(path, focus_rows(charges))

@@ -27,6 +27,7 @@ COLUMNS_OF_RUNS: Mapping[str, str] = MappingProxyType(
 COST_KEYS = (*COLUMNS_OF_RUNS, "gpu_type", "capacity_type", "zone")
 """What costs can be grouped by."""
 
+_KEY_NAMES = tuple(key.replace("_", "-") for key in COST_KEYS)
 MOST_KEYS = 3
 PERIODS = ("day", "week", "month")
 
@@ -125,20 +126,21 @@ def cost_report(
 
 
 def parse_keys(names: Sequence[str]) -> tuple[str, ...]:
-    """Which keys are these?
+    """Which keys are these? Names with dashes, also several in one text with commas.
 
     Raises:
         InvalidInput: One is unknown, comes twice, or there are more than three.
     """
-    keys = tuple(name.strip().replace("-", "_") for name in names)
+    parts = [part for name in names for part in name.split(",")]
+    keys = tuple(part.strip().replace("-", "_") for part in parts)
     for key in keys:
         if key not in COST_KEYS:
             raise InvalidInput(
                 "by",
                 "is not a key of costs",
-                got=key,
-                allowed=listed(COST_KEYS, limit=len(COST_KEYS)),
-                nearest=nearest_name(key, COST_KEYS),
+                got=key.replace("_", "-"),
+                allowed=listed(_KEY_NAMES, limit=len(_KEY_NAMES)),
+                nearest=nearest_name(key.replace("_", "-"), _KEY_NAMES),
             )
     if len(set(keys)) < len(keys):
         raise InvalidInput("by", "has a key twice", got=", ".join(keys))

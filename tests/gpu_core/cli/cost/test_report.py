@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -120,3 +122,36 @@ def test_a_bill_of_another_form_is_refused(
     assert main(arguments) == 2
     assert "allowed: .csv or .parquet" in capsys.readouterr().err
     assert not (tmp_path / "a.xlsx").exists()
+
+
+def test_the_ledger_is_named_by_its_file_and_keys_by_commas(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ledger_url.removeprefix("sqlite:///")
+    assert report(path, "day", "--by", "team,gpu-type", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["by"] == ["team", "gpu_type"]
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_a_misspelt_ledger_is_named_and_not_created(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """A new database would hold no run, and say that all of them cost nothing."""
+    path = tmp_path / "legder.db"
+    for source in (str(path), f"sqlite:///{path}"):
+        assert main(["cost", command, "--ledger", source]) == 2
+        assert "legder.db" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_ledger_of_another_version_is_read_by_no_report_and_not_upgraded(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its workers, which are of that version, would not start again."""
+    path = ledger_url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0006'")
+    before = Path(path).read_bytes()
+    assert report(ledger_url, "day") == 1
+    assert "is of version 0006" in capsys.readouterr().err
+    assert Path(path).read_bytes() == before
