@@ -7,7 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from gpu_core.decisions.costs.cost_report import period_window
-from gpu_core.decisions.costs.usage import US_PER_HOUR, Exact, apportioned
+from gpu_core.decisions.costs.usage import NO_USAGE, US_PER_HOUR, Exact, Usage, apportioned
 from gpu_core.decisions.costs.usage_cost import Held, Window, usage_for
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.prices import PriceChange, Rates
@@ -68,53 +68,52 @@ def charges_of(
         now: Attempts that still hold their GPUs are charged up to here.
     """
     found: list[Charge] = []
-    unpriced_gpu_us: Exact = 0
-    unpriced_us: Exact = 0
-    for run, attempts in records:
-        for attempt in attempts:
-            if not attempt.has_run:
-                continue
-            for period, change in _periods(attempt, window, now):
-                held = Held.by(attempt)
-                held_us = (period.end - period.start) // _MICROSECOND
-                usage = usage_for(held, held_us, change.rates)
-                unpriced_gpu_us += usage.unpriced_gpu_us
-                unpriced_us += usage.unpriced_us
-                # An older version kept the price of the part that was held.
-                gpu_us = usage.gpu_us if held.gpus == held.priced_gpus else (
-                    held_us * held.priced_gpus
-                )  # fmt: skip
-                rates = change.rates
-                lines = (
-                    (Resource.GPU, gpu_us, rates.gpu_micro_usd_per_hour, usage.gpu_micro_usd),
-                    (Resource.CPU, usage.cpu_us, rates.cpu_micro_usd_per_hour, usage.cpu_micro_usd),
-                    (
-                        Resource.MEMORY,
-                        usage.gib_us,
-                        rates.gib_micro_usd_per_hour,
-                        usage.gib_micro_usd,
-                    ),
+    together = NO_USAGE
+    for run, attempt in ((run, each) for run, attempts in records for each in attempts):
+        if not attempt.has_run:
+            continue
+        held = Held.by(attempt)
+        for period, change in _periods(attempt, window, now):
+            held_us = (period.end - period.start) // _MICROSECOND
+            usage = usage_for(held, held_us, change.rates)
+            together += usage
+            found += [
+                Charge(
+                    run=run,
+                    attempt=attempt,
+                    resource=resource,
+                    period=period,
+                    rates=change.rates,
+                    hours=Fraction(amount_us, US_PER_HOUR),
+                    unit_micro_usd=price,
+                    exact_micro_usd=micro_usd,
                 )
-                for resource, amount_us, price, micro_usd in lines:
-                    if price is None or not amount_us:
-                        continue
-                    found.append(
-                        Charge(
-                            run=run,
-                            attempt=attempt,
-                            resource=resource,
-                            period=period,
-                            rates=rates,
-                            hours=Fraction(amount_us, US_PER_HOUR),
-                            unit_micro_usd=price,
-                            exact_micro_usd=micro_usd,
-                        )
-                    )
+                for resource, amount_us, price, micro_usd in _priced(
+                    usage, held_us * held.priced_gpus, change.rates
+                )
+                if price is not None and amount_us
+            ]
     return Charges(
         window=window,
         charges=tuple(found),
-        unpriced_gpu_us=unpriced_gpu_us,
-        unpriced_us=unpriced_us,
+        unpriced_gpu_us=together.unpriced_gpu_us,
+        unpriced_us=together.unpriced_us,
+    )
+
+
+def _priced(
+    usage: Usage, priced_gpu_us: Exact, rates: Rates
+) -> tuple[tuple[Resource, Exact, int | None, Exact], ...]:
+    """Each resource with its amount, its price and its cost.
+
+    Args:
+        priced_gpu_us: GPUs that are paid for, times microseconds. An older version kept the price
+            of the part that was held, and that is paid once.
+    """
+    return (
+        (Resource.GPU, priced_gpu_us, rates.gpu_micro_usd_per_hour, usage.gpu_micro_usd),
+        (Resource.CPU, usage.cpu_us, rates.cpu_micro_usd_per_hour, usage.cpu_micro_usd),
+        (Resource.MEMORY, usage.gib_us, rates.gib_micro_usd_per_hour, usage.gib_micro_usd),
     )
 
 
