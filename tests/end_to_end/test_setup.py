@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.prefect_stack import PrefectServer
@@ -49,13 +50,25 @@ def run_setup(
 
 def content(server: PrefectServer) -> str:
     """All that `setup` may change on a server."""
-    found: list[Any] = []
     with server.client() as http:
-        for what in ("work_pools", "work_queues", "block_types", "block_schemas",
-                     "block_documents", "flows", "deployments"):  # fmt: skip
-            answer = http.post(f"/{what}/filter", json={}).raise_for_status().json()
-            found.append(sorted(map(_written, answer), key=lambda each: each["id"]))
-    return json.dumps(found)
+        found = [_read_all(http, what) for what in (
+            "work_pools", "block_types", "block_schemas", "block_documents")]  # fmt: skip
+        found += [_read_all(http, what, sort="CREATED_DESC") for what in ("flows", "deployments")]
+        # Read by pool: the server sorts all queues by name alone, so its pages are not stable.
+        found += [_read_all(http, f"work_pools/{pool['name']}/queues") for pool in found[0]]
+    return json.dumps([sorted(map(_written, items), key=lambda each: each["id"])
+                       for items in found])  # fmt: skip
+
+
+def _read_all(http: httpx.Client, what: str, **order: str) -> list[dict[str, Any]]:
+    """Every item, as the server answers with 200 at most."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = {"limit": 200, "offset": len(found), **order}
+        items = http.post(f"/{what}/filter", json=page).raise_for_status().json()
+        found += items
+        if len(items) < 200:
+            return found
 
 
 def _written(item: dict[str, Any]) -> dict[str, Any]:
