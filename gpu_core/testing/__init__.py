@@ -1,7 +1,7 @@
 """What tests of users import: a pool in memory, a clock, a notice, a checkpoint store in memory."""
 
 from gpu_core.testing.attempt import AttemptInTest, attempt_of_a_run
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     HIGH,
     LOW,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import require_aware
-from gpu_core.testing.builders import NOW
+from gpu_core.testing.builders.workloads import NOW
 
 
 class Clock:

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import make_node, make_policy, make_workload
+from gpu_core.testing.builders.workloads import make_node, make_policy, make_workload
 from gpu_core.testing.clock import Clock
 
 

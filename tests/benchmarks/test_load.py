@@ -7,7 +7,7 @@ import pytest
 from benchmarks.load import GPUS, judge, most_gpus_at_once, starts_per_minute
 from benchmarks.report import percentile
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import NOON, make_attempt
+from gpu_core.testing.builders.attempts import NOON, make_attempt
 
 
 def held(run, begin_s, end_s, *gpus, **fields):

@@ -17,7 +17,7 @@ from benchmarks.month_results import MonthResults, _savings
 from gpu_core.decisions.catalog.offerings import SPOT
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 from gpu_core.decisions.simulation.trace import TraceJob
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 DAY_S = 86_400.0
 

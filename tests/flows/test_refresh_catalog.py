@@ -10,7 +10,7 @@ from flows.refresh_catalog import refresh_catalog
 from gpu_core.adapters.aws.catalog import Failure, Look
 from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.decisions.catalog.refresh import Observation, Scope
-from tests.gpu_core.catalog_builders import make_catalog, make_key, make_row
+from gpu_core.testing.builders.catalog import make_catalog, make_key, make_row
 
 FOUND = make_catalog(p9_large=make_row(10.0))
 

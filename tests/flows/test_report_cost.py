@@ -21,7 +21,7 @@ from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_histor
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped
-from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 DAY = NOON.date()
 

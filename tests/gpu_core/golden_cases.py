@@ -25,7 +25,8 @@ from gpu_core.decisions.scheduling.planner import plan_cycle
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
     make_node,
@@ -35,7 +36,6 @@ from gpu_core.testing.builders import (
 )
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.pending.demand import deployment_hold
-from tests.gpu_core.accounting_builders import make_attempt
 from tests.gpu_core.decisions.scheduling.test_dominant_reason import (
     AHEAD,
     BUDGET,

@@ -10,8 +10,8 @@ from gpu_core.decisions.kubernetes.manifests.priority_class import (
 )
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.worker.operations.health_routes import LIVE_PATH, READY_PATH
-from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.support.helm import CHART, NAMESPACE, POLICY, REQUIRED, helm, of_kind, render
+from tests.support.kubernetes_schemas import schema_errors
 
 ALL_ON = {
     "image": {"repository": "registry.example.com/prefect-gpu", "digest": f"sha256:{'0' * 64}"},

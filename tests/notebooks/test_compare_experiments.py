@@ -18,7 +18,7 @@ from gpu_core.adapters.mlflow.comparison import read_comparison
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.decisions.costs.usage_cost import run_cost
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 _ROOT = Path(__file__).parents[2]
 _NOTEBOOK = _ROOT / "notebooks" / "compare_experiments.ipynb"

@@ -1,7 +1,7 @@
 """The report of a story of chaos counts what happened."""
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import make_attempt
+from gpu_core.testing.builders.attempts import make_attempt
 from tests.support.chaos_report import Story, report
 from tests.support.faults import Deed, Kind
 from tests.support.run_journal import lives_of

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
 from tests.support.faults import Kind, Phase, agenda, phases_of
 
 

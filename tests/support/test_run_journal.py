@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
 from tests.support.run_journal import (
     faults_of_gangs,
     faults_of_ledger,

@@ -5,7 +5,7 @@ import threading
 from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_report_of
 from gpu_core.decisions.checkpoints.report_labels import from_labels
 from gpu_core.runtime.prefect_report import PrefectReport
-from tests.gpu_core.accounting_builders import NOON
+from gpu_core.testing.builders.attempts import NOON
 
 
 def report(sequence):

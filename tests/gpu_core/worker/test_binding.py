@@ -8,7 +8,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare, Placement
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.infrastructure import Binding
 from tests.support.pool import FakePrefect, OnePool, run_id
 

@@ -17,7 +17,7 @@ from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.offerings import InstanceType, TypeKey
 from gpu_core.decisions.catalog.refresh import refreshed
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs
-from tests.gpu_core.catalog_builders import make_key
+from gpu_core.testing.builders.catalog import make_key
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 REGION = "us-east-1"

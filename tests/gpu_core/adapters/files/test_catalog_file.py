@@ -14,7 +14,7 @@ from gpu_core.adapters.files.catalog_file import (
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.catalog.offerings import OfferingKey
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.catalog_builders import SEEN, make_key, make_row, make_sheet
+from gpu_core.testing.builders.catalog import SEEN, make_key, make_row, make_sheet
 
 OWN = """\
 version: 1

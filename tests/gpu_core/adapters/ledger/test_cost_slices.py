@@ -16,7 +16,7 @@ from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.prices import PriceChange, Rates
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 
 NOW = at(3)
 moments = st.integers(-(10**10), 10**10).map(lambda us: NOON + timedelta(microseconds=us))

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import NodeShare
-from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 SHARES = (NodeShare(node="gpu-1", gpu_ids=("GPU-0", "GPU-1")),)
 

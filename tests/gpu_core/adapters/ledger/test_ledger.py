@@ -11,7 +11,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.accounting_builders import NOON, admit, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 
 def report(**fields: Any) -> CheckpointReport:

@@ -10,14 +10,14 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import NOON, at
+from gpu_core.testing.builders.attempts import NOON, at
 
 _ROOT = Path(__file__).parents[4]
 _WRITE_FOREVER = """
 import itertools, sys
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import admit, at, make_attempt
+from gpu_core.testing.builders.attempts import admit, at, make_attempt
 ledger = Ledger.open(sys.argv[1])
 for index in itertools.count():
     run_id = f"run-{index}"

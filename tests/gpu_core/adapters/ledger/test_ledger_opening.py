@@ -15,7 +15,7 @@ from gpu_core.adapters.ledger.engine import connect, parse_url
 from gpu_core.adapters.ledger.errors import is_refusal
 from gpu_core.adapters.ledger.schema import metadata
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
+from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 
 PASSWORD = "do-not-show-me"  # noqa: S105 - of nothing
 _OPENERS = 4

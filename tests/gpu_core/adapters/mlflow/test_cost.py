@@ -10,7 +10,7 @@ from prefect.settings import PREFECT_UI_URL, temporary_settings
 from gpu_core.adapters.mlflow.cost import CostStatus, cost_status, log_run_cost
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason, RunRecord
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 RUN = make_run(final_state="Completed")
 PREEMPTED = make_attempt(

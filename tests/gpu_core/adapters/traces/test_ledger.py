@@ -11,7 +11,7 @@ from gpu_core.decisions.attempts.work_done import work_s
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.simulation.trace import TraceJob
-from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
 
 ENDED = {"end_reason": EndReason.COMPLETED}
 PREEMPTED = {"end_reason": EndReason.PREEMPTED}

@@ -9,7 +9,7 @@ from gpu_core.adapters.aws.catalog import Failure, Look, PlacementScore
 from gpu_core.cli.main import main
 from gpu_core.decisions.catalog.offerings import OfferingKey
 from gpu_core.decisions.catalog.refresh import Observation, Scope
-from tests.gpu_core.catalog_builders import make_catalog, make_key, make_row, make_sheet
+from gpu_core.testing.builders.catalog import make_catalog, make_key, make_row, make_sheet
 
 FOUND = make_catalog(p9_large=make_row(10.0, {"a": 3.0}))
 FAILURE = Failure(part="spot prices", problem="refused", tried="ec2:X", remedy="allow it")

@@ -14,7 +14,7 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.focus import COLUMNS
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 QUARTER = {
     "gpu_quantity": Fraction(1, 4),

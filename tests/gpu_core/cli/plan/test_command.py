@@ -11,8 +11,8 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import admit, at, make_attempt
-from tests.gpu_core.catalog_builders import make_row, make_sheet
+from gpu_core.testing.builders.attempts import admit, at, make_attempt
+from gpu_core.testing.builders.catalog import make_row, make_sheet
 
 Plan = Callable[..., int]
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.decisions.costs.usage_cost import run_cost
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 
 @pytest.mark.parametrize(

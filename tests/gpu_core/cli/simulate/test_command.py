@@ -11,7 +11,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.simulation.named_policies import POLICY_NAMES
-from tests.gpu_core.accounting_builders import admit, at, make_attempt
+from gpu_core.testing.builders.attempts import admit, at, make_attempt
 
 SHARED_DATA = Path(__file__).parents[5] / "shared" / "data"
 

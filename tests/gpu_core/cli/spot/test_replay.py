@@ -8,7 +8,7 @@ import pytest
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import admit, at, make_attempt
+from gpu_core.testing.builders.attempts import admit, at, make_attempt
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
 
 
 def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:

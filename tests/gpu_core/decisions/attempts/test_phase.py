@@ -17,7 +17,7 @@ from gpu_core.decisions.attempts.phase import (
     recorded_phase,
 )
 from gpu_core.decisions.model.attempts import EndReason
-from tests.gpu_core.accounting_builders import NOON, make_attempt
+from gpu_core.testing.builders.attempts import NOON, make_attempt
 
 P = AttemptPhase
 

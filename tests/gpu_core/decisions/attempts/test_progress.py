@@ -7,8 +7,8 @@ from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.run_times import RunTimePolicy
-from gpu_core.testing.builders import make_workload
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
+from gpu_core.testing.builders.workloads import make_workload
 
 HOUR_S = 3_600
 

@@ -11,8 +11,8 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
-from gpu_core.testing.builders import NOW, make_node, make_policy, make_workload
-from tests.gpu_core.accounting_builders import make_attempt
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import NOW, make_node, make_policy, make_workload
 
 WHY = "Postponed: a ResourceQuota of the namespace refuses it: exceeded quota: q."
 ENDS = {

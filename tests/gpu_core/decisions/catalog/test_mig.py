@@ -10,7 +10,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.node_info import NodeInfo
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 # The numbers of instances that NVIDIA's tables state, in the order of `MIG_PROFILES`.
 MOST_OF_A30 = (4, 2, 1)

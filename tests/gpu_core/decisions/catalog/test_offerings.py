@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.catalog.offerings import combined
-from tests.gpu_core.catalog_builders import make_catalog, make_key, make_row
+from gpu_core.testing.builders.catalog import make_catalog, make_key, make_row
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.decisions.catalog.plausible import current_prices, doubtful_spot, implausible
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.catalog_builders import SEEN, make_catalog, make_key, make_row
+from gpu_core.testing.builders.catalog import SEEN, make_catalog, make_key, make_row
 
 YEAR_LATER = SEEN + timedelta(days=365)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.catalog.refresh import MOST_PRICES, Observation, Scope, refreshed
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.catalog_builders import SEEN, make_catalog, make_key, make_row
+from gpu_core.testing.builders.catalog import SEEN, make_catalog, make_key, make_row
 
 DAY = timedelta(days=1)
 NOW = SEEN + DAY

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.catalog_builders import make_catalog, make_row
+from gpu_core.testing.builders.catalog import make_catalog, make_row
 
 CATALOG = make_catalog(
     p9_large=make_row(80.0, {"a": 16.0}),

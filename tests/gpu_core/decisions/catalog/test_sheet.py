@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.catalog_builders import SEEN, make_key, make_row, make_sheet
+from gpu_core.testing.builders.catalog import SEEN, make_key, make_row, make_sheet
 
 
 def with_price(**price):

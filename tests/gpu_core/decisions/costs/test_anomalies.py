@@ -9,7 +9,7 @@ from gpu_core.decisions.costs.anomalies import AnomalyVerdict, Judgement, Thresh
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.accounting_builders import make_attempt, make_run
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 
 DAY = date(2026, 3, 18)
 

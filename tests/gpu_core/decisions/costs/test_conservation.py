@@ -20,8 +20,8 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.testing.builders import make_node
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_node
 
 PRICE = 3_670_001
 HOUR_US = 3_600_000_000

@@ -18,7 +18,7 @@ from gpu_core.decisions.costs.daily_report import (
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.costs.usage_cost import daily_costs
 from gpu_core.decisions.model.attempts import EndReason, Provenance
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 DAY = date(2026, 3, 4)
 GOLDEN = Path(__file__).parent / "golden_report.md"

@@ -19,7 +19,7 @@ from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.prices import PriceChange, Rates
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from tests.gpu_core.decisions.costs.focus_rules import FocusRules
 
 SUPPORTED = frozenset(

@@ -22,8 +22,8 @@ from gpu_core.decisions.costs.price_book import (
 )
 from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.testing.builders import make_node
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
+from gpu_core.testing.builders.workloads import make_node
 
 POLICY_PRICES = {"prices": {"a100-80gb": {"on-demand": 3.0}}, "prices_as_of": "2026-02-01"}
 OWN = {"rates": {"on-demand": {"gpu": {"a100-80gb": 2.0}, "cpu_core": 0.03, "memory_gib": 0.004}}}

@@ -23,7 +23,7 @@ from gpu_core.decisions.costs.usage_cost import (
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 
 HOUR_US = 3_600_000_000
 CPU_PRICES = {

@@ -9,16 +9,15 @@ from gpu_core.decisions.kubernetes.manifests.launch import Launch, Wanted
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
-from tests.gpu_core.decisions.kubernetes.builders import (
-    FIRST_AND_LAST,
+from gpu_core.testing.builders.manifests import (
     TEMPLATE,
     container_of,
     make_launch,
     make_policy,
     on_nodes,
-    schema_errors,
 )
 from tests.support.examples import examples
+from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
 
 texts = st.text(min_size=1, max_size=80)
 gpu_types = st.sampled_from(["t4", "a10g", "a100-40gb", "a100-80gb", "h100-80gb", "h200"])

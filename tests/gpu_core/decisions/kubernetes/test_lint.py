@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.kubernetes.lint import Severity, lint
 from gpu_core.decisions.kubernetes.lint.secret_rules import names_a_secret
 from gpu_core.decisions.kubernetes.manifests.launch import Wanted
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     build,
     container_of,
     make_launch,

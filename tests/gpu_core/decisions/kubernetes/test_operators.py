@@ -13,15 +13,14 @@ from gpu_core.decisions.kubernetes.operators import (
 )
 from gpu_core.decisions.kubernetes.status.outcome import Cause, Charge, Phase
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     ATTEMPT_ID,
-    FIRST_AND_LAST,
     JOB_NAME,
     TEMPLATE,
     make_launch,
     make_policy,
-    schema_errors,
 )
+from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

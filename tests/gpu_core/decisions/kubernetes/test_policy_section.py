@@ -6,16 +6,15 @@ from gpu_core.decisions.kubernetes.manifests.priority_class import priority_clas
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes_version import Capabilities, capabilities_of
 from gpu_core.decisions.policy.policy import parse_policy
-from tests.gpu_core.decisions.kubernetes.builders import (
-    FIRST_AND_LAST,
+from gpu_core.testing.builders.manifests import (
     build,
     container_of,
     make_launch,
     pod_of,
-    schema_errors,
     template,
     template_container,
 )
+from tests.support.kubernetes_schemas import FIRST_AND_LAST, schema_errors
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gpu_core.decisions.kubernetes.manifests.names import is_reserved
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     build,
     make_launch,
     make_policy,

@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields, replace
 import pytest
 
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.workloads import make_workload
 
 ASKED = {
     "gpu_count": 4,

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.offerings.observed_throughput import shown_by
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 Record = tuple[RunRecord, list[Attempt]]
 

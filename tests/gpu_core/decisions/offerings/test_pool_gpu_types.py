@@ -9,7 +9,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.requests.job_variables import parse_request
-from gpu_core.testing.builders import NOW, ago, make_policy, make_workload
+from gpu_core.testing.builders.workloads import NOW, ago, make_policy, make_workload
 
 LORA = "fine-tune a 7B model with LoRA on 100M tokens"
 BIG = "fine-tune a 70B model with LoRA on 100M tokens"

@@ -14,8 +14,8 @@ from gpu_core.decisions.offerings.estimates import observed_on
 from gpu_core.decisions.offerings.options import Certainty, Reason
 from gpu_core.decisions.offerings.rank import choose, verdict
 from gpu_core.decisions.requirements.duration import Basis
-from tests.gpu_core.catalog_builders import make_catalog, make_row
-from tests.gpu_core.job_builders import make_job
+from gpu_core.testing.builders.catalog import make_catalog, make_row
+from gpu_core.testing.builders.jobs import make_job
 from tests.support.examples import examples
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

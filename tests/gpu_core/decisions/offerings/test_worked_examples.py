@@ -21,7 +21,7 @@ from gpu_core.decisions.requirements.duration import (
 from gpu_core.decisions.requirements.fit import best_fit
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import WHOLE
-from tests.gpu_core.job_builders import make_job
+from gpu_core.testing.builders.jobs import make_job
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 JOB = make_job("llama-2-7b", "lora", amount=100e6)

@@ -12,7 +12,7 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     NOW,
     make_allocation,
     make_node,

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.diagnostics import NotPlaced, never_fits
-from gpu_core.testing.builders import make_node, make_workload
+from gpu_core.testing.builders.workloads import make_node, make_workload
 from tests import strategies
 
 

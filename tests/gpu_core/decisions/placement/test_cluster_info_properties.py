@@ -8,7 +8,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from tests.gpu_core.decisions.placement.naive import NaiveRoom
 from tests.support.examples import examples
 

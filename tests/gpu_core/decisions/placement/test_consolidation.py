@@ -8,7 +8,7 @@ from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.consolidation import Movable, propose_moves
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 
 def holder(node, ids, lost_gpu_s=0.0):

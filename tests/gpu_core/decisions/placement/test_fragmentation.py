@@ -16,7 +16,7 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.fragmentation_score import CpuBuckets, FragmentationScore
 from gpu_core.decisions.placement.workload_mix import rounded_mix
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 
 CPU_PER_GPU_MILLI = 12_000

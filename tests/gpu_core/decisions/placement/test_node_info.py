@@ -7,7 +7,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.node_info import NodeInfo
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 REPLICAS = {"is_shareable": True, "has_whole_gpus": False}
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     LOW,
     NOW,
     make_allocation,

@@ -7,7 +7,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
-from gpu_core.testing.builders import make_node, make_policy
+from gpu_core.testing.builders.workloads import make_node, make_policy
 
 NODES = [make_node("a", 4), make_node("b", 8), make_node("c", 2)]
 

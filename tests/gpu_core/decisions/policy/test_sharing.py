@@ -13,8 +13,8 @@ from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from tests.gpu_core.decisions.kubernetes.builders import make_policy
-from tests.gpu_core.decisions.kubernetes.node_builders import GFD_A100, make_node_object
+from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.node_objects import GFD_A100, make_node_object
 
 POOL = "example.com/pool"
 

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.pydantic_errors import input_errors
 from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.quota.budgets import Budgets, period_end, period_start
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.workloads import make_workload
 
 USD = 1_000_000
 HOUR_S = 3600

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gpu_core.decisions.model.pydantic_errors import input_errors
 from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.quota.entitlement import divide, nominal_quota_of_teams, shares_by_weight
-from tests.gpu_core.quota_builders import make_quotas
+from gpu_core.testing.builders.quotas import make_quotas
 
 
 def messages(data):

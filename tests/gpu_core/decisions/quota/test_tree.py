@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
-from tests.gpu_core.quota_builders import (
+from gpu_core.testing.builders.quotas import (
     A100,
     BUCKET,
-    hybrid_sections,
     make_quotas,
     make_tree,
 )
@@ -20,6 +19,40 @@ GPU = 1000
 TEAMS = ("t0", "t1", "t2", "t3", "nobody", None)
 
 steps = st.lists(st.tuples(st.sampled_from(TEAMS), st.integers(1, 5)), max_size=20)
+
+
+@st.composite
+def hybrid_sections(draw):
+    """Up to four teams in up to three cohorts, with limits or without."""
+    cohorts = {}
+    for i in range(draw(st.integers(0, 3))):
+        above = draw(st.sampled_from([None, *cohorts]))
+        cohorts[f"c{i}"] = draw(quotas(is_team=False)) | ({"parent": above} if above else {})
+    teams = {}
+    for i in range(draw(st.integers(1, 4))):
+        above = draw(st.sampled_from([None, *cohorts]))
+        teams[f"t{i}"] = draw(quotas(is_team=True)) | ({"cohort": above} if above else {})
+    return {
+        "teams": teams,
+        "cohorts": cohorts,
+        "unlisted": draw(st.sampled_from(["shared", "refused"])),
+    }
+
+
+@st.composite
+def quotas(draw, is_team):
+    limits = st.one_of(st.none(), st.integers(0, 4))
+    nominal = draw(limits)
+    lending = draw(limits)
+    if is_team and nominal is not None and lending is not None:
+        lending = min(lending, nominal)
+    values = {
+        "nominal_quota": nominal,
+        "lending_limit": lending,
+        "borrowing_limit": draw(limits),
+    }
+    limited = {k: {BUCKET: gpus} for k, gpus in values.items() if gpus is not None}
+    return limited | {"weight": draw(st.sampled_from([1, 2, 0.5]))}
 
 
 @st.composite

@@ -10,8 +10,8 @@ from gpu_core.decisions.attempts.ledger_changes import LedgerFollower, merged
 from gpu_core.decisions.costs import usage_cost as cost
 from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.testing.builders import make_policy
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy
 
 FAIR = {
     "ordering": {"keys": ["fair-share"]},

@@ -16,7 +16,7 @@ from gpu_core.decisions.requests.job_variables import (
     run_limits,
     workload_from_request,
 )
-from gpu_core.testing.builders import NOW, make_policy
+from gpu_core.testing.builders.workloads import NOW, make_policy
 
 WORKER_VARIABLES = ("env", "command", "name", "labels", "working_dir")
 

@@ -20,7 +20,7 @@ from gpu_core.decisions.requirements.duration import (
 )
 from gpu_core.decisions.requirements.job import Recompute
 from gpu_core.decisions.requirements.memory import WHOLE, Division
-from tests.gpu_core.job_builders import make_job
+from gpu_core.testing.builders.jobs import make_job
 
 DAY_S = 86_400
 PEAK = Utilisation(low=1, likely=1, high=1)

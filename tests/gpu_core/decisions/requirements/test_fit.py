@@ -5,7 +5,7 @@ import pytest
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.requirements.fit import best_fit, least_gpus
 from gpu_core.decisions.requirements.job import Recompute
-from tests.gpu_core.job_builders import make_job
+from gpu_core.testing.builders.jobs import make_job
 
 
 def memory_mib(gpu_type):

@@ -16,7 +16,7 @@ from gpu_core.decisions.requirements.memory import (
     trained_parameters,
 )
 from gpu_core.decisions.requirements.models import KNOWN_MODELS, transformer_of
-from tests.gpu_core.job_builders import make_job
+from gpu_core.testing.builders.jobs import make_job
 
 GB = 1e9
 STATES = {

@@ -11,7 +11,15 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
-from gpu_core.testing.builders import HIGH, LOW, MEDIUM, ago, make_node, make_policy, make_workload
+from gpu_core.testing.builders.workloads import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    ago,
+    make_node,
+    make_policy,
+    make_workload,
+)
 
 TEAMS = ("a", "b", "c")
 HOLD = Hold(reason=Reason.HELD, summary="Held by a person.", resolution="Release it.")

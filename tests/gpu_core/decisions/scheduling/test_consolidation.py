@@ -12,7 +12,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.scheduling.plan import Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
     ago,

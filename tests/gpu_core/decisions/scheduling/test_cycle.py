@@ -11,7 +11,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     HIGH,
     LOW,

@@ -15,7 +15,7 @@ from gpu_core.decisions.model.workload import Hold, RunTime, RunTimeSource, Work
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Plan, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
     ago,

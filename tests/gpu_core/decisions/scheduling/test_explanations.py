@@ -5,7 +5,7 @@ import pickle
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     NOW,
     make_allocation,
     make_node,

@@ -23,7 +23,7 @@ from gpu_core.decisions.scheduling.holders_table import (
     to_holder_row,
     without_holder_texts,
 )
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 
 moments = st.datetimes(
     min_value=datetime(2000, 1, 1),  # noqa: DTZ001 - Hypothesis adds the zone

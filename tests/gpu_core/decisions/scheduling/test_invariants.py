@@ -16,7 +16,7 @@ from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.testing.builders import NOW
+from gpu_core.testing.builders.workloads import NOW
 from tests.gpu_core.decisions.scheduling.scenarios import (
     Scenario,
     a_workload,

@@ -13,7 +13,7 @@ from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.kept_nodes import KEPT_PER_NODE
 from gpu_core.decisions.scheduling.plan import Admit
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,
     NOW,

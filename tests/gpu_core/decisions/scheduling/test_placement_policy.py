@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.scheduling.plan import Admit
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     NOW,
     ago,
     make_allocation,

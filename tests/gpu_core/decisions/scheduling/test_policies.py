@@ -12,7 +12,7 @@ from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     HIGH,
     LOW,
     MEDIUM,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     NOW,
     ago,
     make_allocation,

@@ -13,7 +13,7 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.diagnostics import never_fits
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     LOW,
     NOW,
     ago,

@@ -19,7 +19,7 @@ from gpu_core.decisions.scheduling.queue_table import (
     to_json,
     to_row,
 )
-from gpu_core.testing.builders import NOW, ago, make_workload
+from gpu_core.testing.builders.workloads import NOW, ago, make_workload
 
 moments = st.datetimes(
     min_value=datetime(2000, 1, 1),  # noqa: DTZ001 - Hypothesis adds the zone

@@ -13,7 +13,7 @@ from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.policy.scale import Offer, ScalePolicy
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp, Trigger
 from gpu_core.decisions.scheduling.scale_hints import ScaleState, scale_hints
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     NOW,
     ago,
     make_allocation,

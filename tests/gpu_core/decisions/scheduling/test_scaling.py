@@ -5,7 +5,7 @@ from dataclasses import replace
 from gpu_core.decisions.model.cluster import Flavor
 from gpu_core.decisions.scheduling.plan import ScaleDown, ScaleUp
 from gpu_core.decisions.scheduling.planner import Planner, plan_cycle
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
     ago,

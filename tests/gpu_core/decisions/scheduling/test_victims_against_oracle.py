@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.scheduling.plan import Admit, Preempt
 from gpu_core.decisions.scheduling.planner import plan_cycle
-from gpu_core.testing.builders import NOW, make_policy
+from gpu_core.testing.builders.workloads import NOW, make_policy
 from tests.gpu_core.decisions.scheduling.victim_oracle import Oracle, contest
 from tests.support.examples import examples
 

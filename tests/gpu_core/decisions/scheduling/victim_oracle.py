@@ -9,7 +9,15 @@ from gpu_core.decisions.model.cluster import Allocation, Snapshot
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.quota.tree import QuotaTree, QuotaUsage
-from gpu_core.testing.builders import HIGH, LOW, MEDIUM, ago, make_node, make_policy, make_workload
+from gpu_core.testing.builders.workloads import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    ago,
+    make_node,
+    make_policy,
+    make_workload,
+)
 from tests.gpu_core.decisions.scheduling.scenarios import Scenario
 
 TEAMS = ("a", "b", "c")

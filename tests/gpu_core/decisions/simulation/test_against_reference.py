@@ -11,7 +11,7 @@ from gpu_core.decisions.simulation.engine import simulate
 from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.run_time_oracle import TrueRunTimes
 from gpu_core.decisions.simulation.trace import Trace, TraceJob
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 
 GPUS = 8

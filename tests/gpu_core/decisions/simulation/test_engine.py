@@ -24,7 +24,7 @@ from gpu_core.decisions.simulation.run_time_oracle import (
     TrueRunTimes,
 )
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, whole_nodes
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 
 FLAVOR = Flavor("a100-80gb", "on-demand")

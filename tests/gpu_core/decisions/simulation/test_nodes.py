@@ -16,7 +16,7 @@ from gpu_core.decisions.simulation.named_policies import named_policy
 from gpu_core.decisions.simulation.run_time_oracle import NoRunTimes, RunTimeOracle, TrueRunTimes
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob, interruption
 from gpu_core.decisions.spot.capacity_view import LOOK_S
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from tests.support.examples import examples
 
 POLICY = parse_policy({"version": 1})

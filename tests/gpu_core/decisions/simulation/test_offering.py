@@ -10,7 +10,7 @@ from gpu_core.decisions.simulation.offering import (
     by_strategy,
     offer,
 )
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 NODES = (make_node("n1", 2), make_node("n2", 2))
 

@@ -1,7 +1,7 @@
 """Since when a workload could have had spot, or not."""
 
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
-from gpu_core.testing.builders import NOW, ago
+from gpu_core.testing.builders.workloads import NOW, ago
 
 
 def test_ages_begin_anew_with_each_change_and_with_whoever_is_forgotten():

@@ -17,7 +17,8 @@ from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.state import Capacity, CapacityState, Rule
 from gpu_core.decisions.spot.strategies import STRATEGIES
 from gpu_core.decisions.spot.survival import SpotRecord
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     NOW,
     ago,
@@ -26,7 +27,6 @@ from gpu_core.testing.builders import (
     make_policy,
     make_workload,
 )
-from tests.gpu_core.accounting_builders import make_attempt
 
 USD = 1_000_000
 H = 3600.0

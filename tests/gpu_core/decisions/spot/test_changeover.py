@@ -11,7 +11,7 @@ from gpu_core.decisions.spot.changeover import (
     changeover,
     start_losses_s,
 )
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
 
 MINUTE_S = 60
 TWELVE_MIN_S = 12 * MINUTE_S

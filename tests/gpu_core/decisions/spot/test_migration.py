@@ -11,7 +11,8 @@ from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.state import Capacity, Rule
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     NOW,
     ago,
@@ -20,7 +21,6 @@ from gpu_core.testing.builders import (
     make_policy,
     make_workload,
 )
-from tests.gpu_core.accounting_builders import make_attempt
 
 H = 3600
 NODES = (make_node("s1", capacity_type="spot"), make_node("o1"))

@@ -12,7 +12,8 @@ from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     NOW,
     ago,
@@ -21,7 +22,6 @@ from gpu_core.testing.builders import (
     make_policy,
     make_workload,
 )
-from tests.gpu_core.accounting_builders import make_attempt
 
 POLICY = make_policy()
 SPOT = make_node("s1", capacity_type="spot")

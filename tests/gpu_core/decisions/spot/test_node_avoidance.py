@@ -15,8 +15,8 @@ from gpu_core.decisions.spot.node_avoidance import (
     spot_failures,
     spot_left_alone_until,
 )
-from gpu_core.testing.builders import make_node
-from tests.gpu_core.accounting_builders import make_attempt
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import make_node
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = CapacityPolicy()

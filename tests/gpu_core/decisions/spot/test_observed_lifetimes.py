@@ -14,7 +14,7 @@ from gpu_core.decisions.spot.observed_lifetimes import (
     spot_stays,
 )
 from gpu_core.decisions.spot.survival import Lifetimes
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
 
 H = 3600
 

@@ -18,7 +18,8 @@ from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import SpotPast
 from gpu_core.decisions.spot.survival import Lifetimes
-from gpu_core.testing.builders import (
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
     CRITICAL,
     LOW,
     NOW,
@@ -28,7 +29,6 @@ from gpu_core.testing.builders import (
     make_snapshot,
     make_workload,
 )
-from tests.gpu_core.accounting_builders import make_attempt
 
 POLICY = make_policy()
 SPOT = make_node("s1", capacity_type="spot")

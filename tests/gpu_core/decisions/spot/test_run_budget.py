@@ -12,8 +12,8 @@ from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.feasibility import BudgetStage
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.run_budget import refusal, spending, spent_micro_usd
-from gpu_core.testing.builders import NOW, make_node, make_policy, make_workload
-from tests.gpu_core.accounting_builders import at, make_attempt
+from gpu_core.testing.builders.attempts import at, make_attempt
+from gpu_core.testing.builders.workloads import NOW, make_node, make_policy, make_workload
 
 USD = 1_000_000
 SPOT, STEADY = make_node("s1", capacity_type="spot"), make_node("o1")

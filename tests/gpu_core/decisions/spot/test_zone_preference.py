@@ -13,7 +13,13 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.zones import Stay
-from gpu_core.testing.builders import NOW, make_allocation, make_node, make_policy, make_workload
+from gpu_core.testing.builders.workloads import (
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
 
 
 def spot(name, zone, **fields):

@@ -17,11 +17,11 @@ from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry, with_start
 from gpu_core.worker.infrastructure import Binding, Started
 from gpu_core.worker.pending.demand import Demand
-from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 NOW = datetime.now(UTC)
 

@@ -21,7 +21,7 @@ from gpu_core.adapters.ledger import Ledger, LedgerError, UnknownAttempt
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, is_outage
 from tests.support.pool import FakePrefect, OnePool, refused_request, run_id

@@ -10,10 +10,10 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Pending, Running
 
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.attempts.running_poll import RunningPoll
 from gpu_core.worker.attempts.state import AttemptState
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 ADMITTED_AT = NOW - timedelta(seconds=100)

@@ -32,6 +32,7 @@ from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.attempts.settlement import (
     allow_another_attempt,
     decide,
@@ -43,7 +44,6 @@ from gpu_core.worker.attempts.settlement import (
 )
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 NOW = datetime.now(UTC)
 RUN = "11111111-1111-1111-1111-111111111111"

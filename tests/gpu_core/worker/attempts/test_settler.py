@@ -22,6 +22,7 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.testing.builders.attempts import admit, make_attempt, make_run
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import Published
@@ -37,7 +38,6 @@ from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.watch.outages import OutageWatch
-from tests.gpu_core.accounting_builders import admit, make_attempt, make_run
 
 RUN = "11111111-1111-1111-1111-111111111111"
 # A run id no other test machine process carries; the launcher's number is one that nobody has.

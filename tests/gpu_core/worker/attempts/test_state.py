@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gpu_core.decisions.attempts.phase import AttemptPhase, IllegalTransition
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 P = AttemptPhase
 

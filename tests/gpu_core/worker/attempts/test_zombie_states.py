@@ -10,8 +10,8 @@ from prefect.client.schemas.objects import State, StateType
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard, was_taken_out
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 RUN = UUID("11111111-1111-1111-1111-111111111111")
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)

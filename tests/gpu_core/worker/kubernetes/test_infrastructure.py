@@ -24,7 +24,8 @@ from gpu_core.decisions.policy.kubernetes_version import capabilities_of
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
@@ -38,7 +39,6 @@ from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
 

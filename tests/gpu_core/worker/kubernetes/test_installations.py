@@ -12,10 +12,10 @@ from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.ledger import Ledger, PoolNotOurs
 from gpu_core.adapters.prefect import pool_claims
 from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.kubernetes.leadership import leadership as module
 from gpu_core.worker.kubernetes.leadership.installation_claim import InstallationClaim
 from gpu_core.worker.kubernetes.leadership.leadership import ClusterLeadership, LedPool
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 ONE = Installation(cluster="c1", namespace="one")
 TWO = Installation(cluster="c1", namespace="two")

@@ -13,11 +13,11 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_pod, moment
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
 

@@ -29,13 +29,13 @@ from gpu_core.decisions.kubernetes.variables.prefect_fields import (
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.attempts import NOON
+from gpu_core.testing.builders.manifests import build, container_of, make_launch, pod_of
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from gpu_core.worker.pending.demand import DemandReader
-from tests.gpu_core.accounting_builders import NOON
-from tests.gpu_core.decisions.kubernetes.builders import build, container_of, make_launch, pod_of
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster
 
 ID = UUID(int=1)

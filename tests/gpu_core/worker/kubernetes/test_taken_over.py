@@ -14,7 +14,7 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare, Placement
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.kubernetes.infrastructure import is_container_job

@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import Flow
 
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker.pending.demand import DemandReader
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from gpu_core.decisions.model.reasons import Explanation, Reason
-from gpu_core.testing.builders import NOW, make_node, make_workload
+from gpu_core.testing.builders.workloads import NOW, make_node, make_workload
 from gpu_core.worker.pending.forecasts import Forecasts
 
 

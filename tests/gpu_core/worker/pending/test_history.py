@@ -17,11 +17,16 @@ from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import ZONE_LABEL
 from gpu_core.decisions.model.workload import RunTimeSource
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, workload_from_request
-from gpu_core.testing.builders import make_allocation, make_node, make_policy, make_workload
+from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
+from gpu_core.testing.builders.workloads import (
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.pending.history import History
-from tests.gpu_core.accounting_builders import admit, at, make_attempt, make_run
 
 BUDGETED = make_policy(
     ordering={"keys": ["fair-share"]},

@@ -15,7 +15,8 @@ from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Schedul
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.scheduling.holders_table import holder_entry
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.pending.publisher import (
     Publisher,
     Shown,
@@ -24,7 +25,6 @@ from gpu_core.worker.pending.publisher import (
     step,
     waiting_state_name,
 )
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 GPUS, OTHERS = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
 

@@ -16,13 +16,13 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_VARIABLE
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.testing.builders import make_policy, make_workload
+from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.settings import GpuWorkerSettings
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 
 VIRTUAL = make_policy(virtual_gpus={"gpu_type": "t4", "count": 2})
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE
+from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.worker.process.processes import LocalProcesses
-from tests.gpu_core.accounting_builders import make_attempt
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.decisions.costs.mlflow_access import CREDENTIAL_VARIABLES, MlflowAccess
 from gpu_core.decisions.model.redaction import basic_credentials
+from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.testing.builders.manifests import build, make_launch
 from gpu_core.worker.attempts.settler import log_cost
 from gpu_core.worker.kubernetes.worker import GpuKubernetesWorker
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import read_connections
-from tests.gpu_core.accounting_builders import make_attempt, make_run
-from tests.gpu_core.decisions.kubernetes.builders import build, make_launch
 from tests.support.mlflow_listener import mlflow_listener
 
 PASSWORD = "canary-1"  # noqa: S105 - nobody's

@@ -14,7 +14,7 @@ from prefect.settings import (
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.redaction import redact
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.secrecy import (

@@ -11,11 +11,11 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
-from gpu_core.testing.builders import make_policy, make_workload
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run, record_ended
+from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.watch.budgets import BudgetWatch
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 
 USD = 1_000_000
 

@@ -16,7 +16,7 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.watch.prices import Prices
 from tests.gpu_core.worker.attempts.test_registry import demand

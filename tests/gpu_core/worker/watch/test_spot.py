@@ -13,11 +13,11 @@ from gpu_core.decisions.model.workload import RunTime, RunTimeSource
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
-from gpu_core.testing.builders import make_node, make_policy, make_workload
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run, record_ended
+from gpu_core.testing.builders.workloads import make_node, make_policy, make_workload
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.watch.spot import CapacityChanges
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run, record_ended
 
 NODES = (
     make_node("s1", gpus=1, gpu_type="a10g", capacity_type="spot"),

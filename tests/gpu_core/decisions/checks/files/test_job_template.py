@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_core.decisions.checks.files.job_template import job_findings, template_findings
-from tests.gpu_core.decisions.kubernetes.builders import make_policy, template
+from gpu_core.testing.builders.manifests import make_policy, template
 
 NEWEST: dict[str, Any] = {
     "variables": {"properties": {"gpu_count": {"default": 1}, "nodes": {}, "shm_size": {}}},

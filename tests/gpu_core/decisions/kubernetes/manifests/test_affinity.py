@@ -8,13 +8,8 @@ from gpu_core.decisions.kubernetes.manifests.launch import Wanted
 from gpu_core.decisions.kubernetes.nodes.health import taint_text
 from gpu_core.decisions.model.cluster import Placement
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
-    build,
-    make_launch,
-    pod_of,
-    schema_errors,
-    template,
-)
+from gpu_core.testing.builders.manifests import build, make_launch, pod_of, template
+from tests.support.kubernetes_schemas import schema_errors
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -13,7 +13,7 @@ from gpu_core.decisions.kubernetes.manifests.commands import (
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.testing.builders import make_workload
+from gpu_core.testing.builders.workloads import make_workload
 
 ENGINE = "uv run prefect flow-run execute"
 BUNDLE = "python -m prefect.bundles.execute --key e528eea0-97dc-444c-a33f-16e28f0d3ca8"

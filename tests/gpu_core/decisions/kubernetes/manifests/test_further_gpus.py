@@ -13,7 +13,7 @@ from gpu_core.decisions.kubernetes.manifests.further_gpus import (
 from gpu_core.decisions.kubernetes.nodes.pod_requests import pod_requests
 from gpu_core.decisions.kubernetes.operators import build_custom_job
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     build,
     container_of,
     make_launch,

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_core.decisions.kubernetes.manifests.launch import Wanted
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     ATTEMPT_ID,
     JOB_NAME,
     build,
@@ -14,9 +14,9 @@ from tests.gpu_core.decisions.kubernetes.builders import (
     env_of,
     make_launch,
     pod_of,
-    schema_errors,
     template_container,
 )
+from tests.support.kubernetes_schemas import schema_errors
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 COMMAND = {"container_command": "torchrun train.py --name 'a b'"}

@@ -10,7 +10,7 @@ import pytest
 from gpu_core.decisions.kubernetes.manifests.job import build_job, owned_by
 from gpu_core.decisions.kubernetes.manifests.launch import Wanted
 from gpu_core.decisions.model.errors import InvalidInput
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     ATTEMPT_ID,
     JOB_NAME,
     TEMPLATE,
@@ -21,10 +21,10 @@ from tests.gpu_core.decisions.kubernetes.builders import (
     make_policy,
     on_nodes,
     pod_of,
-    schema_errors,
     template,
     template_container,
 )
+from tests.support.kubernetes_schemas import schema_errors
 
 GOLDEN = Path(__file__).parent / "golden"
 

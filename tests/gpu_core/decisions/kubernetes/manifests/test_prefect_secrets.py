@@ -11,7 +11,7 @@ from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
 )
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import SecretReference
-from tests.gpu_core.decisions.kubernetes.builders import (
+from gpu_core.testing.builders.manifests import (
     build,
     env_of,
     make_launch,

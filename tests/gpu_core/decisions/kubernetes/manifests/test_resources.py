@@ -9,7 +9,7 @@ from gpu_core.decisions.kubernetes.variables.quantities import memory_mib, parse
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Shape
-from tests.gpu_core.decisions.kubernetes.builders import make_policy
+from gpu_core.testing.builders.manifests import make_policy
 
 GIB = 1024
 

@@ -6,7 +6,7 @@ from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import node_pool_o
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 CAPACITY = "karpenter.sh/capacity-type"
 MACHINE = "node.kubernetes.io/instance-type"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
-from tests.gpu_core.decisions.kubernetes.builders import make_policy
-from tests.gpu_core.decisions.kubernetes.node_builders import (
+from gpu_core.testing.builders.manifests import make_policy
+from gpu_core.testing.builders.node_objects import (
     AKS_SPOT,
     EKS_AUTO,
     EKS_NODE_GROUP,

@@ -3,7 +3,7 @@
 from gpu_core.decisions.kubernetes.nodes.overlap import without_overlap
 from gpu_core.decisions.model.cluster import Allocation, NodeShare, Placement
 from gpu_core.decisions.model.workload import Workload
-from tests.gpu_core.accounting_builders import NOON
+from gpu_core.testing.builders.attempts import NOON
 
 
 def an_allocation(name, *places, share_milli=1000):

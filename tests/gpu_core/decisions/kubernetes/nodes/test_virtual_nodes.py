@@ -15,7 +15,7 @@ from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.placement import Strategy
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from gpu_core.testing.builders import make_node
+from gpu_core.testing.builders.workloads import make_node
 
 ZONE, MACHINE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 

@@ -15,7 +15,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold, Workload
 from gpu_core.decisions.policy.permissions import Referred
 from gpu_core.decisions.policy.policy import Policy, parse_policy
-from tests.gpu_core.accounting_builders import NOON
+from gpu_core.testing.builders.attempts import NOON
 
 OWN = WorkersOwn(
     namespace="prefect-gpu", service_account="gpu-worker", secrets=frozenset({"gpu-worker", "s3"})

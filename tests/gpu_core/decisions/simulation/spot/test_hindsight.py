@@ -14,7 +14,7 @@ from gpu_core.decisions.simulation.spot.hindsight import (
     on_demand_prices,
 )
 from gpu_core.decisions.simulation.spot.recorded_availability import Place, Span
-from tests.gpu_core.accounting_builders import at, make_attempt, make_run
+from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.support.examples import examples
 
 RUN = make_run(final_state="Completed")

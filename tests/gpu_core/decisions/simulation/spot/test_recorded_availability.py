@@ -13,7 +13,7 @@ from gpu_core.decisions.simulation.spot.recorded_availability import (
     spot_spans,
     spot_traces,
 )
-from tests.gpu_core.accounting_builders import NOON, at, make_attempt
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt
 
 A, B = Place("a10g", "zone-a"), Place("a10g", "zone-b")
 

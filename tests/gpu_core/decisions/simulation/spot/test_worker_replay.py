@@ -20,8 +20,14 @@ from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import spot_pasts
 from gpu_core.decisions.spot.state import Capacity, Rule
-from gpu_core.testing.builders import NOW, make_allocation, make_node, make_policy, make_workload
-from tests.gpu_core.accounting_builders import make_attempt
+from gpu_core.testing.builders.attempts import make_attempt
+from gpu_core.testing.builders.workloads import (
+    NOW,
+    make_allocation,
+    make_node,
+    make_policy,
+    make_workload,
+)
 from tests.support.examples import examples
 
 SPOT_NODE = make_node("s", gpus=1, capacity_type="spot", labels={ZONE_LABEL: "a"})

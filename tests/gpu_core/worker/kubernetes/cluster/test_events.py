@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from gpu_core.adapters.kubernetes import KubernetesError
+from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.kubernetes.cluster import events as events_module
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from tests.gpu_core.accounting_builders import make_attempt, make_run
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 
 ATTEMPTS = [

@@ -7,10 +7,10 @@ import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
+from gpu_core.testing.builders.attempts import make_run
 from gpu_core.worker.kubernetes.cluster import fence
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
-from tests.gpu_core.accounting_builders import make_run
 from tests.gpu_core.worker.kubernetes.objects import NOW, make_node, make_pod
 
 POLICY = KubernetesPolicy(fenced_after="5m")

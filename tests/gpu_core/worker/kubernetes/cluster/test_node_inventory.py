@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
-from gpu_core.testing.builders import make_allocation, make_policy, make_workload
+from gpu_core.testing.builders.workloads import make_allocation, make_policy, make_workload
 from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 
 POLICY = make_policy(

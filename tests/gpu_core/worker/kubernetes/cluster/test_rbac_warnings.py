@@ -19,6 +19,8 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.testing.builders.attempts import NOON
+from gpu_core.testing.builders.manifests import TEMPLATE, make_launch
 from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster import node_preparation as node_tasks
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
@@ -31,10 +33,8 @@ from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
 from gpu_core.worker.kubernetes.logs.final_logs import LastWords
-from tests.gpu_core.accounting_builders import NOON
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.adapters.kubernetes.guarded_server import OF_WORKER, GuardedServer
-from tests.gpu_core.decisions.kubernetes.builders import TEMPLATE, make_launch
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 from tests.gpu_core.worker.kubernetes.test_infrastructure import of_cluster, running
 

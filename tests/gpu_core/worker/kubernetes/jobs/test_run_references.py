@@ -18,11 +18,11 @@ from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import parse_policy
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.infrastructure import Refused
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 ID = UUID(int=1)
 OWN = WorkersOwn(namespace="gpu", service_account="gpu-worker")

@@ -28,7 +28,8 @@ from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.run_context import RunContext
-from gpu_core.testing.builders import make_policy
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import NotStarted
@@ -37,9 +38,8 @@ from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.kubernetes.jobs.operator_jobs import kept_custom_job
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
-from tests.gpu_core.decisions.kubernetes.builders import schema_errors
 from tests.gpu_core.worker.kubernetes.test_infrastructure import LIMITS
+from tests.support.kubernetes_schemas import schema_errors
 
 NEVER = 1_000
 TEMPLATE = {"spec": {"template": {"spec": {"containers": [{"name": "prefect-job", "image": "i"}]}}}}

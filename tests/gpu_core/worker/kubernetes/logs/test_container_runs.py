@@ -12,10 +12,10 @@ from prefect.states import Completed, Pending, Running
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.prefect.starts_first import StartsFirst
-from tests.gpu_core.accounting_builders import NOON, make_attempt, make_run
 
 RUN = UUID(int=7)
 

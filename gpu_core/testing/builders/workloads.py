@@ -1,4 +1,4 @@
-"""Builders of the values that the decisions take: say what matters, the rest is ordinary."""
+"""Workloads, nodes, allocations, snapshots and a policy."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

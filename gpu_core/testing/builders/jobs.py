@@ -1,4 +1,4 @@
-"""Builders of jobs for tests."""
+"""Jobs whose memory and duration are estimated."""
 
 from typing import Any
 

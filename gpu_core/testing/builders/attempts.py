@@ -1,4 +1,4 @@
-"""Runs and attempts for tests: say what matters, the rest is ordinary."""
+"""Runs and attempts, and a ledger that has them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,13 +11,13 @@ NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 def at(hours: float) -> datetime:
-    """Noon of the test day, and so many hours."""
+    """Noon of the test day, `hours` later."""
     return NOON + timedelta(hours=hours)
 
 
 def make_run(flow_run_id: str = "run-1", **fields: Any) -> RunRecord:
     """A run of team vision that was submitted at noon."""
-    ordinary = {
+    ordinary: dict[str, Any] = {
         "flow_run_id": flow_run_id,
         "name": f"name-of-{flow_run_id}",
         "flow_name": "train",
@@ -38,7 +38,7 @@ def make_run(flow_run_id: str = "run-1", **fields: Any) -> RunRecord:
 
 def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> Attempt:
     """An attempt on one A10G at 1 USD an hour, admitted at noon and still running."""
-    ordinary = {
+    ordinary: dict[str, Any] = {
         "attempt_id": f"{flow_run_id}/{number}",
         "flow_run_id": flow_run_id,
         "number": number,
@@ -56,8 +56,8 @@ def make_attempt(flow_run_id: str = "run-1", number: int = 1, **fields: Any) -> 
 
 def admit(ledger: Ledger, attempt: Attempt, run: RunRecord | None = None) -> None:
     """Write down an attempt that begins, with its run."""
-    admitted = ledger.admit([(run or make_run(attempt.flow_run_id), attempt)])
-    assert admitted == {attempt.attempt_id}
+    if not ledger.admit([(run or make_run(attempt.flow_run_id), attempt)]):
+        raise ValueError(f"the ledger did not admit attempt {attempt.attempt_id}")
 
 
 def record_ended(ledger: Ledger, attempt: Attempt) -> None:

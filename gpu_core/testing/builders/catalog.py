@@ -1,4 +1,4 @@
-"""Builders of catalogs for tests."""
+"""Catalogs and their sheets."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -54,7 +54,7 @@ def make_node_object(
     taints: tuple[dict[str, str], ...] = (),
     **spec: Any,
 ) -> dict[str, Any]:
-    """A Node with so many GPUs, 96 cores and 1,000 GiB; `healthy`: GPUs that may be allocated."""
+    """A Node with `gpus` GPUs, 96 cores and 1,000 GiB; `healthy`: GPUs that may be allocated."""
     amounts = {"cpu": "96", "memory": "1000Gi", "pods": "110"}
     gpu_amounts = {resource: str(gpus)} if gpus else {}
     usable = {resource: str(gpus if healthy is None else healthy)} if gpus else {}
@@ -79,7 +79,7 @@ def make_pod_object(
     phase: str = "Running",
     **spec: Any,
 ) -> dict[str, Any]:
-    """Somebody's pod with one container that asks for this."""
+    """A pod with one container that requests this."""
     labels = {} if pool is None else {"prefect-gpu.dev/pool": pool}
     container = {"name": "main", "resources": {"requests": requests or {}}}
     return {

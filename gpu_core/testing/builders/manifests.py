@@ -1,13 +1,7 @@
-"""Builders of what the Kubernetes decisions take."""
+"""Attempts to launch, and their manifests as Kubernetes takes them."""
 
-import re
 from copy import deepcopy
-from functools import cache
 from typing import Any
-
-from jsonschema import Draft202012Validator
-from kubernetes_validate.utils import schema_contents
-from referencing import Registry, Resource
 
 from gpu_core.decisions.kubernetes.manifests.job import Manifests, build_job
 from gpu_core.decisions.kubernetes.manifests.launch import Launch, Wanted
@@ -58,9 +52,6 @@ TEMPLATE: dict[str, Any] = {
     },
 }
 
-VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
-FIRST_AND_LAST = (VERSIONS[0], VERSIONS[-1])
-
 
 def template(**pod: Any) -> dict[str, Any]:
     """The pool's template with these fields in its pod's spec."""
@@ -82,7 +73,7 @@ def make_policy(**fields: Any) -> KubernetesPolicy:
 
 
 def on_nodes(*names: str, gpus: int = 1, capacity_type: str = "on-demand") -> Placement:
-    """A placement on so many a100-80gb of each of these nodes."""
+    """A placement on `gpus` a100-80gb of each of these nodes."""
     ids = tuple(str(i) for i in range(gpus))
     shares = tuple(NodeShare(node=name, gpu_ids=ids) for name in names)
     return Placement(gpu_type="a100-80gb", capacity_type=capacity_type, shares=shares)
@@ -98,22 +89,18 @@ def make_launch(
     context: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Launch:
-    """One attempt for so many GPUs on planned nodes, unless it says otherwise."""
+    """An attempt for `gpus` GPUs on planned nodes."""
     names = tuple(f"n{i + 1}" for i in range(nodes))
+    run: dict[str, Any] = {
+        "flow_run_id": "7d0c9f2e-5a55-4a3b-8a43-8a7f6a3f1f10",
+        "attempt": 1,
+        "attempt_id": ATTEMPT_ID,
+        "name": "brave-fox",
+        "team": "vision",
+        "checkpoint_uri": "s3://checkpoints",
+    }
     values: dict[str, Any] = {
-        "context": RunContext(
-            **(
-                {
-                    "flow_run_id": "7d0c9f2e-5a55-4a3b-8a43-8a7f6a3f1f10",
-                    "attempt": 1,
-                    "attempt_id": ATTEMPT_ID,
-                    "name": "brave-fox",
-                    "team": "vision",
-                    "checkpoint_uri": "s3://checkpoints",
-                }
-                | (context or {})
-            )
-        ),
+        "context": RunContext(**(run | (context or {}))),
         "shape": Shape(gpu_count=gpus, nodes=nodes)._replace(**(shape or {})),
         "place": on_nodes(*names, gpus=gpus) if place is None else place,
         "pool": "gpus",
@@ -131,12 +118,14 @@ def build(launch: Launch | None = None, manifest: Any = None, **policy: Any) -> 
 
 def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """The pod's spec of a Job."""
-    return manifest["spec"]["template"]["spec"]
+    pod: dict[str, Any] = manifest["spec"]["template"]["spec"]
+    return pod
 
 
 def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
     """The run's container of a Job."""
-    return pod_of(manifest)["containers"][0]
+    container: dict[str, Any] = pod_of(manifest)["containers"][0]
+    return container
 
 
 def env_of(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -145,30 +134,3 @@ def env_of(manifest: dict[str, Any]) -> dict[str, Any]:
         item["name"]: item.get("value", item.get("valueFrom"))
         for item in container_of(manifest)["env"]
     }
-
-
-def schema_errors(manifest: dict[str, Any], versions: tuple[str, ...] = VERSIONS) -> list[str]:
-    """What the published schemas of these versions say against it; unknown fields count."""
-    return [
-        f"{version} {error.json_path}: {error.message}"
-        for version in versions
-        for error in _validator(manifest["kind"], manifest["apiVersion"], version).iter_errors(
-            manifest
-        )
-    ]
-
-
-@cache
-def _validator(kind: str, api_version: str, version: str) -> Draft202012Validator:
-    # As kubernetes_validate does it, but once: loading takes far longer than checking.
-    folder = f"kubernetes-json-schema/v{version}.0-local-strict"
-    group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
-    schema = schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
-    registry = _definitions(version) @ (Resource.from_contents(schema) @ Registry())
-    return Draft202012Validator(schema, registry=registry)
-
-
-@cache
-def _definitions(version: str) -> Resource[Any]:
-    path = f"kubernetes-json-schema/v{version}.0-local-strict/_definitions.json"
-    return Resource.from_contents(schema_contents(path, version))

@@ -1,0 +1,1 @@
+"""Builders of values for tests: say what matters, the rest is ordinary."""
