@@ -86,8 +86,9 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 		PREFECT_GPU_SOAK_MINUTES=$${PREFECT_GPU_SOAK_MINUTES:-120} \
 		PREFECT_GPU_CHAOS_SEEDS=$${PREFECT_GPU_CHAOS_SEEDS:-3} PREFECT_GPU_LOAD_RUNS=100 \
 		PREFECT_GPU_LOAD_CONTAINERS=$${PREFECT_GPU_LOAD_CONTAINERS:-110} \
+		PREFECT_GPU_LOG_STREAMS=$${PREFECT_GPU_LOG_STREAMS:-2000} \
 		$(BIN)/python -m pytest -s tests/end_to_end/test_chaos.py tests/cluster/test_chaos.py \
-		tests/cluster/test_load.py tests/cluster/test_soak.py $(ARGS)
+		tests/cluster/test_load.py tests/cluster/test_log_streams.py tests/cluster/test_soak.py $(ARGS)
 	PREFECT_GPU_GENERATED_S=$${PREFECT_GPU_GENERATED_S:-1800} \
 		$(BIN)/python -m pytest tests/gpu_core/worker/test_generated_runs.py $(ARGS)
 

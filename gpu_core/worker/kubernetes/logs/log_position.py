@@ -39,6 +39,7 @@ class LogPosition:
         self._recent: deque[tuple[datetime, bytes]] = deque()
         self._expected: Counter[bytes] = Counter()
         self._expected_texts: Counter[str] = Counter()
+        self._unterminated = b""
 
     def begin_again(self) -> str | None:
         """Read on: `sinceTime` of the next request; None: from the beginning."""
@@ -48,6 +49,21 @@ class LogPosition:
             return None
         self._expected_texts = Counter(line.text for line in self._told if line.at >= floor)
         return f"{floor:%Y-%m-%dT%H:%M:%SZ}"
+
+    def is_whole(self, raw: bytes, *, has_ended: bool) -> bool:
+        """Is this line complete? One without a line feed may have been cut with its answer.
+
+        The last line of a container may have none (Kubernetes 1.34, CRI tag `P`): it is complete
+        where the next answer after the end of the container has it again.
+
+        Args:
+            raw: The line as it came.
+            has_ended: Whether the container had ended when the answer was asked for.
+        """
+        if raw.endswith(b"\n") or (has_ended and raw == self._unterminated):
+            return True
+        self._unterminated = raw
+        return False
 
     def take(self, raw: bytes) -> LogLine | None:
         """A line without its timestamp; None: it was passed on before, or is not the container's.

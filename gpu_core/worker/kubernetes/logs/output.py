@@ -84,32 +84,47 @@ class OutputFollower:
             self._places.forget(output.key)
 
     async def _follow(self, output: Output) -> None:
-        position = await output.position()
+        position, has_answer = await output.position(), False
         while True:
             # What a container wrote is there when its pod is said to be over.
             was_over = output.is_over()
             try:
-                is_read_out = await self._read_on(output, position)
+                new_lines = await self._read_on(output, position, has_ended=was_over)
             except KubernetesError as error:
                 if error.is_missing:
                     return
                 self._rights.note(error, NO_OUTPUT)
                 _log.debug("The output of %s: %s", output.pod, error)
-                was_over = was_over and not error.is_retryable
-                is_read_out = True
-            if is_read_out and was_over:
+                if was_over and not error.is_retryable:
+                    return
+                await anyio.sleep(_RETRY_S)
+                continue
+            if new_lines is None:
+                continue
+            # The API server ends its answer as if it were complete where the kubelet goes away.
+            if was_over and has_answer and new_lines == 0:
                 return
-            if is_read_out:
+            has_answer = True
+            if not was_over:
                 await anyio.sleep(_RETRY_S)
 
     def hurry(self, key: str) -> None:
         """Read this one next and to its end: its pod may be gone soon."""
         self._places.hurry(key)
 
-    async def _read_on(self, output: Output, position: LogPosition) -> bool:
-        """Read until the log ends; False: others had to be read before."""
+    async def _read_on(
+        self, output: Output, position: LogPosition, *, has_ended: bool
+    ) -> int | None:
+        """Read until the answer ends: how many lines are new? None: others had to be read before.
+
+        Args:
+            output: Of which container.
+            position: How far it was read.
+            has_ended: Whether the container has ended.
+        """
         path = f"/api/v1/namespaces/{output.namespace}/pods/{output.pod}/log"
         query = {"container": output.container, "follow": "true", "timestamps": "true"}
+        new_lines = 0
         async with self._places.take(output.key) as turn:
             since = position.begin_again()
             if since is not None:
@@ -118,7 +133,9 @@ class OutputFollower:
             read = self._api.lines(path, query, silence_s=_SILENCE_S, on_answer=turn.begin)
             async with aclosing(read) as lines:
                 async for raw in lines:
-                    line = position.take(raw)
-                    if line is not None:
+                    if not position.is_whole(raw, has_ended=has_ended):
+                        new_lines += 1
+                    elif (line := position.take(raw)) is not None:
                         output.tell(line)
-        return not turn.scope.cancelled_caught
+                        new_lines += 1
+        return None if turn.scope.cancelled_caught else new_lines
