@@ -34,7 +34,7 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     pool.wait_until(patient, "WaitingForSpot")
     assert "spot is unavailable and worth waiting for" in pool.message(patient)
     assert "on-demand costs 2.40 times spot" in pool.message(patient)
-    assert "if a start loses at most 12m 00s (0 of 3 starts measured)" in pool.message(patient)
+    assert "if a start loses at most 12m 00s (0 of 3 measured)" in pool.message(patient)
 
     pool.wait_until(thrifty, "WaitingForSpot")
     assert "its budget holds on spot only; $4.00 of its budget are left" in pool.message(thrifty)

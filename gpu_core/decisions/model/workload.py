@@ -107,7 +107,7 @@ class Changeover(NamedTuple):
             return f"a start loses at most {loss} by {self.starts} measured starts"
         return (
             f"the deadline holds if a start loses at most {loss} "
-            f"({self.starts} of {MIN_MEASURED_STARTS} starts measured)"
+            f"({self.starts} of {MIN_MEASURED_STARTS} measured)"
         )
 
 

@@ -12,7 +12,6 @@ from gpu_core.decisions.attempts.retry_backoff import (
     postponed_hold,
 )
 from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
 from gpu_core.decisions.spot.capacity_view import ON_DEMAND, CapacityView
 from gpu_core.decisions.spot.decide import decide
@@ -26,18 +25,15 @@ from gpu_core.decisions.spot.on_demand import can_expect_on_demand
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.spot.state import SENTENCES, Capacity, CapacityDecision, Rule
 from gpu_core.decisions.spot.target_mix import choose_for_mix
+from gpu_core.decisions.spot.waiting import waiting_hold
 from gpu_core.decisions.spot.zone_preference import PreferredZones
-
-_WHEN_IT_CAN_PAY = (
-    "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
-)
 
 
 class _Choice(NamedTuple):
     capacity: Capacity
     reason: str
-    resolution: str = "It starts when spot is free, or on on-demand when it cannot wait longer."
-    """What ends its waiting, where it waits."""
+    hold: Hold | None = None
+    """Why it waits for spot; None: it does not."""
 
 
 class NextAttempts:
@@ -71,8 +67,8 @@ class NextAttempts:
         attempts = [attempt for attempt in attempts if not is_postponed(attempt)]
         workload = self._with_past(workload, attempts)
         choice = self._choice(workload, attempts) if self._is_open(workload) else None
-        if choice is not None and choice.capacity is Capacity.IDLE:
-            return _held_back(workload, _wait(choice))
+        if choice is not None and choice.hold is not None:
+            return _held_back(workload, choice.hold)
         if choice is not None:
             chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
             workload = replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
@@ -111,10 +107,8 @@ class NextAttempts:
     def _choice(self, workload: Workload, attempts: Sequence[Attempt]) -> _Choice | None:
         """None: it may go where there is room."""
         decision = self._decision(workload, attempts)
-        if decision is not None and decision.rule is Rule.BUDGET_NEEDS_SPOT:
-            return _Choice(decision.capacity, decision.reason, _WHEN_IT_CAN_PAY)
-        if decision is not None and decision.rule is Rule.ON_DEMAND_FULL:
-            return _Choice(decision.capacity, decision.reason)
+        if decision is not None and decision.rule in (Rule.BUDGET_NEEDS_SPOT, Rule.ON_DEMAND_FULL):
+            return _chosen(decision)
         changeover_s = self._view.changeover(workload).loss_s
         until = spot_left_alone_until(attempts, self._policy, self._view.now, changeover_s)
         if until is not None:
@@ -129,7 +123,7 @@ class NextAttempts:
         if workload.deadline_at is not None:
             if decision is None or decision.rule in (Rule.DONE, Rule.BUDGET_SPENT):
                 return None
-            return _Choice(decision.capacity, decision.reason)
+            return _chosen(decision)
         return self._for_mix(workload)
 
     def _decision(self, workload: Workload, attempts: Sequence[Attempt]) -> CapacityDecision | None:
@@ -184,12 +178,9 @@ def _held_back(workload: Workload, hold: Hold | None) -> Workload:
     return workload if hold is None or workload.hold is not None else replace(workload, hold=hold)
 
 
-def _wait(choice: _Choice) -> Hold:
-    return Hold(
-        reason=Reason.WAITING_FOR_SPOT,
-        summary=f"Waiting for spot; {choice.reason}.",
-        resolution=choice.resolution,
-    )
+def _chosen(decision: CapacityDecision) -> _Choice:
+    hold = waiting_hold(decision) if decision.capacity is Capacity.IDLE else None
+    return _Choice(decision.capacity, decision.reason, hold)
 
 
 def _gpus_without_deadline(view: CapacityView) -> tuple[float, float]:

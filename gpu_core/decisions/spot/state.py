@@ -69,7 +69,7 @@ class RemainingWork(NamedTuple):
     def reason(self) -> str:
         """The numbers as part of a sentence."""
         return (
-            f"{format_usd(self.left_micro_usd)} of its budget are left, the rest of its work costs "
+            f"{format_usd(self.left_micro_usd)} of its budget are left, the rest costs "
             f"{format_usd(self.spot_micro_usd)} on spot and "
             f"{format_usd(self.on_demand_micro_usd)} on on-demand"
         )

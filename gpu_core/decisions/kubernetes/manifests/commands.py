@@ -12,7 +12,7 @@ from gpu_core.decisions.model.workload import Hold, Workload
 CONTAINER_FLOW = "run-container"
 """The flow that stands for a container (`flows/run_container.py`). Its runs start no engine."""
 
-_LONGEST_SHOWN = 60
+_LONGEST_SHOWN = 50
 
 
 def with_container_command(
@@ -91,8 +91,8 @@ def _hold(request: PodRequest) -> Hold:
     return Hold(
         reason=Reason.AMBIGUOUS_COMMAND,
         summary=f"Held: command {_shown(request)} may start the flow or be meant for a container.",
-        resolution="For a container use container_command. For the flow let command name Prefect's "
-        "engine, such as 'uv run prefect flow-run execute'.",
+        resolution="Use container_command for a container; for the flow, command starts Prefect's "
+        "engine: 'prefect flow-run execute'.",
     )
 
 

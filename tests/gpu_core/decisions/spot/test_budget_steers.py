@@ -203,8 +203,8 @@ def test_who_waits_reads_why_and_what_would_help():
     hold = asked(workload, is_spot_free=False).hold
     assert hold.reason == Reason.WAITING_FOR_SPOT
     assert hold.summary.startswith(
-        "Waiting for spot; idle: its budget holds on spot only; $20.00 of its budget are left, the "
-        "rest of its work costs $15.30 on spot and $36.72 on on-demand"
+        "Waiting for spot: $20.00 of its budget are left, the rest costs $15.30 on spot "
+        "and $36.72 on on-demand"
     )
     assert hold.resolution == (
         "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
@@ -258,9 +258,9 @@ def test_no_rule_puts_a_run_where_it_runs_out_of_money(
         and rest_usd(usual * hours, SPOT_USD) < left_usd - 1e-5
     )
     if not is_on_spot_only:
-        assert found.hold is None or "its budget holds on spot only" not in found.hold.summary
+        assert found.hold is None or "of its budget are left" not in found.hold.summary
     elif is_spot_free:
         assert (found.hold, found.capacity_type) == (None, "spot")
     else:
         assert found.hold is not None
-        assert "its budget holds on spot only" in found.hold.summary
+        assert "of its budget are left" in found.hold.summary

@@ -179,7 +179,7 @@ def test_each_deployment_has_its_own_starts():
 @pytest.mark.parametrize(
     ("losses_s", "want"),
     [
-        ([60, 60], "the deadline holds if a start loses at most 12m 00s (2 of 3 starts measured)"),
+        ([60, 60], "the deadline holds if a start loses at most 12m 00s (2 of 3 measured)"),
         ([1200] * 4, "a start loses at most 24m 00s by 4 measured starts"),
     ],
 )

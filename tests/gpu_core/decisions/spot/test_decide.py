@@ -401,8 +401,8 @@ def test_a_decision_explains_itself() -> None:
     )
     paid = decide(PAYS_FOR_SPOT._replace(spot=away(), time_left_s=None), CapacityPolicy())
     assert paid.reason == (
-        "idle: its budget holds on spot only; $100.00 of its budget are left, the rest of its work "
-        "costs $48.20 on spot and $144.60 on on-demand; on-demand costs 3.00 times spot"
+        "idle: its budget holds on spot only; $100.00 of its budget are left, the rest costs "
+        "$48.20 on spot and $144.60 on on-demand; on-demand costs 3.00 times spot"
     )
     behind = decide(
         state(HALF, spot=away(), remaining_work_s=25 * HOUR_S),

@@ -78,7 +78,7 @@ def test_a_start_up_that_is_repeated_brings_the_end_no_nearer():
 def test_the_measured_changeover_decides_and_is_named():
     """With 10 h 50 min of slack, 12 min leave time for a change to spot, and 6 h do not."""
     assert decide(running()).reason.endswith(
-        "the deadline holds if a start loses at most 12m 00s (0 of 3 starts measured)"
+        "the deadline holds if a start loses at most 12m 00s (0 of 3 measured)"
     )
     assert decide(running(changeover=Changeover(900, 3))).reason.endswith(
         "a start loses at most 15m 00s by 3 measured starts"

@@ -1,0 +1,56 @@
+"""What a run that waits for spot says: why, with its numbers, and what ends its waiting."""
+
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.units import format_duration
+from gpu_core.decisions.model.workload import Hold
+from gpu_core.decisions.spot.state import SENTENCES, CapacityDecision, Rule
+
+_RESOLUTION = "It starts when spot is free, or on on-demand when it cannot wait longer."
+_WHEN_IT_CAN_PAY = (
+    "It starts when spot is free. Set the job variable budget_usd higher for on-demand."
+)
+
+
+def waiting_hold(decision: CapacityDecision) -> Hold:
+    """Why does this run wait, and what ends its waiting?
+
+    Each of the two is one sentence of at most 120 characters; the log has all numbers.
+
+    Args:
+        decision: That it uses nothing now.
+    """
+    return Hold(
+        reason=Reason.WAITING_FOR_SPOT,
+        summary=f"Waiting for spot: {_why(decision)}.",
+        resolution=_resolution(decision),
+    )
+
+
+def _why(decision: CapacityDecision) -> str:
+    if decision.rest is not None:
+        return decision.rest.reason
+    parts = [_what(decision)]
+    if decision.slack_s is not None:
+        parts.append(f"slack {format_duration(decision.slack_s)}")
+    if decision.price_ratio is not None:
+        parts.append(f"on-demand costs {decision.price_ratio:.2f} times spot")
+    return "; ".join(parts)
+
+
+def _what(decision: CapacityDecision) -> str:
+    """The rule with the number that can change it."""
+    if decision.patience_s is not None:
+        age, patience = format_duration(decision.spot_age_s), format_duration(decision.patience_s)
+        return f"unavailable for {age} of at most {patience}"
+    if decision.expected_progress_s is not None:
+        done = format_duration(decision.progress_s)
+        return f"progress {done} of {format_duration(decision.expected_progress_s)} expected by now"
+    return SENTENCES[decision.rule]
+
+
+def _resolution(decision: CapacityDecision) -> str:
+    if decision.rule is Rule.BUDGET_NEEDS_SPOT:
+        return _WHEN_IT_CAN_PAY
+    if decision.slack_s is None or decision.changeover is None:
+        return _RESOLUTION
+    return f"It starts on spot, or in time on on-demand; {decision.changeover.reason}."
