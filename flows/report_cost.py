@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
@@ -47,14 +48,15 @@ def report_cost(
         pool: The work pool whose ledger is read; by default the one that this run runs in.
 
     Raises:
-        InvalidInput: The pool has no ledger.
+        InvalidInput: The pool has no ledger, or it is not on this machine.
+        LedgerError: The ledger cannot be read, or is of another version.
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
     # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
     found: Addresses = run_coro_as_sync(read_addresses(pool))
     ledger_url, access, names = found
-    with Ledger.open(ledger_url) as ledger:
+    with open_to_read(ledger_url) as ledger:
         report = read_and_decide(ledger, day, with_generated, now)
         publish_report(report, with_generated)
         if access is None:

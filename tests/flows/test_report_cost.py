@@ -149,7 +149,11 @@ def test_a_day_with_nothing_is_reported_as_such(ledger: Ledger) -> None:
 def test_a_pools_own_ledger_is_read_and_not_the_one_that_pools_share(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    UsageLedger(url=SecretStr(f"sqlite:///{tmp_path}/vision.db")).save("vision", overwrite=True)
+    url = f"sqlite:///{tmp_path}/vision.db"
+    UsageLedger(url=SecretStr(url)).save("vision", overwrite=True)
+    with pytest.raises(InvalidInput, match="is not a file"):
+        report_cost(DAY, pool="vision")
+    Ledger.open(url).close()
     report_cost(DAY, pool="vision")
     assert "**No run held a GPU.**" in page()
     report_cost(DAY, pool="speech")

@@ -14,7 +14,7 @@ _SQLITE = b"SQLite format 3\0"
 """The first bytes of such a file (the SQLite file format, 1.3)."""
 
 
-def existing_ledger_url(source: str) -> str:
+def _existing_url(source: str) -> str:
     """What is the address of this ledger?
 
     Args:
@@ -43,7 +43,7 @@ def open_to_read(source: str) -> Ledger:
         LedgerRefused: It is of another version.
         LedgerError: It cannot be read.
     """
-    url = existing_ledger_url(source)
+    url = _existing_url(source)
     found = inspect_ledger(url)
     if found.version != found.newest:
         raise LedgerRefused(

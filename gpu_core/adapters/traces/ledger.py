@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gpu_core.adapters.ledger import Ledger
-from gpu_core.adapters.ledger.source import existing_ledger_url
+from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.decisions.attempts.work_done import has_ended, work_s
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
@@ -24,7 +23,7 @@ def read_ledger(source: str) -> tuple[TraceJob, ...]:
 
     Raises:
         InvalidInput: There is no such file, or no finished run in it.
-        LedgerError: The database cannot be read.
+        LedgerError: The database cannot be read, or is of another version.
     """
     records = read_records(source)
     ended = [(run, attempts) for run, attempts in records if has_ended(attempts)]
@@ -39,9 +38,9 @@ def read_records(source: str) -> tuple[tuple[RunRecord, tuple[Attempt, ...]], ..
 
     Raises:
         InvalidInput: There is no such file.
-        LedgerError: The database cannot be read.
+        LedgerError: The database cannot be read, or is of another version.
     """
-    with Ledger.open(existing_ledger_url(source)) as ledger:
+    with open_to_read(source) as ledger:
         return ledger.usage(*_ALWAYS)
 
 

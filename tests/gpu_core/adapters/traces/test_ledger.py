@@ -1,11 +1,13 @@
 """The ledger as a trace: which runs, when they came, and how long their work takes."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.adapters.traces.ledger import read_ledger
 from gpu_core.decisions.attempts.work_done import work_s
 from gpu_core.decisions.model.attempts import EndReason
@@ -96,3 +98,14 @@ def test_a_misspelt_path_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is not a file"):
         read_ledger(str(tmp_path / "leger.db"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_of_another_version_is_not_upgraded(tmp_path: Path) -> None:
+    """Its workers, which are of that version, would not start again."""
+    path = ledger_file(tmp_path, done=[{"admitted_at": at(1), "released_at": at(2), **ENDED}])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0006'")
+    before = path.read_bytes()
+    with pytest.raises(LedgerRefused, match="is of version 0006"):
+        read_ledger(str(path))
+    assert path.read_bytes() == before
