@@ -52,7 +52,7 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     try:
         with Services(folder / "logs", os.environ) as services:
             try:
-                is_right = _story(console, services, folder)
+                is_right = _story(console, services, folder, keep=keep)
                 if keep:
                     console.print("\nThe servers stay up. Ctrl-C stops them.")
                     threading.Event().wait()
@@ -70,7 +70,7 @@ def quickstart(folder: Path, *, keep: bool) -> int:
     return 0 if is_right else 1
 
 
-def _story(console: Console, services: Services, folder: Path) -> bool:
+def _story(console: Console, services: Services, folder: Path, *, keep: bool) -> bool:
     addresses = Addresses(
         prefect=f"http://127.0.0.1:{free_port()}", mlflow=f"http://127.0.0.1:{free_port()}"
     )
@@ -113,7 +113,7 @@ def _story(console: Console, services: Services, folder: Path) -> bool:
             "quickstart",
         ],
     )
-    return tell(console, services, folder, addresses)
+    return tell(console, services, folder, addresses, keep=keep)
 
 
 def _start_servers(

@@ -60,16 +60,25 @@ class _Seen:
     """The reasons of this wait: each is printed once, not each time its numbers change."""
 
 
-def tell(console: Console, services: Services, folder: Path, addresses: Addresses) -> bool:
+def tell(
+    console: Console, services: Services, folder: Path, addresses: Addresses, *, keep: bool
+) -> bool:
     """Submit the runs, follow them and check them. True if everything was as it should be."""
-    return asyncio.run(_Story(console, services, folder, addresses).tell())
+    return asyncio.run(_Story(console, services, folder, addresses, keep=keep).tell())
 
 
 class _Story:
     def __init__(
-        self, console: Console, services: Services, folder: Path, addresses: Addresses
+        self,
+        console: Console,
+        services: Services,
+        folder: Path,
+        addresses: Addresses,
+        *,
+        keep: bool,
     ) -> None:
         self._console = console
+        self._keep = keep
         self._services = services
         self._addresses = addresses
         self._store = open_store(str(folder / "checkpoints"))
@@ -333,7 +342,8 @@ class _Story:
         self._console.print()
         for name, address in addresses.items():
             self._console.print(f"  {name:<20} {address}", soft_wrap=True)
-        self._console.print("  KEEP=1 make quickstart keeps these pages up.")
+        if not self._keep:
+            self._console.print("  KEEP=1 make quickstart keeps these pages up.")
         self._console.print("\nNext: docs/getting-started.md, your own flow and its first run.")
 
     def _say(self, name: str, text: str) -> None:

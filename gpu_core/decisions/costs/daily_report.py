@@ -22,6 +22,7 @@ from gpu_core.decisions.costs.usage_cost import (
     format_cost,
     group_by,
     total,
+    without_price,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
@@ -172,7 +173,8 @@ def _headline(report: DayReport) -> str:
     usage = report.total.usage
     mean_micro_usd = report.judgements[0].mean_micro_usd
     said = (
-        f"{format_cost(usage)} for {_hours(usage)} GPU-hours in {_count(len(report.costs), 'run')}"
+        f"{format_usd(usage.micro_usd)} for {_hours(usage)} GPU-hours in "
+        f"{_count(len(report.costs), 'run')}{without_price(usage)}"
     )
     if mean_micro_usd is None:
         return f"{said}; not enough history to compare it with."

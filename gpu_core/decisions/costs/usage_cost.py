@@ -340,16 +340,19 @@ def total(costs: Iterable[RunCost]) -> GroupCost:
 
 def format_cost(usage: Usage) -> str:
     """What did this cost, as people read it? The priced part, and in words what has no price."""
-    if not usage.is_unpriced:
-        return format_usd(usage.micro_usd)
-    without = []
-    if usage.unpriced_gpu_us:
-        without.append(f"{usage.unpriced_gpu_s / SECONDS_PER_HOUR:.2f} GPU-h")
-    if usage.unpriced_us:
-        without.append(f"{format_duration(float(usage.unpriced_us / US_PER_S))} without GPUs")
-    if not usage.exact_micro_usd and usage.unpriced_gpu_us == usage.gpu_us:
+    if usage.is_unpriced and not usage.exact_micro_usd and usage.unpriced_gpu_us == usage.gpu_us:
         return "unpriced"
-    return f"{format_usd(usage.micro_usd)} + {' and '.join(without)} unpriced"
+    return f"{format_usd(usage.micro_usd)}{without_price(usage)}"
+
+
+def without_price(usage: Usage) -> str:
+    """What has no price, in parentheses behind a sum of money; empty: all of it has one."""
+    parts = []
+    if usage.unpriced_gpu_us:
+        parts.append(f"{usage.unpriced_gpu_s / SECONDS_PER_HOUR:.2f} GPU-hours")
+    if usage.unpriced_us:
+        parts.append(f"{format_duration(float(usage.unpriced_us / US_PER_S))} without GPUs")
+    return f" (unpriced: {', '.join(parts)})" if parts else ""
 
 
 def price_book(attempts: Iterable[Attempt]) -> str:

@@ -67,8 +67,8 @@ def test_the_table_has_a_row_for_each_team_and_one_for_the_total() -> None:
            team_rows(small_day())}  # fmt: skip
     want = {
         "vision": ("2", "9.00", "$9.00"),
-        "language": ("1", "1.50", "$1.00 + 0.50 GPU-h unpriced"),
-        "total": ("3", "10.50", "$10.00 + 0.50 GPU-h unpriced"),
+        "language": ("1", "1.50", "$1.00 (unpriced: 0.50 GPU-hours)"),
+        "total": ("3", "10.50", "$10.00 (unpriced: 0.50 GPU-hours)"),
     }
     assert got == want
 
