@@ -2,18 +2,15 @@
 
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from gpu_core.adapters.nvml import DiscoveredGpu, discover_gpus, select_visible
-from tests.support.tools import require
+from tests.support.nvml_driver import driver_environment
 
-MOCK_SOURCE = Path(__file__).parents[2] / "support" / "nvml_mock" / "nvml_mock.c"
 A100_BYTES = 85_899_345_920
 
 # The library is loaded once for a whole process, so that each case gets a process of its own.
@@ -25,20 +22,6 @@ print(json.dumps([dataclasses.asdict(gpu) for gpu in discover_gpus()]))
 """
 
 
-@pytest.fixture(scope="session")
-def mock_driver(tmp_path_factory):
-    """The folder of a `libnvidia-ml.so.1` whose GPUs come from the file in NVML_MOCK_FILE."""
-    if sys.platform != "linux":
-        pytest.skip("the NVML library is for Linux")
-    compiler = require(shutil.which("cc"), "a C compiler")
-    folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, MOCK_SOURCE], check=True
-    )
-    return folder
-
-
 @pytest.fixture
 def discover(mock_driver, tmp_path):
     """Run the adapter in a new process on GPUs given as lines of the mock's file."""
@@ -46,9 +29,7 @@ def discover(mock_driver, tmp_path):
     def run(*lines, program=DISCOVER, **variables):
         machine = tmp_path / "machine.txt"
         machine.write_text("".join(f"{line}\n" for line in lines))
-        environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
-        environment |= {"LD_LIBRARY_PATH": str(mock_driver), "NVML_MOCK_FILE": str(machine)}
-        environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = driver_environment(mock_driver, machine)
         return subprocess.run(
             [sys.executable, "-c", program],
             env=environment | variables,
@@ -242,8 +223,8 @@ SILENT = {
     },
 }
 LOOK = """
-import json, logging, os, sys
-from gpu_core.adapters import nvml
+import json, logging, os, pynvml, sys
+from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.worker.process.gpus.gpu_usage import UsageReader
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
@@ -275,13 +256,13 @@ for name, looks in json.loads(os.environ["LOOKS"]).items():
 opened_at_s = []
 def refuse():
     opened_at_s.append(now[0])
-    raise nvml.pynvml.NVMLError(nvml.pynvml.NVML_ERROR_UNKNOWN)
-nvml.pynvml.nvmlInit = refuse
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+pynvml.nvmlInit = refuse
 reader = UsageReader(lambda: now[0], answer_s=30)
 for now[0] in range(1300):
     try:
         reader.read(["GPU-aaaa"])
-    except nvml.GpuDiscoveryError:
+    except GpuDiscoveryError:
         pass
 print(json.dumps({"found": found, "opened_at_s": opened_at_s}))
 """

@@ -1,0 +1,48 @@
+"""The NVIDIA driver: initialise it, release it, and what its errors mean."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pynvml
+
+from gpu_core.decisions.model.errors import GpuSchedulingError
+
+
+class GpuDiscoveryError(GpuSchedulingError):
+    """The driver is there and does not work, so it is unknown which GPUs this machine has."""
+
+
+# A GPU that answers so is of no use. Other errors, the unknown one among them, may say that
+# this driver does not know a question, as that of some virtual machines.
+LOST = frozenset(
+    {
+        pynvml.NVML_ERROR_TIMEOUT,
+        pynvml.NVML_ERROR_IRQ_ISSUE,
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+    }
+)
+
+
+@contextmanager
+def nvml() -> Iterator[bool]:
+    """The driver, initialised; False where there is none.
+
+    Raises:
+        GpuDiscoveryError: It is installed and fails.
+    """
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        yield False
+        return
+    except pynvml.NVMLError as error:
+        raise GpuDiscoveryError(
+            f"the NVIDIA driver is installed and does not answer: {error}; "
+            "see whether `nvidia-smi` works, and restart the machine after a driver update"
+        ) from error
+    try:
+        yield True
+    finally:
+        with suppress(pynvml.NVMLError):  # a driver that fails has nothing to release
+            pynvml.nvmlShutdown()
