@@ -26,7 +26,7 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
     ),
     Reason.AMBIGUOUS_COMMAND: (
         "Held: command 'python train.py' may start the flow or be meant for a container.",
-        "Use container_command for a container; for the flow, command starts Prefect's engine: 'prefect flow-run execute'.",
+        "Use container_command for a container; for the flow, command starts Prefect's engine: 'uv run prefect flow-run execute'.",
     ),
     Reason.NOT_PERMITTED: (
         "Held: a run of team 'vision' may not use 4 GPUs (at most 2).",

@@ -92,7 +92,7 @@ def _hold(request: PodRequest) -> Hold:
         reason=Reason.AMBIGUOUS_COMMAND,
         summary=f"Held: command {_shown(request)} may start the flow or be meant for a container.",
         resolution="Use container_command for a container; for the flow, command starts Prefect's "
-        "engine: 'prefect flow-run execute'.",
+        "engine: 'uv run prefect flow-run execute'.",
     )
 
 
