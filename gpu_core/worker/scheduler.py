@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.states import Failed
+from prefect.states import Cancelled, Failed
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
@@ -41,6 +41,7 @@ from gpu_core.worker.pending.forecasts import Forecasts
 from gpu_core.worker.pending.history import History
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.pending.scale_hints import ScaleHints
+from gpu_core.worker.pending.waiting_bounds import find_refused
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
@@ -53,6 +54,9 @@ from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.spot import CapacityChanges
 
 _log = logging.getLogger("prefect.gpu.scheduler")
+
+# Each is a request to Prefect before the cycle can start others.
+_ENDED_PER_CYCLE = 20
 
 
 class GpuScheduler:
@@ -298,6 +302,7 @@ class GpuScheduler:
     ) -> Mapping[str, Demand]:
         """The pending runs with what their past says, without those that no budget can pay."""
         competing = {demand.workload.workload_id: demand for demand in queue.demands}
+        await self._refuse_over_bounds(competing, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         return await self._refuse_unpayable(demands, allocations, policy, now)
 
@@ -568,6 +573,19 @@ class GpuScheduler:
                 text = f"{explanation.reason}: {explanation.summary} {explanation.resolution}"
                 await self._fail(demands[explanation.workload_id].flow_run, text)
 
+    async def _refuse_over_bounds(
+        self, demands: dict[str, Demand], policy: Policy, now: datetime
+    ) -> None:
+        """Take out the runs that may not wait any longer; some of them are ended in each cycle."""
+        refused = await find_refused(self._ledger, demands, policy.waiting, now)
+        for place, (flow_run_id, why) in enumerate(refused):
+            flow_run = demands.pop(flow_run_id).flow_run
+            if place >= _ENDED_PER_CYCLE:
+                continue
+            text = refused[place].message
+            is_stale = why.reason == Reason.EXPIRED
+            await self._end(flow_run, Cancelled(message=text) if is_stale else Failed(message=text))
+
     async def _refuse_unpayable(
         self,
         demands: Mapping[str, Demand],
@@ -609,7 +627,10 @@ class GpuScheduler:
         return explanation.reason is Reason.EXCEEDS_CLUSTER and is_all_there_is
 
     async def _fail(self, flow_run: FlowRun, message: str) -> None:
+        await self._end(flow_run, Failed(message=message))
+
+    async def _end(self, flow_run: FlowRun, state: State[Any]) -> None:
         with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
-            await self._client.set_flow_run_state(flow_run.id, Failed(message=message))
+            await self._client.set_flow_run_state(flow_run.id, state)
             fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
-            _log.warning("Flow run %r cannot run: %s", flow_run.name, message, extra=fields)
+            _log.warning("Flow run %r cannot run: %s", flow_run.name, state.message, extra=fields)

@@ -22,6 +22,7 @@ from gpu_core.decisions.requests.job_variables import GpuRequest, workload_from_
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import HOLD_TAG, held_by_tag
 from gpu_core.decisions.scheduling.planner import plan_cycle
+from gpu_core.decisions.scheduling.waiting_bounds import WaitingRun, refused_runs
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.next_attempt import NextAttempts
@@ -29,6 +30,7 @@ from gpu_core.testing.builders.attempts import make_attempt
 from gpu_core.testing.builders.workloads import (
     HIGH,
     NOW,
+    ago,
     make_node,
     make_policy,
     make_snapshot,
@@ -90,6 +92,16 @@ def _requested(queue: str, policy: Policy, **variables: Any) -> Sentences:
     return _held(permitted(workload, queue, policy).hold)
 
 
+def _refused(**bounds: Any) -> Sentences:
+    ages_s = {"first": 120, "later": 30}
+    runs = [
+        WaitingRun(make_workload(name, submitted_at=ago(age_s)), ago(age_s), has_begun=False)
+        for name, age_s in ages_s.items()
+    ]
+    (refused,) = refused_runs(runs, make_policy(waiting=bounds).waiting, NOW)
+    return _held(refused.why)
+
+
 def _postponed(**fields: Any) -> Sentences:
     attempt = make_attempt(
         admitted_at=NOW, released_at=NOW, end_reason=EndReason.POSTPONED, **fields
@@ -129,6 +141,8 @@ WAITING: Mapping[Reason, Callable[[], Sentences]] = {
     Reason.NOT_PERMITTED: lambda: _requested(
         "low", make_policy(permissions=_PERMISSIONS), gpu_count=4, team="vision"
     ),
+    Reason.QUEUE_FULL: lambda: _refused(max_runs=1),
+    Reason.EXPIRED: lambda: _refused(expires_after="1m"),
     Reason.DEPLOYMENT_LIMIT: _at_deployment_limit,
     Reason.POOL_PAUSED: lambda: _kept_back(is_paused=True),
     Reason.QUEUE_PAUSED: lambda: _kept_back(queues=(QueueStatus(name="low", is_paused=True),)),

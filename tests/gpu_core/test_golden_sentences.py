@@ -32,6 +32,14 @@ GOLDEN_WAITING: Mapping[Reason, tuple[str, str]] = {
         "Held: a run of team 'vision' may not use 4 GPUs (at most 2).",
         "Submit it again within these limits, or change permissions.default in the policy.",
     ),
+    Reason.QUEUE_FULL: (
+        "Refused: 1 run of this pool waits already, and the policy permits 1 (waiting.max_runs).",
+        "Submit it again when fewer wait.",
+    ),
+    Reason.EXPIRED: (
+        "Its scheduled start was 2m 00s ago; the policy lets runs wait for 1m 00s (waiting.expires_after).",
+        "Run it again if it is still wanted.",
+    ),
     Reason.DEPLOYMENT_LIMIT: (
         "Held: 2 runs of its deployment hold its 2 concurrency slots.",
         "It may start when one of them ends, or under a higher concurrency limit.",

@@ -34,6 +34,7 @@ from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.policy.rates import CapacityRates
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.policy.scale import ScalePolicy, scale_contradictions
+from gpu_core.decisions.policy.waiting import WaitingPolicy, waiting_contradictions
 
 PREFECT_DEFAULT_QUEUE = "default"
 """The queue that Prefect itself makes in every work pool."""
@@ -89,13 +90,6 @@ def limit_contradictions(limits: Limits) -> list[InvalidInput]:
             allowed=f"at most max_gpus_per_user, {per_user}",
         )
     ]
-
-
-class WaitingPolicy(Section):
-    """How much is published about runs that wait."""
-
-    publish_per_cycle: Annotated[int, Field(ge=0)] = 20
-    """The number of waiting runs whose state is updated in one scheduling cycle."""
 
 
 class Policy(Section):
@@ -192,6 +186,7 @@ def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInp
     errors += scale_contradictions(policy.scale)
     errors += fair_share_contradictions(policy.fair_share)
     errors += limit_contradictions(policy.limits)
+    errors += waiting_contradictions(policy.waiting)
     if not {"ordering", "preemption"} & set(damaged):
         errors += preemption_contradictions(policy.preemption, policy.ordering)
         errors += ordering_contradictions(policy.ordering, policy.preemption.grace_period_s)

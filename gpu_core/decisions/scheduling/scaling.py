@@ -15,6 +15,8 @@ _NOT_FOR_GPUS = frozenset(
         Reason.UNKNOWN_QUEUE,
         Reason.AMBIGUOUS_COMMAND,
         Reason.NOT_PERMITTED,
+        Reason.QUEUE_FULL,
+        Reason.EXPIRED,
         Reason.DEPLOYMENT_LIMIT,
         Reason.POOL_PAUSED,
         Reason.QUEUE_PAUSED,

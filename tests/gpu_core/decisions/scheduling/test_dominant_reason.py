@@ -125,6 +125,8 @@ REMEDIES: Mapping[Reason, Remedy] = {
     Reason.AMBIGUOUS_COMMAND: _released,
     Reason.NOT_PERMITTED: _released,
     Reason.INTERNAL_ERROR: _released,
+    Reason.QUEUE_FULL: _released,
+    Reason.EXPIRED: _released,
     Reason.DEPLOYMENT_LIMIT: _released,
     Reason.POOL_PAUSED: _released,
     Reason.QUEUE_PAUSED: _released,
