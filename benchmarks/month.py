@@ -57,9 +57,9 @@ from benchmarks.month_results import MonthResults, lines, month_results
 from gpu_core.adapters.files.catalog_file import shipped_catalog
 from gpu_core.adapters.traces.microsoft import read_philly
 from gpu_core.adapters.traces.spot import read_spot_trace
-from gpu_core.decisions.catalog.offerings import ON_DEMAND, SPOT, OfferingKey, TypeKey
+from gpu_core.decisions.catalog.offerings import OfferingKey, TypeKey
 from gpu_core.decisions.kubernetes.nodes.virtual_nodes import planned_nodes
-from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.planner import Planner

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from gpu_core.decisions.catalog.offerings import SPOT
-from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.cluster import SPOT, Node
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.simulation.engine import Held, JobOutcome, Simulation
 from gpu_core.decisions.simulation.metrics import Spread, metrics, spread, wait_s

@@ -15,6 +15,11 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
+from gpu_core.decisions.checks.prefect.pool_blocks import (
+    LEDGER_BLOCK,
+    MLFLOW_BLOCK,
+    pool_block_names,
+)
 from gpu_core.decisions.costs.daily_report import (
     DayReport,
     artifact_keys,
@@ -28,7 +33,6 @@ from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage_cost import RunCost, Window, daily_costs, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.prefect.pool_blocks import LEDGER_BLOCK, MLFLOW_BLOCK, pool_block_names
 
 Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
 

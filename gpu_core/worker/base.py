@@ -27,9 +27,9 @@ from prefect.workers.base import BaseJobConfiguration, BaseWorker, BaseWorkerRes
 
 from gpu_core.adapters.ledger import Ledger, LedgerRefused
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.decisions.checks.prefect.api_address import check_api_address
+from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.prefect.api_address import check_api_address
-from gpu_core.decisions.prefect.pool_commands import setup_command
 from gpu_core.worker.attempts.job_configuration import configured
 from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import describe_placement

@@ -15,10 +15,10 @@ from prefect.states import Cancelled, Failed
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.scheduling.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.scheduling.isolation import plan_apart
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView

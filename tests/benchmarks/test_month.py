@@ -14,7 +14,7 @@ from benchmarks.month import (
     spot_up_share,
 )
 from benchmarks.month_results import MonthResults, _savings
-from gpu_core.decisions.catalog.offerings import SPOT
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 from gpu_core.decisions.simulation.trace import TraceJob
 from gpu_core.testing.builders.workloads import make_node

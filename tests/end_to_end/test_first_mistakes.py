@@ -105,7 +105,7 @@ TOLD_ELSEWHERE = {
         "test_nothing_listens_at_the_port",
     ),
     "an API's address in all its forms": (
-        "tests/gpu_core/decisions/prefect/test_api_address.py",
+        "tests/gpu_core/decisions/checks/prefect/test_api_address.py",
         "test_what_is_no_address",
     ),
     "a server that is gone in the middle of a command": (

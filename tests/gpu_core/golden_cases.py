@@ -10,6 +10,7 @@ from prefect.client.schemas.responses import (
 
 from gpu_core.decisions.attempts.retry_backoff import postponed_hold
 from gpu_core.decisions.attempts.settlement import EndFacts, settle
+from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, kept_back
 from gpu_core.decisions.kubernetes.manifests.commands import held_if_ambiguous
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import EndReason
@@ -17,7 +18,6 @@ from gpu_core.decisions.model.cluster import Snapshot
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.prefect.pool_status import PoolStatus, QueueStatus, kept_back
 from gpu_core.decisions.requests.job_variables import GpuRequest, workload_from_request
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.run_tags import HOLD_TAG, held_by_tag

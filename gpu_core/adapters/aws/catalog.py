@@ -22,14 +22,9 @@ from botocore.exceptions import (
 )
 
 from gpu_core.adapters.aws.instance_types import instance_type_of
-from gpu_core.decisions.catalog.offerings import (
-    ON_DEMAND,
-    SPOT,
-    InstanceType,
-    OfferingKey,
-    TypeKey,
-)
+from gpu_core.decisions.catalog.offerings import InstanceType, OfferingKey, TypeKey
 from gpu_core.decisions.catalog.refresh import Observation, Scope
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.units import micro_usd
 
 PROVIDER = "aws"

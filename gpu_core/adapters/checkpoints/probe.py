@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from gpu_core.adapters.checkpoints.store import (
     open_store,
     store_error,
 )
+from gpu_core.decisions.checkpoints.free_space import needed_bytes
 from gpu_core.decisions.checks.doctor.services import StoreProbe
 
 _CONTENT = b"prefect-gpu doctor: may be deleted\n"
@@ -28,15 +30,21 @@ def probe_store(uri: str) -> StoreProbe:
     """
     store = open_store(uri)
     try:
+        found = partial(
+            StoreProbe,
+            uri=uri,
+            free_bytes=store.free_bytes(),
+            first_save_bytes=needed_bytes(None),
+        )
         if isinstance(store, LocalStore) and not Path(store.uri("")).exists():
             _require_can_be_made(Path(store.uri("")))
-            return StoreProbe(uri=uri, is_there=False, free_bytes=store.free_bytes())
+            return found(is_there=False)
         began_s = time.perf_counter()
         with _probe_object(store) as key:
             if store.get(key) != _CONTENT:
                 raise StoreUnreachable(uri, "it returned other bytes than were written")
         took_s = time.perf_counter() - began_s
-        return StoreProbe(uri=uri, took_s=took_s, free_bytes=store.free_bytes())
+        return found(took_s=took_s)
     except StoreUnreachable:
         raise
     except Exception as error:  # any error of boto3 or the operating system

@@ -7,10 +7,10 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
-from gpu_core.decisions.checkpoints.free_space import format_bytes
 from gpu_core.decisions.checkpoints.payload import Payload
 from gpu_core.decisions.checkpoints.store_errors import permanent_remedy
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, nearest_name, one_line
+from gpu_core.decisions.model.units import format_bytes
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
 # botocore quotes the patterns that a bucket's name may match.

@@ -20,7 +20,7 @@ from gpu_core.adapters.ledger.pool_claims import read_claim
 from gpu_core.adapters.ledger.schema import pool_claims
 from gpu_core.decisions.checks.doctor.clocks import ClockReading
 from gpu_core.decisions.checks.doctor.services import LedgerProbe
-from gpu_core.decisions.prefect.pool_claim import PoolClaim
+from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 
 # Another process may write; doctor does not wait as long as a worker.
 _BUSY_S = 2.0

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gpu_core.adapters.ledger.errors import PoolNotOurs
 from gpu_core.adapters.ledger.schema import pool_claims
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim, who_acts
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim, who_acts
 
 _c = pool_claims.c
 

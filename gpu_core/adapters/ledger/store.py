@@ -26,11 +26,11 @@ from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.quota.budget_alerts import AlertMark
 
 # Well under the number of parameters that any SQLite accepts in one statement.

@@ -6,8 +6,12 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 
+from gpu_core.decisions.checks.prefect.pool_blocks import (
+    LEDGER_BLOCK,
+    MLFLOW_BLOCK,
+    pool_block_names,
+)
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.prefect.pool_blocks import LEDGER_BLOCK, MLFLOW_BLOCK, pool_block_names
 
 
 async def read_block(client: PrefectClient, slug: str, name: str) -> BlockDocument | None:

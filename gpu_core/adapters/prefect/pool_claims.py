@@ -13,7 +13,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import VariableCreate, VariableUpdate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 
 
 async def claim_pool(

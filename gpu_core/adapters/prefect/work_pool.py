@@ -20,7 +20,12 @@ from prefect.client.schemas.objects import FlowRun, StateType, WorkerStatus, Wor
 from prefect.client.schemas.sorting import FlowRunSort
 
 from gpu_core.adapters.prefect.paging import read_pages
-from gpu_core.decisions.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker, StrangersRun
+from gpu_core.decisions.checks.prefect.pool_status import (
+    PoolStatus,
+    QueueStatus,
+    SeenWorker,
+    StrangersRun,
+)
 
 # A pool that has been paused for a week may have any number of them; all are counted.
 _MOST_WAITING = 1_000

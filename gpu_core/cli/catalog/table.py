@@ -9,8 +9,9 @@ from rich.text import Text
 from gpu_core.adapters.aws.catalog import PlacementScore
 from gpu_core.cli.shared.terminal import simple_table
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.catalog.offerings import ON_DEMAND, RESERVED, SPOT, Catalog, Offering
+from gpu_core.decisions.catalog.offerings import Catalog, Offering
 from gpu_core.decisions.catalog.refresh import Change, change_rows
+from gpu_core.decisions.model.cluster import ON_DEMAND, RESERVED, SPOT
 from gpu_core.decisions.model.units import format_usd
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
 

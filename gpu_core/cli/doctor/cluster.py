@@ -28,6 +28,7 @@ from gpu_core.decisions.checks.doctor.nodes import SeenNode, node_findings, node
 from gpu_core.decisions.checks.doctor.rights import Answer, missing_account, rights_findings
 from gpu_core.decisions.checks.doctor.versions import kubernetes_version_findings
 from gpu_core.decisions.checks.doctor.worker_pods import starts_worker, worker_pod_findings
+from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.kubernetes.manifests.names import job_name
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer, node_pool_offer
 from gpu_core.decisions.kubernetes.nodes.nodes import NodeFacts, node_facts
@@ -35,7 +36,6 @@ from gpu_core.decisions.kubernetes.nodes.template_constraints import admits, pod
 from gpu_core.decisions.kubernetes.rbac.rights import Option, Right, rights_for
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
-from gpu_core.decisions.prefect.pool_claim import PoolClaim
 
 _PART_S = 10.0
 """For each part: a cluster that answers at all answers a list of a thousand nodes in that time."""

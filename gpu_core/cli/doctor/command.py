@@ -37,9 +37,9 @@ from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, has_failed, ok, unknown
 from gpu_core.decisions.checks.doctor.prefect_pool import DEFAULT_POOL
 from gpu_core.decisions.checks.doctor.versions import Requirement, package_findings
+from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.worker import WORKERS, GpuKubernetesWorker
 from gpu_core.worker.operations.bounded_call import begin
 from gpu_core.worker.settings import GpuWorkerSettings

@@ -24,8 +24,8 @@ from gpu_core.decisions.checks.doctor.prefect_pool import (
     Heartbeat,
     chosen_pool,
 )
-from gpu_core.decisions.prefect.pool_claim import PoolClaim
-from gpu_core.decisions.prefect.pool_status import PoolStatus
+from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
+from gpu_core.decisions.checks.prefect.pool_status import PoolStatus
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.startup.connections import Connections, read_connections
 

@@ -12,14 +12,14 @@ from prefect.exceptions import ObjectNotFound
 from gpu_core.adapters.prefect.pool_blocks import read_block
 from gpu_core.cli.setup.arguments import SetupOptions
 from gpu_core.cli.setup.session import Session, SetupError, say
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess, split_credentials
-from gpu_core.decisions.prefect.pool_blocks import (
+from gpu_core.decisions.checks.prefect.pool_blocks import (
     CHECKPOINT_BLOCK,
     LEDGER_BLOCK,
     MLFLOW_BLOCK,
     SHARED_BLOCK_NAME,
     pool_block_name,
 )
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess, split_credentials
 from gpu_core.worker.settings import GpuWorkerSettings
 
 # The modules are named, because the library may not depend on blocks.

@@ -14,7 +14,7 @@ from prefect.utilities.callables import parameter_schema
 
 from gpu_core.cli.project.file import Deployment
 from gpu_core.cli.setup.session import Session, say
-from gpu_core.decisions.prefect.pool_blocks import pool_block_name
+from gpu_core.decisions.checks.prefect.pool_blocks import pool_block_name
 from gpu_core.worker import GpuKubernetesWorker
 
 

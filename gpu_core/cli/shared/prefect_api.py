@@ -11,9 +11,14 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import get_current_settings
 from pydantic import ValidationError
 
+from gpu_core.decisions.checks.prefect.api_address import (
+    NAME,
+    check_api_address,
+    no_api,
+    unreachable,
+)
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput
 from gpu_core.decisions.model.redaction import redact
-from gpu_core.decisions.prefect.api_address import NAME, check_api_address, no_api, unreachable
 
 Answer = TypeVar("Answer")
 

@@ -5,8 +5,8 @@ import sys
 from contextlib import redirect_stderr
 from io import StringIO
 
+from gpu_core.decisions.checks.prefect.api_address import NAME, check_api_address
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.prefect.api_address import NAME, check_api_address
 
 _REMEDY = "correct it in the environment or in the active profile in ~/.prefect/profiles.toml"
 

@@ -1,48 +1,9 @@
 """What a run has behind it: the part of its work that its earlier attempts made safe."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory, remaining_s, run_time
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.workload import RunTimeSource, Workload
-from gpu_core.decisions.policy.run_times import RunTimePolicy
-
-
-def with_history(
-    workload: Workload,
-    attempts: Sequence[Attempt],
-    *,
-    deployment: str | None,
-    limit_s: float | None,
-    history: RunTimeHistory,
-    policy: RunTimePolicy,
-) -> Workload:
-    """What does the scheduler know of this workload, with what the past says about it?
-
-    Args:
-        workload: As its request made it.
-        attempts: All attempts of the run so far, by number; one that is not over is left out.
-        deployment: What its run time is learned by.
-        limit_s: When an attempt of it would be stopped; None: never.
-        history: What earlier runs took.
-        policy: How run times are estimated.
-    """
-    over = [attempt for attempt in attempts if attempt.released_at is not None]
-    kind = RunKind(deployment=deployment, team=workload.team, gpus=workload.total_gpus)
-    estimate = run_time(
-        kind, history, policy, stated_s=workload.expected_duration_s, limit_s=limit_s
-    )
-    left_s = None
-    # A limit is for each attempt: what others saved does not shorten it.
-    if over and estimate is not None and estimate.source is not RunTimeSource.LIMIT:
-        done_s = saved_s(over)
-        if done_s is not None:
-            left_s = remaining_s(estimate, done_s, history, kind, policy)
-    return replace(
-        workload, run_time=estimate, remaining_s=left_s, attained_gpu_s=attained_gpu_s(over)
-    )
 
 
 def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
@@ -64,13 +25,17 @@ def saved_s(attempts: Sequence[Attempt]) -> float | None:
         attempts: All attempts of one run, by number.
 
     Returns:
-        Seconds of uninterrupted run time up to the newest checkpoint; 0: nothing was saved. None:
-        the ledger does not say what that checkpoint was built on.
+        Seconds of uninterrupted run time up to the newest checkpoint of an attempt that is over; 0:
+        nothing was saved. None: no attempt is over, or the ledger does not say what that checkpoint
+        was built on.
     """
-    newest = next((a for a in reversed(attempts) if a.checkpoint is not None), None)
+    over = [attempt for attempt in attempts if attempt.released_at is not None]
+    if not over:
+        return None
+    newest = next((a for a in reversed(over) if a.checkpoint is not None), None)
     if newest is None:
         return 0.0
-    return _worked_s(newest, newest.checkpointed_at, _by_checkpoint(attempts))
+    return _worked_s(newest, newest.checkpointed_at, _by_checkpoint(over))
 
 
 def completed_s(attempts: Sequence[Attempt]) -> float | None:

@@ -7,9 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-
-ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
 
 _ROUNDING_MICRO_USD = 100
 

@@ -9,14 +9,13 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from gpu_core.decisions.catalog.offerings import (
-    ON_DEMAND,
-    SPOT,
     Catalog,
     InstanceType,
     Offering,
     OfferingKey,
     TypeKey,
 )
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_usd
 

@@ -21,13 +21,3 @@ def needed_bytes(last_save_bytes: int | None) -> int:
     if last_save_bytes is None:
         return _UNKNOWN_BYTES
     return max(_LEAST_BYTES, last_save_bytes * (100 + _MARGIN_PERCENT) // 100)
-
-
-def format_bytes(size_bytes: int) -> str:
-    """The size in MiB, or in GiB from 10 GiB on.
-
-    >>> format_bytes(5_000_000), format_bytes(20_000_000_000)
-    ('4.8 MiB', '18.6 GiB')
-    """
-    mib = size_bytes / _MIB
-    return f"{mib:,.1f} MiB" if mib < 10 * 1024 else f"{mib / 1024:,.1f} GiB"

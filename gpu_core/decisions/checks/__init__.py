@@ -1,1 +1,1 @@
-"""What is wrong with an installation, or with the files that people write?"""
+"""Prefect's pool, what is wrong with an installation, and with the files that people write."""

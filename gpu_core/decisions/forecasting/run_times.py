@@ -2,12 +2,12 @@
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import NamedTuple
 
 from gpu_core.decisions.forecasting.quantiles import RecentSample
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.run_times import UPPER_QUANTILE, RunTimePolicy
 
 _NORMAL = NormalDist()
@@ -100,6 +100,37 @@ class RunTimeHistory:
             if median is not None and upper is not None:
                 return RunTime(median_s=median, upper_s=upper, source=RunTimeSource.LEARNED)
         return None
+
+
+def with_run_time(
+    workload: Workload,
+    saved_s: float | None,
+    *,
+    deployment: str | None,
+    limit_s: float | None,
+    history: RunTimeHistory,
+    policy: RunTimePolicy,
+) -> Workload:
+    """How long will this workload take, and how much of that is left?
+
+    Args:
+        workload: As its request made it.
+        saved_s: The run time that checkpoints of its earlier attempts hold; None: it has had no
+            attempt, or nothing is known of them.
+        deployment: What its run time is learned by.
+        limit_s: When an attempt of it would be stopped; None: never.
+        history: What earlier runs took.
+        policy: How run times are estimated.
+    """
+    kind = RunKind(deployment=deployment, team=workload.team, gpus=workload.total_gpus)
+    estimate = run_time(
+        kind, history, policy, stated_s=workload.expected_duration_s, limit_s=limit_s
+    )
+    left_s = None
+    # A limit is for each attempt: what others saved does not shorten it.
+    if saved_s is not None and estimate is not None and estimate.source is not RunTimeSource.LIMIT:
+        left_s = remaining_s(estimate, saved_s, history, kind, policy)
+    return replace(workload, run_time=estimate, remaining_s=left_s)
 
 
 def run_time(

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 
+ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
+"""The capacity types, as Karpenter names them."""
+
 
 class Flavor(NamedTuple):
     """A kind of GPU that quota and prices are given for."""

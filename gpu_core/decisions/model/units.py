@@ -12,6 +12,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 
 MICRO_USD_PER_USD = 1_000_000
 SECONDS_PER_HOUR = 3600
+_BYTES_PER_MIB = 1024 * 1024
 
 # Ten years: longer durations are typing errors, not plans.
 LONGEST_DURATION_S = 10 * 365 * 24 * SECONDS_PER_HOUR
@@ -111,6 +112,16 @@ def format_usd(micro_usd: int | None) -> str:
         return "unpriced"
     usd = micro_usd / MICRO_USD_PER_USD
     return f"${usd:,.2f}" if abs(usd) >= 1 or micro_usd == 0 else f"${usd:.4f}"
+
+
+def format_bytes(size_bytes: int) -> str:
+    """The size in MiB, or in GiB from 10 GiB on.
+
+    >>> format_bytes(5_000_000), format_bytes(20_000_000_000)
+    ('4.8 MiB', '18.6 GiB')
+    """
+    mib = size_bytes / _BYTES_PER_MIB
+    return f"{mib:,.1f} MiB" if mib < 10 * 1024 else f"{mib / 1024:,.1f} GiB"
 
 
 def count(number: int, noun: str) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.catalog.offerings import SPOT, Catalog, Offering, TypeKey
+from gpu_core.decisions.catalog.offerings import Catalog, Offering, TypeKey
 from gpu_core.decisions.catalog.plausible import doubtful_spot
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
 from gpu_core.decisions.offerings.constraints import Conditions, Constraints
 from gpu_core.decisions.offerings.estimates import NoRun, Run

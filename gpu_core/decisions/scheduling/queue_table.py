@@ -7,8 +7,7 @@ from datetime import datetime
 
 from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
 from gpu_core.decisions.model.reasons import Explanation
-from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.scheduling.table_cells import (
+from gpu_core.decisions.model.table_cells import (
     cell,
     moment,
     moment_or_none,
@@ -16,6 +15,7 @@ from gpu_core.decisions.scheduling.table_cells import (
     text_or_none,
     whole,
 )
+from gpu_core.decisions.model.workload import Workload
 
 COLUMNS: Mapping[str, str] = {
     "Position": "position",

@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement, Usage
+from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import RunTime, Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -20,7 +20,7 @@ from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.run_time_oracle import RunTimeOracle
 from gpu_core.decisions.simulation.trace import NodeEvent, Trace, TraceJob
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
-from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 from gpu_core.decisions.spot.migration import capacity_change
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 

@@ -4,18 +4,16 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Placement
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Allocation, Flavor, Node, Placement
 from gpu_core.decisions.model.workload import Changeover, RunTimeSource, Shape, Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.placement.diagnostics import never_fits
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
-from gpu_core.decisions.spot.observed_lifetimes import SPOT, SpotPast
+from gpu_core.decisions.spot.observed_lifetimes import SpotPast
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
 from gpu_core.decisions.spot.zones import Stay
-
-ON_DEMAND = "on-demand"
 
 # The worker looks every second or so; a minute covers one that is slow or starts anew.
 LOOK_S = 60.0

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.model.cluster import Allocation
-from gpu_core.decisions.spot.capacity_view import ON_DEMAND, CapacityView
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT, Allocation
+from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.node_avoidance import avoided_nodes, spot_left_alone_until
-from gpu_core.decisions.spot.observed_lifetimes import SPOT
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision, Rule
 
 _CURRENT = {SPOT: Capacity.SPOT, ON_DEMAND: Capacity.ON_DEMAND}

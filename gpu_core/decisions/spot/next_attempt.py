@@ -12,15 +12,15 @@ from gpu_core.decisions.attempts.retry_backoff import (
     postponed_hold,
 )
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
-from gpu_core.decisions.spot.capacity_view import ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.node_avoidance import (
     avoided_until,
     spot_failures,
     spot_left_alone_until,
 )
-from gpu_core.decisions.spot.observed_lifetimes import SPOT
 from gpu_core.decisions.spot.on_demand import can_expect_on_demand
 from gpu_core.decisions.spot.run_budget import budget_left_micro_usd, spent_hold
 from gpu_core.decisions.spot.state import SENTENCES, Capacity, CapacityDecision, Rule

@@ -17,11 +17,10 @@ from gpu_core.decisions.checkpoints.interruption_hazard import (
 )
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.capacity_life import CapacityLife
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.decisions.spot.zones import Stay
-
-SPOT = "spot"
 
 _NONE = Lifetimes()
 

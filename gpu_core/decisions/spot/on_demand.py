@@ -2,11 +2,11 @@
 
 from datetime import datetime, timedelta
 
-from gpu_core.decisions.model.cluster import Allocation
+from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.preemption import TakesFrom
-from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 
 _LOOK = timedelta(seconds=LOOK_S)
 

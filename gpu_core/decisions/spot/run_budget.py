@@ -8,13 +8,13 @@ from typing import NamedTuple
 from gpu_core.decisions.costs.usage import US_PER_S, sum_usage
 from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.units import format_duration, format_usd
 from gpu_core.decisions.model.workload import Hold, RunTimeSource, Workload
 from gpu_core.decisions.policy.capacity import CapacityPolicy
-from gpu_core.decisions.spot.capacity_view import LOOK_S, ON_DEMAND, CapacityView
+from gpu_core.decisions.spot.capacity_view import LOOK_S, CapacityView
 from gpu_core.decisions.spot.feasibility import BudgetStage, budget_stage, feasibility
-from gpu_core.decisions.spot.observed_lifetimes import SPOT
 from gpu_core.decisions.spot.state import Capacity, CapacityState
 from gpu_core.decisions.spot.survival import SpotRecord
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpu_core.decisions.model.cluster import Placement
+from gpu_core.decisions.model.cluster import SPOT, Placement
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
-from gpu_core.decisions.spot.observed_lifetimes import SPOT
 from gpu_core.decisions.spot.zones import choose_zone
 
 

@@ -13,6 +13,7 @@ from prefect_kubernetes.worker import KubernetesWorker
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.prefect.pool_claims import claim_pool, variable_name
+from gpu_core.decisions.checks.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.costs.mlflow_access import missing_secrets
 from gpu_core.decisions.kubernetes.manifests.names import job_name
 from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
@@ -21,7 +22,6 @@ from gpu_core.decisions.kubernetes.manifests.prefect_secrets import (
 )
 from gpu_core.decisions.kubernetes.variables.prefect_fields import without_fields_not_offered
 from gpu_core.decisions.policy.kubernetes import SecretReference
-from gpu_core.decisions.prefect.pool_claim import PoolClaim
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.worker.base import GpuWorker, Leadership
 from gpu_core.worker.infrastructure import Infrastructure

@@ -7,23 +7,23 @@ from datetime import datetime, timedelta
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.attempts.ledger_changes import LedgerChanges, LedgerFollower, Record, merged
-from gpu_core.decisions.attempts.progress import completed_s, with_history
+from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.attempts.retry_backoff import is_postponed
 from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR
-from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory, with_run_time
 from gpu_core.decisions.model.attempts import Attempt, Provenance, RunRecord
 from gpu_core.decisions.model.capacity_life import CapacityLife
-from gpu_core.decisions.model.cluster import Allocation, Node, Usage
+from gpu_core.decisions.model.cluster import SPOT, Allocation, Node, Usage
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.offerings.pool_gpu_types import with_gpu_types
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
+from gpu_core.decisions.requests.job_variables import RunLimits
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.changeover import ChangeoverHistory
 from gpu_core.decisions.spot.next_attempt import NextAttempts
 from gpu_core.decisions.spot.observed_lifetimes import (
-    SPOT,
     SpotPast,
     learned_spot_lives,
     spot_pasts,
@@ -190,13 +190,12 @@ class History:
         )
         for taken in running:
             with self._faults.of_run(taken, "taken over"):
-                taken.workload = with_history(
+                taken.workload = self._with_past(
                     taken.workload,
                     earlier[taken.attempt.flow_run_id],
-                    deployment=taken.record.deployment,
-                    limit_s=taken.limits.max_duration_s,
-                    history=self._run_times,
-                    policy=policy.run_times,
+                    taken.record.deployment,
+                    taken.limits,
+                    policy,
                 )
 
     def _counted(self, run: RunRecord) -> AbstractContextManager[None]:
@@ -213,15 +212,28 @@ class History:
                         book.end(run, attempt)
 
     def _known(self, demand: Demand, earlier: tuple[Attempt, ...], policy: Policy) -> Workload:
-        workload = with_history(
-            demand.workload,
-            earlier,
-            deployment=demand.deployment,
-            limit_s=demand.limits.max_duration_s,
+        workload = self._with_past(
+            demand.workload, earlier, demand.deployment, demand.limits, policy
+        )
+        return self._with_changeover(workload, demand.deployment, policy)
+
+    def _with_past(
+        self,
+        workload: Workload,
+        attempts: Sequence[Attempt],
+        deployment: str | None,
+        limits: RunLimits,
+        policy: Policy,
+    ) -> Workload:
+        workload = with_run_time(
+            workload,
+            saved_s(attempts),
+            deployment=deployment,
+            limit_s=limits.max_duration_s,
             history=self._run_times,
             policy=policy.run_times,
         )
-        return self._with_changeover(workload, demand.deployment, policy)
+        return replace(workload, attained_gpu_s=attained_gpu_s(attempts))
 
     def _with_changeover(
         self, workload: Workload, deployment: str | None, policy: Policy

@@ -22,15 +22,16 @@ from prefect.states import AwaitingConcurrencySlot, Scheduled
 from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
 from gpu_core.adapters.prefect.states import restore_overwritten
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
-from gpu_core.decisions.model.attempts import Attempt
-from gpu_core.decisions.model.reasons import Explanation, Reason
-from gpu_core.decisions.scheduling.holders_table import (
+from gpu_core.decisions.attempts.holders_table import (
     HoldersTableEntry,
     holders_key,
     holders_markdown,
     to_holder_row,
     without_holder_texts,
 )
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.table_cells import Row
 from gpu_core.decisions.scheduling.queue_table import (
     NOTICES,
     QueueTableEntry,
@@ -40,7 +41,6 @@ from gpu_core.decisions.scheduling.queue_table import (
     to_row,
     without_texts,
 )
-from gpu_core.decisions.scheduling.table_cells import Row
 from gpu_core.worker.attempts.run_faults import RunFaults
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.pending.demand import Demand

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
+from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
 from gpu_core.decisions.model.errors import GpuSchedulingError, InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs, input_errors, refuse
-from gpu_core.decisions.prefect.pool_commands import setup_command, worker_command
 from gpu_core.worker.settings import GpuWorkerSettings
 from gpu_core.worker.watch.policy import PolicySource
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
-from gpu_core.decisions.prefect.pool_claim import (
+from gpu_core.decisions.checks.prefect.pool_claim import (
     CHOOSE,
     DURATION_S,
     OTHER_LEDGER,
@@ -13,7 +13,7 @@ from gpu_core.decisions.prefect.pool_claim import (
     PoolClaim,
     who_acts,
 )
-from gpu_core.decisions.prefect.pool_commands import worker_command
+from gpu_core.decisions.checks.prefect.pool_commands import worker_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

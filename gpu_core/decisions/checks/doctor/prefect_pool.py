@@ -6,10 +6,10 @@ from datetime import datetime
 from shlex import quote
 
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
+from gpu_core.decisions.checks.prefect.pool_commands import setup_command, worker_command
+from gpu_core.decisions.checks.prefect.pool_status import NO_WORKER, PoolStatus, notices
 from gpu_core.decisions.model.errors import listed, nearest_name
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.prefect.pool_commands import setup_command, worker_command
-from gpu_core.decisions.prefect.pool_status import NO_WORKER, PoolStatus, notices
 
 DEFAULT_POOL = "gpu"
 """The default pool, here and in `prefect-gpu setup`."""

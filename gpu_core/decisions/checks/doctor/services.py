@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_core.decisions.checkpoints.free_space import format_bytes, needed_bytes
 from gpu_core.decisions.checks.doctor.clocks import ClockReading, clock_findings
 from gpu_core.decisions.checks.doctor.finding import Finding, failed, ok, unknown, warning
-from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.units import count, format_bytes
 
 # A cycle of the worker reads and writes the ledger a few times, once a second at most.
 _SLOW_S = 0.5
@@ -23,6 +22,8 @@ class StoreProbe:
     """All three together."""
     free_bytes: int | None = None
     """What the store has room for; None: no bound is known."""
+    first_save_bytes: int
+    """What must be free for the first save of a run."""
 
 
 def store_finding(probe: StoreProbe) -> Finding:
@@ -30,14 +31,13 @@ def store_finding(probe: StoreProbe) -> Finding:
     check = "store.checkpoints"
     if not probe.is_there:
         return ok(check, f"{probe.uri} is not there yet; the first run makes it")
-    needed = needed_bytes(None)
     free = probe.free_bytes
     took = f"written, read and deleted in {probe.took_s:.2f} s"
-    if free is not None and free < needed:
+    if free is not None and free < probe.first_save_bytes:
         return failed(
             check,
             f"{probe.uri} has {format_bytes(free)} free, and a first save needs "
-            f"{format_bytes(needed)}",
+            f"{format_bytes(probe.first_save_bytes)}",
             "delete checkpoints of finished runs, or name a larger store",
         )
     room = "" if free is None else f", {format_bytes(free)} free"

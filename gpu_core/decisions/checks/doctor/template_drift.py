@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpu_core.decisions.checks.doctor.finding import Finding, ok, warning
+from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.prefect.pool_commands import setup_command
 
 # What people edit in the form, and what a new version may word anew.
 _WORDING = ("default", "title", "description", "examples")

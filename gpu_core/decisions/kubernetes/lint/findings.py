@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gpu_core.decisions.kubernetes.nodes.clouds import SPOT
 from gpu_core.decisions.kubernetes.nodes.labels import capacity_type_of
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -10,11 +10,8 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     mapping,
     objects,
 )
-from gpu_core.decisions.kubernetes.nodes.clouds import (
-    LAUNCHES_BY_LABEL,
-    SPOT,
-    termination_warning_s,
-)
+from gpu_core.decisions.kubernetes.nodes.clouds import LAUNCHES_BY_LABEL, termination_warning_s
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.policy.kubernetes import LEAST_TERMINATION_GRACE_S
 
 # Kubernetes' own default.

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
-from gpu_core.decisions.kubernetes.nodes.clouds import SPOT, termination_warning_s
+from gpu_core.decisions.kubernetes.nodes.clouds import termination_warning_s
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.policy.kubernetes import LEAST_TERMINATION_GRACE_S, KubernetesPolicy
 
 # The provider's warning reaches the pod some seconds late: through its queue, the drain, the

@@ -13,6 +13,7 @@ from gpu_core.decisions.catalog.product_names import gpu_types_meant
 from gpu_core.decisions.kubernetes.manifests.names import CAPACITY_TYPE_LABEL
 from gpu_core.decisions.kubernetes.nodes.instance_types import instance_types_with
 from gpu_core.decisions.model.cluster import INSTANCE_TYPE_LABEL as INSTANCE_TYPE_LABEL
+from gpu_core.decisions.model.cluster import ON_DEMAND, RESERVED, SPOT
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.policy.kubernetes import Provisioner
 
@@ -23,7 +24,6 @@ GKE_SPOT_LABEL = "cloud.google.com/gke-spot"
 GKE_ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 AKS_PRIORITY_LABEL = "kubernetes.azure.com/scalesetpriority"
 
-SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
 
 EKS_CAPACITY: Mapping[str, str] = MappingProxyType(
     {"SPOT": SPOT, "ON_DEMAND": ON_DEMAND, "CAPACITY_BLOCK": RESERVED}

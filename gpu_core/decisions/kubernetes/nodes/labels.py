@@ -14,12 +14,10 @@ from gpu_core.decisions.kubernetes.nodes.clouds import (
     GKE_SPOT_LABEL,
     INSTANCE_TYPE_LABEL,
     KARPENTER_CAPACITY_LABEL,
-    ON_DEMAND,
     PRODUCT_LABEL,
-    RESERVED,
-    SPOT,
 )
 from gpu_core.decisions.kubernetes.nodes.instance_types import INSTANCE_GPUS
+from gpu_core.decisions.model.cluster import ON_DEMAND, RESERVED, SPOT
 
 COUNT_LABEL = "nvidia.com/gpu.count"
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"

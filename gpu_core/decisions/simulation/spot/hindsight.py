@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
-from gpu_core.decisions.catalog.offerings import ON_DEMAND, SPOT
 from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
+from gpu_core.decisions.model.cluster import ON_DEMAND, SPOT
 from gpu_core.decisions.simulation.spot.optimum import optimum_cost_ratios
 from gpu_core.decisions.simulation.spot.recorded_availability import Place, Span, sampled
 from gpu_core.decisions.simulation.spot.replay import Task

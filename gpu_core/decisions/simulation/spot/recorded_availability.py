@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gpu_core.decisions.catalog.offerings import SPOT
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import SPOT
 from gpu_core.decisions.simulation.spot.trace import SpotTrace
 
 

@@ -13,14 +13,14 @@ from dataclasses import replace as with_fields
 from datetime import UTC, datetime, timedelta
 
 from gpu_core.decisions.model.attempts import Attempt, EndReason
-from gpu_core.decisions.model.cluster import ZONE_LABEL, Node
+from gpu_core.decisions.model.cluster import SPOT, ZONE_LABEL, Node
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.simulation.spot.replay import Knowledge, Replay, ReplayedRun, Task
 from gpu_core.decisions.spot.availability_tracker import SpotAvailabilityTracker
 from gpu_core.decisions.spot.capacity_view import LOOK_S
 from gpu_core.decisions.spot.decide import decide
 from gpu_core.decisions.spot.node_avoidance import avoided_nodes, spot_left_alone_until
-from gpu_core.decisions.spot.observed_lifetimes import SPOT, SpotPast, spot_pasts
+from gpu_core.decisions.spot.observed_lifetimes import SpotPast, spot_pasts
 from gpu_core.decisions.spot.state import Capacity, CapacityDecision
 from gpu_core.decisions.spot.survival import SpotRecord
 

@@ -20,7 +20,7 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger import LedgerError
-from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation, PoolClaim
+from gpu_core.decisions.checks.prefect.pool_claim import DURATION_S, Installation, PoolClaim
 
 _log = logging.getLogger("prefect.gpu.claim")
 

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from gpu_core.adapters.kubernetes import KubernetesApi
 from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.prefect.pool_claim import (
+from gpu_core.decisions.checks.prefect.pool_claim import (
     CHOOSE,
     OTHER_LEDGER,
     Installation,

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger, PoolNotOurs
 from gpu_core.adapters.ledger.engine import connect, parse_url
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 
 HERE = Installation(cluster="c1", namespace="gpu")

@@ -4,7 +4,7 @@ import anyio
 import httpx
 
 from gpu_core.adapters.prefect.work_pool import _events, _seen, _strangers_run
-from gpu_core.decisions.prefect.pool_status import SeenWorker
+from gpu_core.decisions.checks.prefect.pool_status import SeenWorker
 
 
 def event(what: str, worker: str, kind: str = "process", **more: object) -> dict[str, object]:

@@ -17,8 +17,8 @@ from gpu_core.adapters.ledger.inspection import inspect_claim
 from gpu_core.cli.doctor import cluster as cluster_checks
 from gpu_core.cli.doctor.cluster import ClusterQuestion, examine_cluster
 from gpu_core.decisions.checks.doctor.finding import Finding
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
 
 NODE = {
     "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},

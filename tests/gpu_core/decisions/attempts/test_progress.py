@@ -2,13 +2,9 @@
 
 import pytest
 
-from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s, with_history
-from gpu_core.decisions.forecasting.run_times import RunKind, RunTimeHistory
+from gpu_core.decisions.attempts.progress import attained_gpu_s, completed_s, saved_s
 from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource
-from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.testing.builders.attempts import at, make_attempt
-from gpu_core.testing.builders.workloads import make_workload
 
 HOUR_S = 3_600
 
@@ -39,7 +35,7 @@ FROM_NOWHERE = attempt(2, 5, 9, saved="b", saved_at=8, began_with="x")
 @pytest.mark.parametrize(
     ("attempts", "hours"),
     [
-        pytest.param([], 0, id="no attempts"),
+        pytest.param([], None, id="no attempts"),
         pytest.param([LOST], 0, id="nothing saved"),
         pytest.param([SAVED], 2, id="up to the checkpoint"),
         pytest.param([SAVED, WENT_ON], 5, id="both parts, without what was lost"),
@@ -90,54 +86,9 @@ def test_what_was_held_counts_as_attained_whatever_came_of_it():
     assert attained_gpu_s([gang, attempt(2, 3, None)]) == 4 * HOUR_S
 
 
-def known(attempts, history=None, **workload):
-    return with_history(
-        make_workload(team="vision", **workload),
-        attempts,
-        deployment="train/gpu",
-        limit_s=10 * HOUR_S,
-        history=history or RunTimeHistory(),
-        policy=RunTimePolicy(min_runs=1),
-    )
-
-
-def test_a_stated_run_time_shrinks_by_what_was_saved():
-    """And the attempts that lost work still count as service had."""
-    workload = known([SAVED, WENT_ON], expected_duration_s=8 * HOUR_S)
-    assert workload.run_time == RunTime(
-        median_s=8 * HOUR_S, upper_s=8 * HOUR_S, source=RunTimeSource.STATED
-    )
-    assert (workload.remaining_s, workload.attained_gpu_s) == (3 * HOUR_S, 7 * HOUR_S)
-
-
-def test_a_learned_run_time_is_that_of_the_same_deployment():
-    """Nobody has to state anything."""
-    history = RunTimeHistory()
-    for _ in range(9):
-        history.observe(RunKind(deployment="train/gpu", team="vision", gpus=1), 2 * HOUR_S)
-        history.observe(RunKind(deployment="other", team="vision", gpus=1), 9 * HOUR_S)
-    workload = known([], history)
-    assert workload.run_time is not None
-    assert workload.run_time.source is RunTimeSource.LEARNED
-    assert workload.run_time.median_s == 2 * HOUR_S
-    assert workload.remaining_s is None
-
-
-def test_a_limit_is_for_each_attempt():
-    """What earlier ones saved does not shorten it."""
-    workload = known([SAVED])
-    assert workload.run_time is not None
-    assert workload.run_time.source is RunTimeSource.LIMIT
-    assert workload.remaining_s is None
-
-
-def test_what_was_saved_from_nowhere_leaves_the_rest_unknown():
-    """Rather than wrong."""
-    assert known([SAVED, FROM_NOWHERE], expected_duration_s=8 * HOUR_S).remaining_s is None
-
-
 def test_a_running_attempt_is_not_an_earlier_one():
     """What it has had and saved is the scheduler's own reckoning."""
     running = attempt(2, 5, None, saved="b", saved_at=8, began_with="a")
-    workload = known([SAVED, running], expected_duration_s=8 * HOUR_S)
-    assert (workload.remaining_s, workload.attained_gpu_s) == (6 * HOUR_S, 3 * HOUR_S)
+    assert saved_s([running]) is None
+    assert saved_s([SAVED, running]) == 2 * HOUR_S
+    assert attained_gpu_s([SAVED, running]) == 3 * HOUR_S

@@ -13,9 +13,11 @@ from gpu_core.decisions.forecasting.run_times import (
     expected_end_s,
     remaining_s,
     run_time,
+    with_run_time,
 )
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
 from gpu_core.decisions.policy.run_times import RunTimePolicy
+from gpu_core.testing.builders.workloads import make_workload
 
 POLICY = RunTimePolicy()
 TRAIN_8 = RunKind(deployment="train", team="vision", gpus=8)
@@ -177,3 +179,60 @@ def test_an_upper_run_time_covers_what_the_policy_asks() -> None:
         under += duration_s <= estimate.upper_s
         history.observe(TRAIN_8, duration_s)
     assert under / 909 == pytest.approx(0.8, abs=0.03)
+
+
+HOUR_S = 3_600
+
+
+def known(
+    saved_s: float | None,
+    history: RunTimeHistory | None = None,
+    expected_duration_s: int | None = None,
+) -> Workload:
+    return with_run_time(
+        make_workload(team="vision", expected_duration_s=expected_duration_s),
+        saved_s,
+        deployment="train/gpu",
+        limit_s=10 * HOUR_S,
+        history=history or RunTimeHistory(),
+        policy=RunTimePolicy(min_runs=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("saved_s", "want_remaining_s"),
+    [
+        pytest.param(5 * HOUR_S, 3 * HOUR_S, id="the rest, where checkpoints hold five hours"),
+        pytest.param(0, 8 * HOUR_S, id="all of it, where nothing was saved"),
+        pytest.param(None, None, id="unknown, where nothing is known of earlier attempts"),
+    ],
+)
+def test_a_stated_run_time_shrinks_by_what_was_saved(
+    saved_s: float | None, want_remaining_s: float | None
+) -> None:
+    workload = known(saved_s, expected_duration_s=8 * HOUR_S)
+    assert workload.run_time == RunTime(
+        median_s=8 * HOUR_S, upper_s=8 * HOUR_S, source=RunTimeSource.STATED
+    )
+    assert workload.remaining_s == want_remaining_s
+
+
+def test_a_learned_run_time_is_that_of_the_same_deployment() -> None:
+    """Without a stated one."""
+    history = RunTimeHistory()
+    for _ in range(9):
+        history.observe(RunKind(deployment="train/gpu", team="vision", gpus=1), 2 * HOUR_S)
+        history.observe(RunKind(deployment="other", team="vision", gpus=1), 9 * HOUR_S)
+    workload = known(None, history)
+    assert workload.run_time is not None
+    assert workload.run_time.source is RunTimeSource.LEARNED
+    assert workload.run_time.median_s == 2 * HOUR_S
+    assert workload.remaining_s is None
+
+
+def test_a_limit_is_for_each_attempt() -> None:
+    """What earlier ones saved does not shorten it."""
+    workload = known(2 * HOUR_S)
+    assert workload.run_time is not None
+    assert workload.run_time.source is RunTimeSource.LIMIT
+    assert workload.remaining_s is None

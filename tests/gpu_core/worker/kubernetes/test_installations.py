@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from gpu_core.adapters.kubernetes.lease import KubernetesLease
 from gpu_core.adapters.ledger import Ledger, PoolNotOurs
 from gpu_core.adapters.prefect import pool_claims
-from gpu_core.decisions.prefect.pool_claim import DURATION_S, Installation
+from gpu_core.decisions.checks.prefect.pool_claim import DURATION_S, Installation
 from gpu_core.testing.builders.attempts import make_attempt, make_run
 from gpu_core.worker.kubernetes.leadership import leadership as module
 from gpu_core.worker.kubernetes.leadership.installation_claim import InstallationClaim

@@ -12,9 +12,9 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
+from gpu_core.decisions.attempts.holders_table import holder_entry
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
-from gpu_core.decisions.scheduling.holders_table import holder_entry
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_workload
 from gpu_core.worker.pending.publisher import (

@@ -8,7 +8,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from gpu_core.decisions.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
+from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
 from gpu_core.worker.watch import pool as pool_watch
 from gpu_core.worker.watch.pool import PoolWatch
 

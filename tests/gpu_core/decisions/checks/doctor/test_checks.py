@@ -47,13 +47,13 @@ from gpu_core.decisions.checks.doctor.versions import (
     package_findings,
     prefect_version_finding,
 )
+from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
+from gpu_core.decisions.checks.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
 from gpu_core.decisions.kubernetes.nodes.karpenter_node_pools import NodePoolOffer
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
 from gpu_core.decisions.kubernetes.rbac.rights import RIGHTS, Option, Right
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
 from gpu_core.decisions.policy.provisioned_nodes import ProvisionedNodes
-from gpu_core.decisions.prefect.pool_claim import Installation, PoolClaim
-from gpu_core.decisions.prefect.pool_status import PoolStatus, QueueStatus, SeenWorker
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 QUEUES = ("critical", "high", "medium", "low")
@@ -709,23 +709,28 @@ def test_a_clock_is_never_blamed_for_what_the_reading_cannot_tell(
 # -- stores ------------------------------------------------------------------------------------
 
 
+def probe(**fields: Any) -> StoreProbe:
+    """A store that needs 64 MiB for a first save, with these fields."""
+    return StoreProbe(first_save_bytes=64 << 20, **fields)
+
+
 @pytest.mark.parametrize(
-    ("probe", "want"),
+    ("found", "want"),
     [
         pytest.param(
-            StoreProbe(uri="/c", took_s=0.2, free_bytes=10**12), ("ok", "931.3 GiB free"), id="good"
+            probe(uri="/c", took_s=0.2, free_bytes=10**12), ("ok", "931.3 GiB free"), id="good"
         ),
-        pytest.param(StoreProbe(uri="s3://b", took_s=0.2), ("ok", "0.20 s"), id="no bound"),
+        pytest.param(probe(uri="s3://b", took_s=0.2), ("ok", "0.20 s"), id="no bound"),
         pytest.param(
-            StoreProbe(uri="/c", free_bytes=10),
+            probe(uri="/c", free_bytes=10),
             ("failed", "a first save needs 64.0 MiB"),
             id="full",
         ),
-        pytest.param(StoreProbe(uri="/c", is_there=False), ("ok", "not there yet"), id="to come"),
+        pytest.param(probe(uri="/c", is_there=False), ("ok", "not there yet"), id="to come"),
     ],
 )
-def test_stores(probe: StoreProbe, want: tuple[str, str]) -> None:
-    check([store_finding(probe)], [want])
+def test_stores(found: StoreProbe, want: tuple[str, str]) -> None:
+    check([store_finding(found)], [want])
 
 
 def a_ledger(**fields: Any) -> LedgerProbe:

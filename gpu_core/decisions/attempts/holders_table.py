@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
-from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
-from gpu_core.decisions.model.virtual_nodes import planned_kind
-from gpu_core.decisions.scheduling.table_cells import (
+from gpu_core.decisions.model.table_cells import (
     Row,
     cell,
     moment,
@@ -20,6 +18,8 @@ from gpu_core.decisions.scheduling.table_cells import (
     text_or_none,
     whole_or_none,
 )
+from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd
+from gpu_core.decisions.model.virtual_nodes import planned_kind
 
 COLUMNS: Mapping[str, str] = {
     "Run": "run",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from prefect.types.names import BlockDocumentName
 from pydantic import TypeAdapter
 
-from gpu_core.decisions.prefect.pool_blocks import pool_block_name, pool_block_names
+from gpu_core.decisions.checks.prefect.pool_blocks import pool_block_name, pool_block_names
 
 
 @pytest.mark.parametrize(

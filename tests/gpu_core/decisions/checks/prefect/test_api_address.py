@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpu_core.decisions.checks.prefect.api_address import check_api_address, no_api, unreachable
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.prefect.api_address import check_api_address, no_api, unreachable
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_core.decisions.costs.usage_cost import usage_until
-from gpu_core.decisions.model.attempts import EndReason
-from gpu_core.decisions.model.cluster import NodeShare
-from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.virtual_nodes import planned_name
-from gpu_core.decisions.scheduling.holders_table import (
+from gpu_core.decisions.attempts.holders_table import (
     HoldersTableEntry,
     from_holder_row,
     holder_entry,
@@ -23,6 +18,11 @@ from gpu_core.decisions.scheduling.holders_table import (
     to_holder_row,
     without_holder_texts,
 )
+from gpu_core.decisions.costs.usage_cost import usage_until
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.virtual_nodes import planned_name
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 
 moments = st.datetimes(

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.units import count
-from gpu_core.decisions.model.workload import Hold
-from gpu_core.decisions.prefect.pool_commands import (
+from gpu_core.decisions.checks.prefect.pool_commands import (
     resume_command,
     unlimited_command,
     worker_command,
 )
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.model.units import count
+from gpu_core.decisions.model.workload import Hold
 
 NO_WORKER = "no worker"
 """The key of the notice that no worker serves the pool."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_core.decisions.prefect.pool_status import (
+from gpu_core.decisions.checks.prefect.pool_status import (
     PoolStatus,
     QueueStatus,
     SeenWorker,
