@@ -47,6 +47,7 @@ from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
+from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
@@ -130,6 +131,7 @@ class GpuScheduler:
             self._history,
         )
         self._changes = CapacityChanges(ledger, self._attempts)
+        self._capacity = CapacityWatch(ledger, infrastructure.host, pool, self._prices)
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
         self._zombies = ZombieStateGuard(client, self._faults)
@@ -560,6 +562,7 @@ class GpuScheduler:
         now = datetime.now(UTC)
         await self._prices.refresh(self._nodes, now)
         await self._attempts.reprice(policy, now)
+        await self._capacity.observe(nodes, policy, now)
         return allocations
 
     async def _refuse(self, queue: PendingRuns, plan: Plan, demands: Mapping[str, Demand]) -> None:

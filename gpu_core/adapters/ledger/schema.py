@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
+from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.prices import PriceChange, Rates
@@ -256,6 +257,44 @@ sa.Index(
     attempts.c.host,
     sqlite_where=attempts.c.released_at.is_(None),
     postgresql_where=attempts.c.released_at.is_(None),
+)
+
+# When which machine was there, at which price. Sums over it and over attempts give idle capacity.
+capacity_intervals = sa.Table(
+    "capacity_intervals",
+    metadata,
+    sa.Column("interval_id", sa.String, primary_key=True),
+    sa.Column("host", sa.String, nullable=False),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("node", CleanText, nullable=False),
+    sa.Column("incarnation", CleanText),
+    sa.Column("instance_id", CleanText),
+    sa.Column("instance_type", CleanText),
+    sa.Column("region", CleanText),
+    sa.Column("zone", CleanText),
+    sa.Column("capacity_type", sa.String, nullable=False),
+    sa.Column("gpu_type", sa.String, nullable=False),
+    sa.Column("gpus", sa.Integer, nullable=False),
+    sa.Column("cpu_milli", sa.BigInteger),
+    sa.Column("memory_mib", sa.BigInteger),
+    sa.Column("micro_usd_per_hour", sa.BigInteger),
+    sa.Column("price_source", CleanText),
+    sa.Column("price_as_of", UtcTimestamp),
+    sa.Column("since", UtcTimestamp, nullable=False),
+    sa.Column("until", UtcTimestamp),
+    sa.Column("seen_at", UtcTimestamp, nullable=False),
+    sa.Column("end_reason", EnumText(IntervalEnd)),
+    sa.Column("is_end_estimated", sa.Boolean, nullable=False),
+    sa.Index("ix_capacity_intervals_until", "until"),
+)
+# One machine for each name: of two workers that see it come, one writes it down.
+sa.Index(
+    "uq_capacity_intervals_open",
+    capacity_intervals.c.host,
+    capacity_intervals.c.node,
+    unique=True,
+    sqlite_where=capacity_intervals.c.until.is_(None),
+    postgresql_where=capacity_intervals.c.until.is_(None),
 )
 
 # What refresh-catalog found: a price sheet for each provider.

@@ -12,6 +12,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.files.run_files import CheckpointReport
+from gpu_core.adapters.ledger.capacity import (
+    KnownCapacity,
+    note_seen,
+    read_known,
+    read_overlapping,
+    write_changes,
+)
 from gpu_core.adapters.ledger.cost_slices import (
     CostQuestion,
     read_cost_slices,
@@ -27,6 +34,7 @@ from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, r
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
+from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.redaction import redact, secrets_in
@@ -340,6 +348,37 @@ class Ledger:
             sa.and_(attempts.c.attempt_id == attempt.attempt_id, attempts.c.released_at.is_(None)),
             later_prices=attempt.later_prices,
         )
+
+    # Capacity
+
+    def known_capacity(self, host: str) -> KnownCapacity:
+        """Which machines of this host are there, and when was the last one seen?"""
+        with self._reader.begin() as connection:
+            return read_known(connection, host)
+
+    def capacity(self, start: datetime, end: datetime) -> tuple[CapacityInterval, ...]:
+        """Which intervals of capacity have a time in [start, end)? By their beginnings."""
+        start, end = require_aware(start, "start"), require_aware(end, "end")
+        with self._reader.begin() as connection:
+            return read_overlapping(connection, start, end)
+
+    def write_capacity(
+        self, changes: CapacityChanges, seen: Iterable[str], seen_at: datetime
+    ) -> None:
+        """Write down what came and went, and that the other machines were seen; all or none.
+
+        Args:
+            changes: Writing them twice is writing them once.
+            seen: The ids of open intervals whose machines are there.
+            seen_at: When they were seen.
+        """
+        ids = list(seen)
+
+        def write(connection: sa.Connection) -> None:
+            write_changes(connection, changes)
+            note_seen(connection, ids, seen_at)
+
+        self._commits.write(write)
 
     # Budget alerts
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 from gpu_core.decisions.catalog.offerings import Catalog, InstanceType, Offering, Price
 from gpu_core.decisions.model.attempts import Attempt
@@ -16,6 +17,7 @@ from gpu_core.decisions.model.cluster import (
     REGION_LABEL,
     ZONE_ID_LABEL,
     ZONE_LABEL,
+    Machine,
     Node,
 )
 from gpu_core.decisions.model.prices import PriceChange, Rates
@@ -53,6 +55,14 @@ class Capacity:
         )
 
 
+class MachinePrice(NamedTuple):
+    """What an hour of a whole machine costs, and where that was read."""
+
+    micro_usd_per_hour: int
+    source: str
+    as_of: datetime | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBook:
     """Where prices are asked for, in this order: `policy.rates`, the catalog, `policy.prices`."""
@@ -70,6 +80,29 @@ class PriceBook:
         if price is None:
             return None
         return Rates(gpu_micro_usd_per_hour=price, source="policy", as_of=self.policy.prices_as_of)
+
+    def machine_price(
+        self, capacity: Capacity, machine: Machine, at: datetime
+    ) -> MachinePrice | None:
+        """What does an hour of the whole machine cost at this time? None: unpriced.
+
+        By `rates`, with the catalog's own price of the machine where that is what counts: the parts
+        of it together cost no more.
+        """
+        rates = self.rates(capacity, at)
+        if rates is None or (rates.gpu_micro_usd_per_hour is None and machine.gpus):
+            return None
+        if self._own(capacity) is None:
+            offering = _offering(self.catalog, capacity)
+            price = None if offering is None else _price_at(offering, at)
+            if price is not None:
+                return MachinePrice(price.micro_usd_per_hour, rates.source, rates.as_of)
+        whole = (
+            machine.gpus * (rates.gpu_micro_usd_per_hour or 0)
+            + Fraction(machine.cpu_milli or 0, 1000) * (rates.cpu_micro_usd_per_hour or 0)
+            + Fraction(machine.memory_mib or 0, 1024) * (rates.gib_micro_usd_per_hour or 0)
+        )
+        return MachinePrice(ceil(whole), rates.source, rates.as_of)
 
     def _own(self, capacity: Capacity) -> Rates | None:
         table = self.policy.own_rates(capacity.capacity_type)

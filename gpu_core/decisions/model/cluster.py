@@ -20,6 +20,21 @@ class Flavor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What is paid for with a node, whether it is used or not. None: unknown."""
+
+    gpus: int
+    """All GPUs, also those that others hold or that are broken."""
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    incarnation: str | None = None
+    """Another value: another machine has taken the name. A Node object's uid, a boot's id."""
+    instance_id: str | None = None
+    """The provider's, such as `aws:///us-east-1a/i-0abc`."""
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A machine with GPUs of one type."""
 
@@ -52,6 +67,8 @@ class Node:
     """The instances for workloads, by profile; None: they are made on demand."""
     is_planned: bool = False
     """It is not there: it comes when something is placed on it, if it comes."""
+    machine: Machine | None = field(default=None, compare=False)
+    """The machine below it; None: not known."""
 
     @property
     def flavor(self) -> Flavor:

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
-from gpu_core.decisions.costs.price_book import Capacity, PriceBook
-from gpu_core.decisions.model.cluster import Node, Placement
+from gpu_core.decisions.costs.price_book import Capacity, MachinePrice, PriceBook
+from gpu_core.decisions.model.cluster import Machine, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.virtual_nodes import planned_kind
@@ -33,6 +33,9 @@ class Prices:
         self._read_at: datetime | None = None
         self._capacity: dict[str, Capacity] = {}
         self._applied: tuple[Policy, datetime | None] | None = None
+        # Machines of one kind have one price, until the policy or the catalog changes.
+        self._machine_prices: dict[tuple[object, ...], MachinePrice | None] = {}
+        self._machines_by: tuple[Policy | None, datetime | None] = None, None
 
     async def refresh(self, nodes: Iterable[Node], now: datetime) -> None:
         """Keep the machines of these nodes, and the catalog if another one was written."""
@@ -63,6 +66,18 @@ class Prices:
     def book(self, policy: Policy) -> PriceBook:
         """Where prices are asked for now."""
         return PriceBook(policy=policy, catalog=self._catalog)
+
+    def of_machine(
+        self, node: Node, machine: Machine, policy: Policy, now: datetime
+    ) -> MachinePrice | None:
+        """What does an hour of a node's machine cost? None: unpriced."""
+        if self._machines_by[0] is not policy or self._machines_by[1] != self._refreshed_at:
+            self._machine_prices, self._machines_by = {}, (policy, self._refreshed_at)
+        capacity = self._capacity.get(node.name) or Capacity.of_node(node)
+        key = capacity, machine.gpus, machine.cpu_milli, machine.memory_mib
+        if key not in self._machine_prices:
+            self._machine_prices[key] = self.book(policy).machine_price(capacity, machine, now)
+        return self._machine_prices[key]
 
     def rates(self, placement: Placement, policy: Policy, now: datetime) -> Rates | None:
         """What does an attempt with this placement pay an hour? None: unpriced."""

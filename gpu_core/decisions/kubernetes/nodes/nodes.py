@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -22,7 +23,7 @@ from gpu_core.decisions.kubernetes.nodes.labels import (
 )
 from gpu_core.decisions.kubernetes.nodes.pod_requests import Requests, pod_requests
 from gpu_core.decisions.kubernetes.variables.quantities import MIB, parse_quantity
-from gpu_core.decisions.model.cluster import ZONE_LABEL, Node
+from gpu_core.decisions.model.cluster import ZONE_LABEL, Machine, Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 
 
@@ -99,6 +100,7 @@ def node_facts(
             mig_instances=gpus.mig_instances or None,
             shares_per_gpu=gpus.shares_per_gpu,
             gpu_resource=gpus.resource,
+            machine=_machine(node, capacity, gpus.total),
         ),
         blocked_by=tuple(why_not),
         interruption=interruption_of(node),
@@ -107,6 +109,19 @@ def node_facts(
         foreign_gpus=gpus.foreign,
         zone=labels.get(ZONE_LABEL),
         instance_type=labels.get(INSTANCE_TYPE_LABEL),
+    )
+
+
+def _machine(node: Mapping[str, Any], capacity: Requests, gpus: int) -> Machine:
+    metadata = node["metadata"]
+    created = metadata.get("creationTimestamp")
+    return Machine(
+        gpus=gpus,
+        cpu_milli=_left(capacity, {}, "cpu", Fraction(1, 1000)),
+        memory_mib=_left(capacity, {}, "memory", Fraction(MIB)),
+        incarnation=metadata.get("uid"),
+        instance_id=node.get("spec", {}).get("providerID") or None,
+        created_at=None if created is None else datetime.fromisoformat(created),
     )
 
 

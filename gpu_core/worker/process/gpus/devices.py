@@ -3,13 +3,20 @@
 import socket
 from collections import defaultdict
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
 
 from gpu_core.adapters.nvml import DiscoveredGpu, GpuDiscoveryError, discover_gpus
 from gpu_core.decisions.catalog.product_names import gpu_type_from_product_name, nominal_memory_gib
-from gpu_core.decisions.model.cluster import Node
+from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.model.section import CapacityType
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.bounded_call import BoundedCall
+
+# proc(5): a new one at each boot of Linux.
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 VIRTUAL_PREFIX = "virtual-"
 
@@ -45,7 +52,28 @@ def local_nodes(policy: Policy, capacity_type: CapacityType = "on-demand") -> tu
     discovered = tuple(gpu for gpu in machine_gpus() if not gpu.is_mig_enabled)
     nodes = _real_nodes(discovered) if discovered else _virtual_nodes(policy)
     there = tuple(replace(node, capacity_type=capacity_type) for node in nodes)
-    return there if discovered else (*there, *_virtual_spot(policy))
+    found = there if discovered else (*there, *_virtual_spot(policy))
+    return tuple(replace(node, machine=_machine(node, len(found))) for node in found)
+
+
+def _machine(node: Node, nodes: int) -> Machine:
+    """What is paid for with this node. The CPUs and memory of several nodes are counted once."""
+    is_whole = nodes == 1
+    return Machine(
+        gpus=len(node.gpu_ids),
+        cpu_milli=1000 * (psutil.cpu_count() or 0) or None if is_whole else None,
+        memory_mib=psutil.virtual_memory().total // 2**20 if is_whole else None,
+        incarnation=boot_id(),
+        created_at=datetime.fromtimestamp(psutil.boot_time(), UTC),
+    )
+
+
+def boot_id() -> str | None:
+    """Which boot of this machine is it? None: its system has no ids of boots."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return None
 
 
 def visible_devices(gpu_ids: tuple[str, ...]) -> str:

@@ -110,6 +110,15 @@ def test_virtual_gpus_may_play_spot():
     assert (steady.capacity_type, steady.gpu_ids) == ("on-demand", ("virtual-0", "virtual-1"))
     assert (spot.capacity_type, spot.gpu_ids) == ("spot", ("virtual-2",))
     assert spot.name == f"{steady.name}/spot"
+    assert (steady.machine.gpus, spot.machine.gpus) == (2, 1)
+    assert steady.machine.memory_mib is None  # of two nodes on one machine none has all of it
+
+
+def test_the_machine_is_the_same_until_its_next_boot():
+    (first,), (again,) = (anyio.run(machine().observe, VIRTUAL, ()) for _ in range(2))
+    assert first.machine == again.machine
+    assert (first.machine.gpus, first.machine.cpu_milli) == (2, 1000 * os.cpu_count())
+    assert first.machine.created_at <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """From Node objects to what the scheduler plans with."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.kubernetes.nodes.nodes import node_facts
+from gpu_core.decisions.model.cluster import Machine
 from gpu_core.testing.builders.manifests import make_policy
 from gpu_core.testing.builders.node_objects import (
     AKS_SPOT,
@@ -27,6 +30,21 @@ DRIVER = "nvidia.com/gpu-driver-upgrade-state"
 def facts(node, *pods, held=(), **policy):
     """What is known of the node to the pool `gpus`."""
     return node_facts(node, pods, make_policy(**policy), pool="gpus", held_gpu_ids=frozenset(held))
+
+
+def test_the_machine_below_a_node_is_all_of_it() -> None:
+    node = make_node_object(GFD_A100, providerID="aws:///us-east-1a/i-0abc")
+    node["metadata"] |= {"uid": "uid-1", "creationTimestamp": "2026-03-04T12:00:00Z"}
+    found = facts(node, make_pod_object({"nvidia.com/gpu": "3"})).node
+    assert len(found.gpu_ids) == 5
+    assert found.machine == Machine(
+        gpus=8,
+        cpu_milli=96_000,
+        memory_mib=1000 * 1024,
+        incarnation="uid-1",
+        instance_id="aws:///us-east-1a/i-0abc",
+        created_at=datetime(2026, 3, 4, 12, tzinfo=UTC),
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The intervals of capacity: statements over one connection, in its transaction.
+
+Each statement may be executed twice: an interval is inserted by its id, and ended only while open.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpu_core.adapters.ledger.schema import capacity_intervals
+from gpu_core.decisions.costs.capacity_intervals import (
+    LONGEST_START,
+    CapacityChanges,
+    CapacityInterval,
+)
+
+_c = capacity_intervals.c
+_IDS_PER_QUERY = 500
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCapacity:
+    """What the ledger knows of a host's machines."""
+
+    by_node: Mapping[str, CapacityInterval]
+    """The last one of each node, if it is open or ended in the hour before the last look."""
+    last_look: datetime | None
+    """When a worker last saw one of the host's machines; None: never."""
+
+
+def read_known(connection: sa.Connection, host: str) -> KnownCapacity:
+    """Which machines of this host are there, or were lately, and when was the last one seen?"""
+    last: datetime | None = connection.scalar(
+        sa.select(sa.func.max(_c.seen_at)).where(_c.host == host)
+    )
+    if last is None:
+        return KnownCapacity({}, None)
+    statement = (
+        sa.select(capacity_intervals)
+        .where(_c.host == host, sa.or_(_c.until.is_(None), _c.until > last - LONGEST_START))
+        .order_by(_c.since, sa.func.coalesce(_c.until, _LATEST))
+    )
+    rows = connection.execute(statement).mappings()
+    return KnownCapacity({row[_c.node]: _interval(row) for row in rows}, last)
+
+
+def read_overlapping(
+    connection: sa.Connection, start: datetime, end: datetime
+) -> tuple[CapacityInterval, ...]:
+    """Which intervals have a time in [start, end)? In the order of their beginnings."""
+    begun = sa.select(_c.interval_id).where(_c.since < end)
+    ids = sa.union_all(begun.where(_c.until > start), begun.where(_c.until.is_(None)))
+    statement = (
+        sa.select(capacity_intervals)
+        .where(_c.interval_id.in_(ids))
+        .order_by(_c.since, _c.host, _c.node, _c.interval_id)
+    )
+    return tuple(_interval(row) for row in connection.execute(statement).mappings())
+
+
+def write_changes(connection: sa.Connection, changes: CapacityChanges) -> None:
+    """Write down what ended, then what began.
+
+    An interval of a machine that another worker has written down already is left out.
+    """
+    end = (
+        sa.update(capacity_intervals)
+        .where(_c.interval_id == sa.bindparam("ended_id"), _c.until.is_(None))
+        .values(
+            until=sa.bindparam("until_"),
+            end_reason=sa.bindparam("end_reason_"),
+            is_end_estimated=sa.bindparam("is_end_estimated_"),
+        )
+    )
+    ended = [
+        {
+            "ended_id": interval.interval_id,
+            "until_": interval.until,
+            "end_reason_": interval.end_reason,
+            "is_end_estimated_": interval.is_end_estimated,
+        }
+        for interval in changes.ended
+    ]
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    begin = insert(capacity_intervals).on_conflict_do_nothing()
+    if ended:
+        connection.execute(end, ended)
+    if changes.begun:
+        connection.execute(begin, [asdict(interval) for interval in changes.begun])
+
+
+def note_seen(connection: sa.Connection, interval_ids: Sequence[str], seen_at: datetime) -> None:
+    """Write down that these machines are there. A clock that jumped back takes nothing back."""
+    for ids in _chunks(sorted(interval_ids)):
+        connection.execute(
+            sa.update(capacity_intervals)
+            .where(_c.interval_id.in_(ids), _c.until.is_(None), _c.seen_at < seen_at)
+            .values(seen_at=seen_at)
+        )
+
+
+def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))
+
+
+def _interval(row: sa.RowMapping) -> CapacityInterval:
+    return CapacityInterval(**{column.name: row[column] for column in capacity_intervals.c})
