@@ -30,7 +30,11 @@ from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod
 from gpu_core.decisions.kubernetes.status.outcome import Cause
 from gpu_core.decisions.kubernetes.status.pod_pending import refused
-from gpu_core.decisions.kubernetes.status.pod_termination import ending_of, last_end_at
+from gpu_core.decisions.kubernetes.status.pod_termination import (
+    ending_of,
+    first_start_at,
+    last_end_at,
+)
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.kubernetes.variables.variables import (
@@ -110,6 +114,11 @@ _log = logging.getLogger("prefect.gpu.kubernetes")
 _UNSEEN_S = SILENCE_S + 5.0
 
 _KILL_WAIT_S = 10.0
+
+_UNCONFIRMED = (
+    "The worker or the API server stopped while the pods of its gang were created, so those that "
+    "existed were deleted"
+)
 
 
 class KubernetesInfrastructure:
@@ -292,7 +301,8 @@ class KubernetesInfrastructure:
 
         Those are other ones than it was placed on where it waited for new nodes, and where Kueue
         and the kube-scheduler place it; these also bind it later. What of the others is not where
-        it was placed, or is still to be placed by them, holds nothing that counts here.
+        it was placed, or is still to be placed by them, holds nothing that counts here; nor does
+        what was there before or after it, settled or not: the cluster has given its GPUs on.
         """
         placement = running.allocation().placement
         pods = self._gpu_pods(running)
@@ -300,7 +310,11 @@ class KubernetesInfrastructure:
         if since is None or len(pods) != len(placement.shares):
             return None
         is_pinned = policy.kubernetes.kueue_queue is None
-        holding = [other for other in others if is_pinned or self._is_in_place(other)]
+        holding = [
+            other
+            for other in others
+            if (is_pinned or self._is_in_place(other)) and self._were_together(running, other)
+        ]
         taken = taken_milli(other.allocation() for other in holding)
         # Kubernetes cuts moments off to the second: a pod that was bound in the second of its
         # admission may have GPUs that another one has.
@@ -339,6 +353,18 @@ class KubernetesInfrastructure:
         """Are all its pods bound, to the nodes that are written down?"""
         bound = sorted(str(pod["spec"].get("nodeName")) for pod in self._gpu_pods(running))
         return bound == sorted(share.node for share in running.attempt.held)
+
+    def _were_together(self, one: AttemptState, other: AttemptState) -> bool:
+        """Were the pods of both on their nodes at a time? Also where it is unknown."""
+        return not (self._left_before(one, other) or self._left_before(other, one))
+
+    def _left_before(self, one: AttemptState, other: AttemptState) -> bool:
+        """Had the pods of the first ended when those of the other were bound?"""
+        pods = self._gpu_pods(one)
+        left_at, came_at = last_end_at(pods), bound_at(self._gpu_pods(other))
+        if left_at is None or came_at is None or not all(map(has_ended, pods)):
+            return False
+        return left_at <= came_at
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; checkpoints have to be reported through Prefect."""
@@ -641,7 +667,7 @@ class KubernetesInfrastructure:
         pods = self._view.last_pods_of(attempt_id)
         if self._is_operated(running):
             found = custom_exit_of(self._view.custom_jobs.last_of(attempt_id), pods, lines)
-            return found and replace(found, held_until=last_end_at(pods))
+            return found and replace(found, **_times(pods, running.attempt))
         ended = self._telling_pods(attempt_id)
         found = exit_of(
             self._view.jobs_of(attempt_id),
@@ -652,7 +678,9 @@ class KubernetesInfrastructure:
         )
         if found is None:
             return None
-        found = replace(found, held_until=last_end_at(pods))
+        found = replace(found, **_times(pods, running.attempt))
+        if _may_be_partial(running.attempt) and found.exit_code is None:
+            return replace(found, message=_UNCONFIRMED)
         node = silent_partner_of(ended, pods, self._view.nodes)
         if node is None:
             return found
@@ -848,6 +876,18 @@ def _may_be_partial(attempt: Attempt) -> bool:
     Who creates it has that under way itself; what a killed worker left is made anew.
     """
     return attempt.started_at is None and len(attempt.held) > 1
+
+
+def _times(pods: Sequence[Json], attempt: Attempt) -> dict[str, Any]:
+    """When did an attempt begin and stop to hold its GPUs, by the statuses of its pods?
+
+    Kubernetes cuts moments off to the second, so that a start may seem to be before its admission.
+    """
+    began_at = first_start_at(pods)
+    return {
+        "started_at": began_at and max(began_at, attempt.admitted_at),
+        "held_until": last_end_at(pods),
+    }
 
 
 def _as_ended(then: Json, now: Json) -> Json:

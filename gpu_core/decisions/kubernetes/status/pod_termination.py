@@ -70,6 +70,19 @@ def main_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return ends.get(containers[main_container({"containers": containers})].get("name", ""))
 
 
+def first_start_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When did the first container of these pods start, as far as their statuses say?"""
+    states = (
+        container.get("state") or {}
+        for pod in pods
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+    )
+    found = (
+        (state.get("running") or state.get("terminated") or {}).get("startedAt") for state in states
+    )
+    return min((datetime.fromisoformat(at).astimezone(UTC) for at in found if at), default=None)
+
+
 def last_end_at(pods: Iterable[Mapping[str, Any]]) -> datetime | None:
     """When did the last container of these pods end, as far as their statuses say?
 

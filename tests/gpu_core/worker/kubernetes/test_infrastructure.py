@@ -40,7 +40,7 @@ from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.adapters.kubernetes.api_server import serving
-from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
+from tests.gpu_core.worker.kubernetes.objects import NOW, make_job, make_node, make_pod, moment
 
 LIMITS = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
 
@@ -596,6 +596,29 @@ def test_a_gang_holds_its_gpus_until_its_last_node_has_ended():
 
     found = anyio.run(scenario)
     assert 39 <= (found.held_until - found.ended_at).total_seconds() <= 41
+
+
+def test_a_gang_whose_creation_was_not_noted_began_with_its_first_container():
+    """The API server restarted while it was created; what there was of it ran, and was deleted."""
+    pods = [of_rank(rank, "Running") for rank in (0, 1)]
+    for pod, seconds_ago in zip(pods, (50, 40), strict=True):
+        started = {"running": {"startedAt": moment(seconds_ago)}}
+        pod["status"]["containerStatuses"][0]["state"] = started
+    shares = tuple(NodeShare(node=node, gpu_ids=("0",)) for node in ("n1", "n2"))
+
+    async def scenario():
+        attempt = running(attempt_id="a", shares=shares, started_at=None)
+        attempt.attempt = replace(attempt.attempt, admitted_at=NOW - timedelta(seconds=60))
+        infrastructure = of_cluster(SimpleNamespace())
+        for pod in pods:
+            infrastructure._view._pod_changed(None, pod)
+            infrastructure._view._pod_changed(pod, None)
+        return await infrastructure.exit(attempt)
+
+    found = anyio.run(scenario)
+    assert found.started_at == datetime.fromisoformat(moment(50))
+    assert found.is_interruption
+    assert found.message.startswith("The worker or the API server stopped")
 
 
 @pytest.mark.parametrize(
