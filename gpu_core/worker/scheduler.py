@@ -274,9 +274,9 @@ class GpuScheduler:
         await self.terminator.stop_cancelled(now)
         await self._running_poll.poll(self._attempts, now)
         await self.terminator.stop_overdue(policy, now)
-        for running, spending in await self._budgets.overspent(policy, now):
+        for running, used in await self._budgets.overspent(policy, now):
             with self._faults.of_run(running, "ended", now):
-                await self.terminator.stop_spent(running, spending, policy, now)
+                await self.terminator.stop_spent(running, used, policy, now)
         await self.terminator.stop_troubled(policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:

@@ -8,7 +8,7 @@ from gpu_core.decisions.model.cluster import Allocation
 _POOL = "replay"
 
 
-def recorded(
+def attempt_record(
     allocation: Allocation, zone: str | None, ended_at: datetime, end_reason: EndReason
 ) -> Attempt:
     """What would the ledger say of this attempt?"""

@@ -14,7 +14,7 @@ from gpu_core.decisions.model.workload import RunTime, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
-from gpu_core.decisions.simulation.attempts import recorded
+from gpu_core.decisions.simulation.attempts import attempt_record
 from gpu_core.decisions.simulation.nodes import Nodes, NodeStay
 from gpu_core.decisions.simulation.progress import attempt_s, progress
 from gpu_core.decisions.simulation.run_time_oracle import RunTimeOracle
@@ -176,7 +176,7 @@ class _Life:
     preemptions: int = 0
     interruptions: int = 0
     attempts: list[Held] = field(default_factory=list)
-    recorded: list[Attempt] = field(default_factory=list)
+    earlier: list[Attempt] = field(default_factory=list)
     """The same as the ledger would have them."""
 
 
@@ -329,7 +329,7 @@ class _Replay:
             # The notice lets it save what it has.
             saved_at = _moment(now_s) if now_s > life.begins_s else None
             saved = replace(allocation, checkpointed_at=saved_at)
-            if capacity_change(saved, life.recorded, view) is not None:
+            if capacity_change(saved, life.earlier, view) is not None:
                 self._give_way(life, None, now_s)
 
     def _choose_capacity(self, now_s: float) -> None:
@@ -348,7 +348,7 @@ class _Replay:
                 capacity_reason=None,
                 hold=None,
             )
-            chosen = asking.of(plain, life.recorded)
+            chosen = asking.of(plain, life.earlier)
             if chosen.capacity_type == ON_DEMAND != life.workload.capacity_type:
                 # If it gets none by then, it may take spot.
                 self._set_timer(now_s + LOOK_S, _WAKE)
@@ -500,8 +500,8 @@ class _Replay:
         )
         if self._options.capacity_policy is not None:
             reason = EndReason.INTERRUPTED if was_interrupted else EndReason.PREEMPTED
-            attempt = recorded(life.allocation, life.zone, _moment(now_s), reason)
-            life.recorded.append(attempt)
+            attempt = attempt_record(life.allocation, life.zone, _moment(now_s), reason)
+            life.earlier.append(attempt)
         for name, goes_s in self._nodes.release(placement, now_s):
             self._set_timer(goes_s, _NODE_GOES, name)
         del self._running[life.workload.workload_id]

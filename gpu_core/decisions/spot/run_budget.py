@@ -21,13 +21,13 @@ from gpu_core.decisions.spot.survival import SpotRecord
 _REMEDY = "Set the job variable budget_usd higher, or run less"
 
 
-class Spending(NamedTuple):
+class BudgetUse(NamedTuple):
     """What a run has spent of its budget, and what follows. Money is whole micro-USD."""
 
     stage: BudgetStage
     spent_micro_usd: int
     next_micro_usd: int
-    """What it costs until the next look, and until it has saved and ended."""
+    """What it costs until the next poll, and until it has saved and ended."""
     budget_micro_usd: int
 
     @property
@@ -53,14 +53,14 @@ def budget_left_micro_usd(
     return None if budget is None else budget - spent_micro_usd(attempts, now)
 
 
-def spending(
+def budget_use(
     attempts: Iterable[Attempt],
     *,
     budget_micro_usd: int,
     grace_s: float,
     policy: CapacityPolicy,
     now: datetime,
-) -> Spending:
+) -> BudgetUse:
     """How far has a run come with its budget?
 
     Args:
@@ -74,7 +74,7 @@ def spending(
     ahead_us = int(LOOK_S + grace_s) * US_PER_S
     # Rounded up: a budget is never overspent by a micro-dollar.
     ahead = ceil(usage_for(Held.by(last), ahead_us, last.price_changes[-1].rates).exact_micro_usd)
-    return Spending(
+    return BudgetUse(
         stage=budget_stage(spent, ahead, budget_micro_usd, policy),
         spent_micro_usd=spent,
         next_micro_usd=ahead,

@@ -19,7 +19,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.units import count, format_duration
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.spot.run_budget import Spending
+from gpu_core.decisions.spot.run_budget import BudgetUse
 from gpu_core.decisions.spot.state import CapacityDecision
 from gpu_core.worker.attempts.draining import deadline, drain
 from gpu_core.worker.attempts.registry import AttemptRegistry
@@ -107,14 +107,14 @@ class Terminator:
         )
 
     async def stop_spent(
-        self, running: AttemptState, spending: Spending, policy: Policy, now: datetime
+        self, running: AttemptState, used: BudgetUse, policy: Policy, now: datetime
     ) -> None:
         """Stop for good what has used up its budget, after it has saved."""
         await self._stop(
             running,
             EndReason.BUDGET_SPENT,
             grace_s=policy.preemption.grace_period_s,
-            message=f"{spending.reason}; with a higher budget_usd it resumes from its newest "
+            message=f"{used.reason}; with a higher budget_usd it resumes from its newest "
             "checkpoint.",
             now=now,
         )

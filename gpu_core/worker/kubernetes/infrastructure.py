@@ -71,7 +71,7 @@ from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
 from gpu_core.worker.kubernetes.cluster.node_inventory import NodeInventory
 from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
-from gpu_core.worker.kubernetes.cluster.node_preparation import NodeTasks
+from gpu_core.worker.kubernetes.cluster.node_preparation import NodePreparation
 from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
@@ -96,13 +96,13 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import (
     is_custom_pending,
     is_custom_running,
 )
-from gpu_core.worker.kubernetes.jobs.orphan_cleanup import Orphans
+from gpu_core.worker.kubernetes.jobs.orphan_cleanup import OrphanCleanup
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
-from gpu_core.worker.kubernetes.jobs.ttl_cleanup import FinishedObjects
+from gpu_core.worker.kubernetes.jobs.ttl_cleanup import TtlCleanup
 from gpu_core.worker.kubernetes.jobs.unadmitted import UnadmittedAttempts
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns, begun_pods
-from gpu_core.worker.kubernetes.logs.final_logs import LastWords
+from gpu_core.worker.kubernetes.logs.final_logs import FinalLogs
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
 from gpu_core.worker.kubernetes.variables import GpuKubernetesJobConfiguration
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -173,12 +173,14 @@ class KubernetesInfrastructure:
         self._tombstones = Tombstones(api, pool, self._references.namespace_of, may_act)
         self._events = PodEvents(api, self._view, self._rights)
         self._recorder = EventRecorder(api, self._view, self._rights)
-        self._last_words = LastWords(api, self._rights)
-        self._finished = FinishedObjects(api, self._view.custom_jobs, pool, may_act, self._rights)
-        self._orphans = Orphans(self._view, self._objects, client, pool, may_act)
+        self._final_logs = FinalLogs(api, self._rights)
+        self._ttl_cleanup = TtlCleanup(api, self._view.custom_jobs, pool, may_act, self._rights)
+        self._orphan_cleanup = OrphanCleanup(self._view, self._objects, client, pool, may_act)
         self._unadmitted = UnadmittedAttempts(self._view)
         self._gang_start = GangStart(api, self._view, may_act)
-        self._node_tasks = NodeTasks(api, lambda: self._view.nodes, pool, namespace, may_act)
+        self._node_preparation = NodePreparation(
+            api, lambda: self._view.nodes, pool, namespace, may_act
+        )
         self._fenced: frozenset[str] = frozenset()
         self._silent_nodes = SilentNodes(self._view)
         self._failure: str | None = None
@@ -284,15 +286,17 @@ class KubernetesInfrastructure:
         self._policy = policy.kubernetes
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
-        await self._priority_classes.look(policy)
-        node_pools = await self._node_pools.look(policy.kubernetes)
+        await self._priority_classes.refresh(policy)
+        node_pools = await self._node_pools.refresh(policy.kubernetes)
         offered = self._offers.nodes(policy, allocations, node_pools)
         busy = frozenset(
             share.node for allocation in allocations for share in allocation.placement.shares
         )
         real = [node for node in offered if not node.is_planned]
-        await self._node_tasks.reconcile(real, busy, policy.kubernetes)
-        return self._node_tasks.without_untested(offered, policy.kubernetes, datetime.now(UTC))
+        await self._node_preparation.reconcile(real, busy, policy.kubernetes)
+        return self._node_preparation.without_untested(
+            offered, policy.kubernetes, datetime.now(UTC)
+        )
 
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
@@ -492,16 +496,16 @@ class KubernetesInfrastructure:
         An attempt whose pod is deleted from outside loses its Job, which would make another pod.
         """
         self._view.keep({running.attempt.attempt_id for running in attempts})
-        await self._view.custom_jobs.look_again()
+        await self._view.custom_jobs.refresh()
         open_attempts = {label_value(running.attempt.attempt_id) for running in attempts}
-        await self._finished.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
-        await self._orphans.end(open_attempts, self._fenced)
+        await self._ttl_cleanup.clear(open_attempts, policy.kubernetes, datetime.now(UTC))
+        await self._orphan_cleanup.end(open_attempts, self._fenced)
         self._silent_nodes.tell(attempts, self._fenced, policy.kubernetes, datetime.now(UTC))
         for running in attempts:
             self._unadmitted.observe(running.attempt.attempt_id)
             await self._keep_from_replacing(running)
         await self._gang_start.reconcile([r for r in attempts if _is_gang_of_flow(r)])
-        await self._events.look([each for each in attempts if each.phase.holds_gpus])
+        await self._events.refresh([each for each in attempts if each.phase.holds_gpus])
         for running in attempts:
             # The settlement of an end reports first that it ran.
             if not running.phase.has_ended:
@@ -593,7 +597,7 @@ class KubernetesInfrastructure:
         self._follow_output(running)  # it may have ended before a cycle
         self._note_causes(attempt_id)
         if self._objects.live(attempt_id, self._fenced):
-            await self._keep_last_words(running)
+            await self._keep_final_logs(running)
             await self._objects.delete(attempt_id, self._fenced, grace_s=KILL_GRACE_S)
         while self._objects.live(attempt_id, self._fenced):
             if anyio.current_time() >= deadline_s:
@@ -637,7 +641,7 @@ class KubernetesInfrastructure:
             _as_ended(causes[uid], pod) for pod in pods if (uid := pod["metadata"]["uid"]) in causes
         ]
 
-    async def _keep_last_words(self, running: AttemptState) -> None:
+    async def _keep_final_logs(self, running: AttemptState) -> None:
         """Of the pod that ended first, unless its run has them: with its Job its output goes."""
         if running.is_stop_requested or self._is_operated(running):
             return
@@ -647,12 +651,12 @@ class KubernetesInfrastructure:
             return
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
             return
-        await self._last_words.keep(attempt_id, pod)
+        await self._final_logs.keep(attempt_id, pod)
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""
-        await self._keep_last_words(running)
-        return self._last_words.of(running.attempt.attempt_id)
+        await self._keep_final_logs(running)
+        return self._final_logs.of(running.attempt.attempt_id)
 
     async def exit(self, running: AttemptState) -> Exit | None:
         """What the statuses of its pods said last."""
@@ -720,7 +724,7 @@ class KubernetesInfrastructure:
         self._causes.pop(attempt_id, None)
         self._created_at_s.pop(attempt_id, None)
         self._answered.discard(attempt_id)
-        self._last_words.forget(attempt_id)
+        self._final_logs.forget(attempt_id)
         if self._containers is not None:
             self._containers.forget(attempt_id)
 

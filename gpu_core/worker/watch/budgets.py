@@ -7,7 +7,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.spot.feasibility import BudgetStage
-from gpu_core.decisions.spot.run_budget import Spending, spending
+from gpu_core.decisions.spot.run_budget import BudgetUse, budget_use
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_log import run_log
 from gpu_core.worker.attempts.state import AttemptState
@@ -15,7 +15,7 @@ from gpu_core.worker.operations.threads import in_thread
 
 
 class BudgetWatch:
-    """Looks in every cycle at the attempts whose runs have a budget.
+    """Checks in every cycle the attempts whose runs have a budget.
 
     Args:
         ledger: What their earlier attempts cost.
@@ -28,24 +28,26 @@ class BudgetWatch:
         self._earlier: dict[str, tuple[Attempt, ...]] = {}
         self._warned: dict[str, BudgetStage] = {}
 
-    async def overspent(self, policy: Policy, now: datetime) -> list[tuple[AttemptState, Spending]]:
+    async def overspent(
+        self, policy: Policy, now: datetime
+    ) -> list[tuple[AttemptState, BudgetUse]]:
         """Which attempts must stop, and why? Also warns, once for each attempt and stage."""
         watched = [running for running in self._attempts if _is_watched(running)]
         await self._learn(watched)
         stopped = []
         for running in watched:
             with self._attempts.faults.of_run(running, "held to its budget", now):
-                found = self._spending(running, policy, now)
+                found = self._used(running, policy, now)
                 if found is not None and found.stage is BudgetStage.STOP:
                     stopped.append((running, found))
         return stopped
 
-    def _spending(self, running: AttemptState, policy: Policy, now: datetime) -> Spending | None:
+    def _used(self, running: AttemptState, policy: Policy, now: datetime) -> BudgetUse | None:
         """How far has it come with its budget, if it has one? Also warns."""
         attempt, budget = running.attempt, running.workload.budget_micro_usd
         if budget is None:
             return None
-        found = spending(
+        found = budget_use(
             (*self._earlier[attempt.attempt_id], attempt),
             budget_micro_usd=budget,
             grace_s=policy.preemption.grace_period_s,

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 from gpu_core.adapters.kubernetes import KubernetesApi, Reflector
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL
-from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs
+from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -44,7 +44,7 @@ class ClusterCache:
             self._job_changed,
             {"labelSelector": ATTEMPT_ID_LABEL},
         )
-        self.custom_jobs = CustomJobs(api, self._custom_job_changed)
+        self.custom_jobs = OperatorJobs(api, self._custom_job_changed)
         """The objects of attempts that an operator runs."""
 
     async def start(self, tasks: TaskGroup) -> None:

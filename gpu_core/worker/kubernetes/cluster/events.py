@@ -17,7 +17,7 @@ from gpu_core.worker.kubernetes.jobs.job_status import wants_pods
 _log = logging.getLogger("prefect.gpu.events")
 
 # A start takes a second or two; events are worth asking for when it takes longer.
-_LOOK_S = 5.0
+_POLL_S = 5.0
 # This many attempts at once and each second: a hundred that start together, or wait for one node,
 # need not all be asked for in every cycle.
 _AT_ONCE = 10
@@ -35,30 +35,30 @@ class PodEvents:
         self._rights = rights
         self._view = view
         self._events: dict[str, dict[str, Json]] = {}
-        self._looked_at_s: dict[str, float] = {}
-        self._last_look_at_s = 0.0
+        self._polled_at_s: dict[str, float] = {}
+        self._last_poll_at_s = 0.0
 
     def of(self, attempt_id: str) -> list[Json]:
         """The events of an attempt as far as they are known, oldest first."""
         return list(self._events.get(attempt_id, {}).values())
 
-    async def look(self, attempts: Iterable[AttemptState]) -> None:
+    async def refresh(self, attempts: Iterable[AttemptState]) -> None:
         """Read the events of those that do not run yet, and log to their runs what is new."""
         now_s = anyio.current_time()
         waiting = [running for running in attempts if self._waits(running.attempt.attempt_id)]
         known = {running.attempt.attempt_id for running in waiting}
-        self._looked_at_s = {key: self._looked_at_s.get(key, now_s - _LOOK_S / 2) for key in known}
+        self._polled_at_s = {key: self._polled_at_s.get(key, now_s - _POLL_S / 2) for key in known}
         self._events = {key: found for key, found in self._events.items() if key in known}
         due = [
             running
             for running in waiting
-            if now_s - self._looked_at_s[running.attempt.attempt_id] >= _LOOK_S
+            if now_s - self._polled_at_s[running.attempt.attempt_id] >= _POLL_S
         ]
-        allowed = min(_AT_ONCE, int(_PER_SECOND * (now_s - self._last_look_at_s)))
+        allowed = min(_AT_ONCE, int(_PER_SECOND * (now_s - self._last_poll_at_s)))
         if due and allowed:
-            self._last_look_at_s = now_s
+            self._last_poll_at_s = now_s
         for running in due[:allowed]:
-            self._looked_at_s[running.attempt.attempt_id] = now_s
+            self._polled_at_s[running.attempt.attempt_id] = now_s
             try:
                 await self._read(running)
             except KubernetesError as error:

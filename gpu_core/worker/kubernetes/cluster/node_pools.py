@@ -7,11 +7,12 @@ import anyio
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Provisioner
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.node_pools")
 
 _PATH = "/apis/karpenter.sh/v1/nodepools"
-_LOOK_S = 60.0
+_POLL_S = 60.0
 
 
 class NodePools:
@@ -20,14 +21,13 @@ class NodePools:
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         self._found: tuple[Json, ...] = ()
-        self._look_again_at_s = 0.0
+        self._polls = Throttle(_POLL_S)
 
-    async def look(self, policy: KubernetesPolicy) -> tuple[Json, ...]:
+    async def refresh(self, policy: KubernetesPolicy) -> tuple[Json, ...]:
         """Which are there? As of the last minute; none where they cannot be read."""
         if policy.provisioner is not Provisioner.KARPENTER:
             return ()
-        if anyio.current_time() >= self._look_again_at_s:
-            self._look_again_at_s = anyio.current_time() + _LOOK_S
+        if self._polls.allows(anyio.current_time()):
             self._found = await self._read()
         return self._found
 

@@ -30,15 +30,16 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, Preflight
 from gpu_core.worker.kubernetes.cluster.cluster_cache import has_ended
 from gpu_core.worker.kubernetes.jobs.job_status import moment
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.nodes")
 
-_LOOK_S = 2.0
+_POLL_S = 2.0
 # This many nodes of a kind at once: what is on their way is a pod each.
 _AT_ONCE = 20
 
 
-class NodeTasks:
+class NodePreparation:
     """The pods that test nodes and pull images, and what came of them.
 
     Everything is remembered on the nodes: a worker that starts anew continues where this one was.
@@ -64,7 +65,7 @@ class NodeTasks:
         self._pool = pool
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._may_act = may_act
-        self._looked_at_s = -_LOOK_S
+        self._polls = Throttle(_POLL_S)
         self._kept_out: dict[str, str] = {}
         self._trouble: str | None = None
 
@@ -101,10 +102,8 @@ class NodeTasks:
         """
         if policy.preflight is None and not policy.prepull:
             return
-        now_s = anyio.current_time()
-        if now_s - self._looked_at_s < _LOOK_S or not self._may_act():
+        if not self._may_act() or not self._polls.allows(anyio.current_time()):
             return
-        self._looked_at_s = now_s
         try:
             there = await self._read(policy)
             await self._test(nodes, busy, policy, there)

@@ -12,11 +12,12 @@ from gpu_core.decisions.kubernetes.manifests.priority_class import (
 )
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.priority_classes")
 
 _PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_LOOK_S = 60.0
+_POLL_S = 60.0
 
 
 class PriorityClasses:
@@ -32,16 +33,15 @@ class PriorityClasses:
         self._rights = rights
         # Until the cluster has answered: those that every installation has.
         self._installed = frozenset(map(class_name, SHIPPED_QUEUES))
-        self._look_again_at_s = 0.0
-        self._told: frozenset[str] = frozenset()
+        self._polls = Throttle(_POLL_S)
+        self._warned_of: frozenset[str] = frozenset()
 
-    async def look(self, policy: Policy) -> None:
+    async def refresh(self, policy: Policy) -> None:
         """Read which are there, and say once which queues have none."""
         if not policy.kubernetes.has_priority_classes:
             return
-        if anyio.current_time() < self._look_again_at_s:
+        if not self._polls.allows(anyio.current_time()):
             return
-        self._look_again_at_s = anyio.current_time() + _LOOK_S
         await self._read()
         self._warn(policy)
 
@@ -64,7 +64,7 @@ class PriorityClasses:
         missing = frozenset(
             queue for queue in policy.priorities if class_name(queue) not in self._installed
         )
-        for queue in sorted(missing - self._told):
+        for queue in sorted(missing - self._warned_of):
             other = self.queue_for(queue, policy)
             _log.warning(
                 "The cluster has no PriorityClass %s for the queue %r: its pods get %s. Install "
@@ -73,4 +73,4 @@ class PriorityClasses:
                 queue,
                 "no class" if other is None else class_name(other),
             )
-        self._told = missing
+        self._warned_of = missing

@@ -10,12 +10,13 @@ from gpu_core.adapters.files.run_files import CheckpointReport, checkpoint_repor
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
 from gpu_core.decisions.checkpoints.report_labels import from_labels
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.reports")
 
 # A checkpoint is worth knowing of within seconds only when another run waits for it.
-_LOOK_S = 10.0
-_LOOK_AT_ONE_S = 1.0
+_POLL_S = 10.0
+_POLL_ONE_S = 1.0
 
 
 class CheckpointReports:
@@ -23,8 +24,8 @@ class CheckpointReports:
 
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
-        self._looked_at_s = -_LOOK_S
-        self._looked_at_one_s: dict[str, float] = {}
+        self._polls = Throttle(_POLL_S)
+        self._polled_one_at_s: dict[str, float] = {}
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
         """Let these attempts know what their runs last said; without the API nothing changes."""
@@ -38,20 +39,19 @@ class CheckpointReports:
     def _is_due(self, attempts: Sequence[AttemptState]) -> bool:
         now_s = anyio.current_time()
         if len(attempts) != 1:
-            if not attempts or now_s - self._looked_at_s < _LOOK_S:
+            if not attempts or not self._polls.allows(now_s):
                 return False
-            self._looked_at_s = now_s
-            self._looked_at_one_s.clear()
+            self._polled_one_at_s.clear()
             return True
         attempt_id = attempts[0].attempt.attempt_id
-        self._looked_at_one_s = {
-            looked_at: at_s
-            for looked_at, at_s in self._looked_at_one_s.items()
-            if now_s - at_s < _LOOK_AT_ONE_S
+        self._polled_one_at_s = {
+            polled: at_s
+            for polled, at_s in self._polled_one_at_s.items()
+            if now_s - at_s < _POLL_ONE_S
         }
-        if attempt_id in self._looked_at_one_s:
+        if attempt_id in self._polled_one_at_s:
             return False
-        self._looked_at_one_s[attempt_id] = now_s
+        self._polled_one_at_s[attempt_id] = now_s
         return True
 
     async def _read(self, attempts: Sequence[AttemptState]) -> None:

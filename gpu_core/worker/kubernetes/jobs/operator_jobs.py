@@ -14,17 +14,18 @@ from gpu_core.decisions.kubernetes.status.job_events import ObjectReference, ref
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS, Framework
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.operators")
 
 # An operator is installed once in a long while; a run that waits for it is submitted again.
-_LOOK_AGAIN_S = 60.0
+_POLL_S = 60.0
 
 
 _BY_KIND = {framework.kind: framework for framework in FRAMEWORKS.values()}
 
 
-class CustomJobs:
+class OperatorJobs:
     """The custom objects of all attempts, found by attempt. A kind is watched once it is served.
 
     Args:
@@ -38,22 +39,21 @@ class CustomJobs:
         self._tasks: TaskGroup | None = None
         self._reflectors: dict[str, Reflector[Json]] = {}
         self._why_not: dict[str, str] = {}
-        self._looked_at_s = 0.0
+        self._polls = Throttle(_POLL_S)
         self._by_attempt: dict[str, Json] = {}
         self._last: dict[str, Json] = {}
 
     async def start(self, tasks: TaskGroup) -> None:
         """Watch the kinds that are served, and return when everything was seen once."""
         self._tasks = tasks
-        await self._look()
+        await self._watch_served()
         for reflector in self._reflectors.values():
             await reflector.wait_until_synced()
 
-    async def look_again(self) -> None:
+    async def refresh(self) -> None:
         """Has an operator been installed since? Asked about once a minute."""
-        is_due = anyio.current_time() - self._looked_at_s >= _LOOK_AGAIN_S
-        if is_due and len(self._reflectors) < len(FRAMEWORKS):
-            await self._look()
+        if len(self._reflectors) < len(FRAMEWORKS) and self._polls.is_due(anyio.current_time()):
+            await self._watch_served()
 
     def check(self, request: PodRequest) -> None:
         """Can a run that asks for this be run by an operator, if it needs one at all?
@@ -102,8 +102,8 @@ class CustomJobs:
         """The attempt is settled: how its object ended need not be remembered."""
         self._last.pop(attempt_id, None)
 
-    async def _look(self) -> None:
-        self._looked_at_s = anyio.current_time()
+    async def _watch_served(self) -> None:
+        self._polls.start(anyio.current_time())
         for name, framework in FRAMEWORKS.items():
             if name in self._reflectors:
                 continue

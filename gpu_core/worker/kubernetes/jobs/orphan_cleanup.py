@@ -14,14 +14,15 @@ from gpu_core.worker.infrastructure import NotStarted
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
 from gpu_core.worker.kubernetes.jobs.job_status import runs, wants_pods
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.orphans")
 
 # What one poll finds may be about to be recorded, or to be gone.
-_LOOK_S = 60.0
+_POLL_S = 60.0
 
 
-class Orphans:
+class OrphanCleanup:
     """Ends what a request made that was heard after its attempt had been given up.
 
     A worker that stalls in the midst of a creation may lose its lease before the API server hears
@@ -50,7 +51,7 @@ class Orphans:
         self._client = client
         self._pool = pool
         self._may_act = may_act
-        self._looked_at_s = -_LOOK_S
+        self._polls = Throttle(_POLL_S)
         self._seen: frozenset[str] = frozenset()
         self._has_told = False
 
@@ -61,10 +62,8 @@ class Orphans:
             open_attempts: The attempts of the pool that are open, as labels have them.
             fenced: The nodes whose pods count as gone: what is there is dealt with already.
         """
-        now_s = anyio.current_time()
-        if now_s - self._looked_at_s < _LOOK_S or not self._may_act():
+        if not self._may_act() or not self._polls.allows(anyio.current_time()):
             return
-        self._looked_at_s = now_s
         found = {
             attempt_id
             for attempt_id in self._view.attempt_ids - set(open_attempts)

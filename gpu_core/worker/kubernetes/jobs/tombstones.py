@@ -47,7 +47,7 @@ class Tombstones:
         """Take the names of this attempt. False: the request has arrived; try again.
 
         What has arrived is deleted. Where the cluster refuses the tombstone itself, the log says
-        so, and a late creation is only ended by `Orphans`.
+        so, and a late creation is only ended by `OrphanCleanup`.
 
         Args:
             running: The attempt, of which nothing is seen.

@@ -11,16 +11,17 @@ from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL
 from gpu_core.decisions.kubernetes.operators import has_been_kept
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs, path_of
+from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs, path_of
+from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.operators")
 
 # It is not urgent, and a worker that was away for long does not flood the cluster.
-_LOOK_S = 60.0
+_POLL_S = 60.0
 _AT_ONCE = 20
 
 
-class FinishedObjects:
+class TtlCleanup:
     """The RayJobs, TrainJobs and SparkApplications of one pool whose attempts are settled.
 
     Not every operator takes them away itself: a RayJob goes only where KubeRay is told so for the
@@ -38,7 +39,7 @@ class FinishedObjects:
     def __init__(
         self,
         api: KubernetesApi,
-        custom_jobs: CustomJobs,
+        custom_jobs: OperatorJobs,
         pool: str,
         may_act: Callable[[], bool],
         rights: MissingRights,
@@ -48,7 +49,7 @@ class FinishedObjects:
         self._pool = label_value(pool)
         self._may_act = may_act
         self._rights = rights
-        self._looked_at_s = -_LOOK_S
+        self._polls = Throttle(_POLL_S)
 
     async def clear(
         self, open_attempts: Container[str], policy: KubernetesPolicy, now: datetime
@@ -60,10 +61,8 @@ class FinishedObjects:
             policy: Says how long objects stay.
             now: Aware.
         """
-        now_s = anyio.current_time()
-        if now_s - self._looked_at_s < _LOOK_S or not self._may_act():
+        if not self._may_act() or not self._polls.allows(anyio.current_time()):
             return
-        self._looked_at_s = now_s
         due = [
             item
             for item in self._custom_jobs.items

@@ -17,7 +17,7 @@ from gpu_core.worker.attempts.run_log import OutputLog
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.logs.log_position import LogLine, LogPosition
 from gpu_core.worker.kubernetes.logs.output import Output, OutputFollower
-from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
+from gpu_core.worker.kubernetes.logs.written_output import WrittenOutput
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 from gpu_core.worker.prefect.starts_first import StartsFirst
 
@@ -57,7 +57,7 @@ class ContainerRuns:
     ) -> None:
         self._client = client
         self._hidden = hidden
-        self._told_output = ToldOutput(client)
+        self._written_output = WrittenOutput(client)
         self._begun: set[str] = set()
         self._output = output
         self._tasks = tasks
@@ -105,7 +105,7 @@ class ContainerRuns:
         async def position() -> LogPosition:
             if attempt_id in self._begun:
                 return LogPosition()
-            told = await self._told_output.of(running.flow_run_id, name)
+            told = await self._written_output.of(running.flow_run_id, name)
             lines.extend(line.text.removeprefix(prefix) for line in told)
             log.continue_after(told[-1].at if told else None)
             return LogPosition(told, shown)

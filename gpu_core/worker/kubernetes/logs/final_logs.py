@@ -8,7 +8,7 @@ from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.decisions.kubernetes.status.pod_termination import told_by
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
 
-_log = logging.getLogger("prefect.gpu.last_words")
+_log = logging.getLogger("prefect.gpu.final_logs")
 
 # The two tracebacks of a flow that cannot be loaded are 120 to 250 lines (Prefect 3.8.8), and the
 # line before the first one says that the run's log has it.
@@ -17,7 +17,7 @@ _LINES = 400
 _BYTES = str(16 * 1024**2)
 
 
-class LastWords:
+class FinalLogs:
     """The ends of the output of pods that have ended; kept where the pods are to be deleted.
 
     Args:

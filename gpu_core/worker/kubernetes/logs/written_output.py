@@ -11,22 +11,21 @@ from prefect.client.schemas.objects import Log
 from prefect.client.schemas.sorting import LogSort
 from prefect.logging.handlers import APILogHandler
 
+from gpu_core.adapters.prefect.paging import read_pages
 from gpu_core.worker.attempts.run_log import output_log_name
 from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine
 from gpu_core.worker.watch.outages import is_unanswered
 
 _log = logging.getLogger("prefect.gpu.output")
 
-# How many lines the server returns at most in one answer.
-_PAGE = 200
 # A pod of a gang without a line among the last 10,000 of its run has nothing to continue from.
-_MOST_PAGES = 50
+_MOST_LINES = 10_000
 # A worker that takes over asks for each of its runs, while others of them start and end.
 _AT_ONCE = 4
 _RETRY_S = 2.0
 
 
-class ToldOutput:
+class WrittenOutput:
     """Reads it, for a worker that has become the leader, or is the leader again.
 
     Args:
@@ -48,7 +47,7 @@ class ToldOutput:
         async with self._turns:
             while True:
                 try:
-                    await self._send_what_is_told()
+                    await self._send_what_is_queued()
                     return await self._read(flow_run_id, output_log_name(pod))
                 except Exception as error:
                     if not is_unanswered(error):
@@ -59,7 +58,7 @@ class ToldOutput:
                     _log.debug("The output of pod %s is followed later: %s", pod, error)
                 await anyio.sleep(_RETRY_S)
 
-    async def _send_what_is_told(self) -> None:
+    async def _send_what_is_queued(self) -> None:
         """What this process wrote before it lost its lease may still be on its way."""
         async with self._sending:
             if not self._is_sent:
@@ -68,15 +67,23 @@ class ToldOutput:
 
     async def _read(self, flow_run_id: str, name: str) -> tuple[LogLine, ...]:
         of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[UUID(flow_run_id)]))
-        found: list[LogLine] = []
-        for number in range(_MOST_PAGES):
-            page = await self._client.read_logs(
-                of_run, limit=_PAGE, offset=number * _PAGE, sort=LogSort.TIMESTAMP_DESC
+
+        async def read(limit: int, offset: int) -> Sequence[Log]:
+            return await self._client.read_logs(
+                of_run, limit=limit, offset=offset, sort=LogSort.TIMESTAMP_DESC
             )
+
+        found: list[LogLine] = []
+        n_read = 0
+        async for page in read_pages(read):
             found += [LogLine(log.timestamp, log.message) for log in page if log.name == name]
-            if len(page) < _PAGE or _is_enough(found, page):
-                return tuple(reversed(found))
-        return tuple(reversed(found)) or (LogLine(page[-1].timestamp, ""),)
+            n_read += len(page)
+            if _is_enough(found, page):
+                break
+            if n_read >= _MOST_LINES:
+                found = found or [LogLine(page[-1].timestamp, "")]
+                break
+        return tuple(reversed(found))
 
 
 def _is_enough(newest_first: Sequence[LogLine], page: Sequence[Log]) -> bool:

@@ -33,7 +33,7 @@ from gpu_core.worker.kubernetes.cluster.cluster_cache import kept_node
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure, is_container_job
 from gpu_core.worker.kubernetes.jobs.attempt_objects import path_in
-from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs
+from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 from gpu_core.worker.kubernetes.logs import container_runs as containers
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.kubernetes.logs.output import OutputFollower
@@ -827,7 +827,7 @@ def opened(kind, **resources):
 def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
     kind, gpus, variables, want, monkeypatch
 ):
-    monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
+    monkeypatch.setattr(OperatorJobs, "check", lambda _self, _request: None)
     template, further = opened(kind, **{"nvidia.com/gpu": gpus})
     infrastructure = of_cluster(SimpleNamespace(), template=lambda: template)
 
@@ -874,7 +874,7 @@ def test_cpu_and_memory_of_further_containers_are_planned_and_not_given_to_the_r
 
 
 def test_parts_of_gpus_for_spark_are_refused_at_once(monkeypatch):
-    monkeypatch.setattr(CustomJobs, "check", lambda _self, _request: None)
+    monkeypatch.setattr(OperatorJobs, "check", lambda _self, _request: None)
     with pytest.raises(InvalidInput, match=r"^framework 'spark' takes whole GPUs"):
         fitted({"framework": "spark", "container_command": "train.py"}, gpu_share_milli=200)
 

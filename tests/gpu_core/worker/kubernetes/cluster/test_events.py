@@ -50,7 +50,7 @@ def test_a_hundred_that_start_together_are_not_all_asked_for_at_once(monkeypatch
 
     async def story():
         for _ in looks_at_s:
-            await events.look(ATTEMPTS)
+            await events.refresh(ATTEMPTS)
 
     anyio.run(story)
     assert api.asked == want
@@ -77,7 +77,7 @@ def test_a_right_that_is_missing_is_warned_of_once(monkeypatch, caplog):
 
     async def story():
         for _ in range(3):
-            await events.look(ATTEMPTS)
+            await events.refresh(ATTEMPTS)
 
     with caplog.at_level(logging.WARNING):
         anyio.run(story)
@@ -137,7 +137,7 @@ def test_events_are_asked_for_as_long_as_a_pod_is_missing(monkeypatch, pods, com
 
     async def story():
         for _ in range(2):
-            await events.look(ATTEMPTS[:1])
+            await events.refresh(ATTEMPTS[:1])
 
     anyio.run(story)
     assert (api.asked > 0) is bool(want)
@@ -162,7 +162,7 @@ def test_what_an_operators_objects_say_is_known_of_their_run(monkeypatch):
 
     async def story():
         for _ in range(2):
-            await events.look(ATTEMPTS[:1])
+            await events.refresh(ATTEMPTS[:1])
 
     anyio.run(story)
     found = events.of(ATTEMPTS[0].attempt.attempt_id)

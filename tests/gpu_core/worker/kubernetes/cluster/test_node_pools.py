@@ -27,26 +27,26 @@ class Api:
         return {"items": answer}
 
 
-def looks(api, count, policy=KARPENTER):
-    async def look():
+def found(api, count, policy=KARPENTER):
+    async def refreshed():
         pools = NodePools(api)
-        return [await pools.look(policy) for _ in range(count)]
+        return [await pools.refresh(policy) for _ in range(count)]
 
-    return anyio.run(look)
+    return anyio.run(refreshed)
 
 
 @pytest.fixture
 def always(monkeypatch):
-    """Every look reads."""
-    monkeypatch.setattr(node_pools, "_LOOK_S", 0.0)
+    """Every call reads."""
+    monkeypatch.setattr(node_pools, "_POLL_S", 0.0)
 
 
 def test_they_are_read_once_a_minute():
-    assert looks(Api([POOL]), 3) == [(POOL,)] * 3
+    assert found(Api([POOL]), 3) == [(POOL,)] * 3
 
 
 def test_no_other_provisioner_has_them():
-    assert looks(Api(), 2, KubernetesPolicy()) == [(), ()]
+    assert found(Api(), 2, KubernetesPolicy()) == [(), ()]
 
 
 @pytest.mark.usefixtures("always")
@@ -61,5 +61,5 @@ def test_no_other_provisioner_has_them():
 def test_what_cannot_be_read_is_not_planned_with(status, want_then, want_warning, caplog):
     error = KubernetesError(status, "Why", "no")
     with caplog.at_level(logging.WARNING, "prefect.gpu.node_pools"):
-        assert looks(Api([POOL], error), 2) == [(POOL,), want_then]
+        assert found(Api([POOL], error), 2) == [(POOL,), want_then]
     assert bool(caplog.records) == want_warning

@@ -14,7 +14,7 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.kubernetes.cluster import node_preparation as node_tasks
-from gpu_core.worker.kubernetes.cluster.node_preparation import NodeTasks
+from gpu_core.worker.kubernetes.cluster.node_preparation import NodePreparation
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ def anyio_backend():
 
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch):
-    monkeypatch.setattr(node_tasks, "_LOOK_S", 0.0)
+    monkeypatch.setattr(node_tasks, "_POLL_S", 0.0)
 
 
 class FakeCluster:
@@ -80,7 +80,7 @@ def cluster():
 
 @pytest.fixture
 def tasks(cluster):
-    return NodeTasks(cluster, lambda: {"n1": cluster.node}, "gpu", "ml", lambda: True)
+    return NodePreparation(cluster, lambda: {"n1": cluster.node}, "gpu", "ml", lambda: True)
 
 
 def usable(tasks, policy=TESTED):
@@ -165,6 +165,6 @@ async def test_a_right_that_is_missing_is_said_once(cluster, tasks, caplog):
 
 
 async def test_a_worker_that_does_not_act_makes_nothing(cluster):
-    tasks = NodeTasks(cluster, lambda: {"n1": cluster.node}, "gpu", "ml", lambda: False)
+    tasks = NodePreparation(cluster, lambda: {"n1": cluster.node}, "gpu", "ml", lambda: False)
     await tasks.reconcile([NODE], frozenset(), TESTED)
     assert cluster.pods == {}

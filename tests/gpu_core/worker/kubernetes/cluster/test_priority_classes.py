@@ -72,7 +72,7 @@ def classes_of(api, *policies):
         classes = PriorityClasses(api, MissingRights())
         found = []
         for each in policies:
-            await classes.look(each)
+            await classes.refresh(each)
             found.append(classes.queue_for("rush", each))
         return found
 
@@ -81,8 +81,8 @@ def classes_of(api, *policies):
 
 @pytest.fixture
 def warnings(monkeypatch, caplog):
-    """What the worker says, when every look reads."""
-    monkeypatch.setattr(priority_classes, "_LOOK_S", 0.0)
+    """What the worker says, when every call reads."""
+    monkeypatch.setattr(priority_classes, "_POLL_S", 0.0)
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     caplog.set_level(logging.WARNING)
     return lambda: [record.message for record in caplog.records]

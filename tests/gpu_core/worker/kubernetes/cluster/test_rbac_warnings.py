@@ -27,12 +27,12 @@ from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.node_pools import NodePools
-from gpu_core.worker.kubernetes.cluster.node_preparation import NodeTasks
+from gpu_core.worker.kubernetes.cluster.node_preparation import NodePreparation
 from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import AttemptObjects
-from gpu_core.worker.kubernetes.logs.final_logs import LastWords
+from gpu_core.worker.kubernetes.logs.final_logs import FinalLogs
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 from tests.gpu_core.adapters.kubernetes.guarded_server import OF_WORKER, GuardedServer
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
@@ -128,8 +128,8 @@ async def says_why_a_pod_does_not_start(api, _server):
     )
     events = PodEvents(api, view, MissingRights())
     attempt = running(attempt_id="a")
-    events._looked_at_s["a"] = -1000.0
-    await events.look([attempt])
+    events._polled_at_s["a"] = -1000.0
+    await events.refresh([attempt])
 
 
 async def tells_what_happens_to_a_run(api, _server):
@@ -143,7 +143,7 @@ async def tells_what_happens_to_a_run(api, _server):
 
 async def keeps_the_end_of_the_output(api, _server):
     pod = make_pod(terminated={"exitCode": 1})
-    await LastWords(api, MissingRights()).keep("a", pod)
+    await FinalLogs(api, MissingRights()).keep("a", pod)
 
 
 async def becomes_the_acting_worker(api, server):
@@ -155,17 +155,17 @@ async def becomes_the_acting_worker(api, server):
 
 
 async def plans_with_new_nodes(api, _server):
-    await NodePools(api).look(KubernetesPolicy(provisioner="karpenter"))
+    await NodePools(api).refresh(KubernetesPolicy(provisioner="karpenter"))
 
 
 async def looks_for_priority_classes(api, _server):
     policy = parse_policy({"version": 1, "kubernetes": {"priority_classes": True}})
-    await PriorityClasses(api, MissingRights()).look(policy)
+    await PriorityClasses(api, MissingRights()).refresh(policy)
 
 
 async def prepares_nodes(api, server):
     machine = {"metadata": {"name": "n1", "uid": "u", "annotations": {}}}
-    tasks = NodeTasks(api, lambda: {"n1": machine}, "gpu", "ml", lambda: True)
+    tasks = NodePreparation(api, lambda: {"n1": machine}, "gpu", "ml", lambda: True)
     await tasks.reconcile([NODE], frozenset(), PREPARED)
     for path, pod in list(server.objects.items()):
         ended = {"name": "preflight", "state": {"terminated": {"exitCode": 0}}}
@@ -208,7 +208,7 @@ def say(text):
 def _all_is_heard(monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     caplog.set_level(logging.DEBUG, "prefect.gpu")
-    monkeypatch.setattr(node_tasks, "_LOOK_S", 0.0)
+    monkeypatch.setattr(node_tasks, "_POLL_S", 0.0)
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         yield
 

@@ -55,4 +55,4 @@ def test_nothing_is_remembered_of_runs_that_were_read_long_ago(clock):
     for number in range(50):
         anyio.run(found.refresh, [running(f"attempt-{number}")])
         clock.now_s += 60
-    assert len(found._looked_at_one_s) == 1
+    assert len(found._polled_one_at_s) == 1

@@ -9,7 +9,7 @@ from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.kubernetes.variables.variables import parse_pod_request
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker.kubernetes.jobs.operator_jobs import (
-    CustomJobs,
+    OperatorJobs,
     kept_custom_job,
     path_of,
 )
@@ -48,7 +48,7 @@ def request(framework, command="train.py"):
 
 async def test_a_framework_without_its_operator_is_refused_in_one_line():
     async with serving(OperatorServer("rayjobs")) as api, anyio.create_task_group() as tasks:
-        custom_jobs = CustomJobs(api, lambda: None)
+        custom_jobs = OperatorJobs(api, lambda: None)
         await custom_jobs.start(tasks)
 
         custom_jobs.check(request("ray"))
@@ -62,16 +62,16 @@ async def test_a_framework_without_its_operator_is_refused_in_one_line():
         tasks.cancel_scope.cancel()
 
 
-async def test_an_operator_that_comes_later_is_found(monkeypatch):
+async def test_an_operator_that_comes_later_is_found():
     server = OperatorServer()
     async with serving(server) as api, anyio.create_task_group() as tasks:
-        custom_jobs = CustomJobs(api, lambda: None)
+        custom_jobs = OperatorJobs(api, lambda: None)
         await custom_jobs.start(tasks)
         server.served.add("trainjobs")
-        await custom_jobs.look_again()
+        await custom_jobs.refresh()
         assert server.asked["trainjobs"] == 1  # not before a minute has passed
-        monkeypatch.setattr("gpu_core.worker.kubernetes.jobs.operator_jobs._LOOK_AGAIN_S", 0.0)
-        await custom_jobs.look_again()
+        custom_jobs._polls.reset()
+        await custom_jobs.refresh()
         custom_jobs.check(request("kubeflow"))
         tasks.cancel_scope.cancel()
 
@@ -87,7 +87,7 @@ async def test_an_object_is_found_by_its_attempt_and_remembered_until_it_is_sett
             if changes[-1] is None:
                 is_gone.set()
 
-        custom_jobs = CustomJobs(api, on_change)
+        custom_jobs = OperatorJobs(api, on_change)
         await custom_jobs.start(tasks)
         found = custom_jobs.of("a1")
         assert found is not None

@@ -13,7 +13,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     POOL_LABEL,
 )
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
-from gpu_core.worker.kubernetes.jobs.orphan_cleanup import Orphans
+from gpu_core.worker.kubernetes.jobs.orphan_cleanup import OrphanCleanup
 from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod
 
 RUN = "11111111-1111-1111-1111-111111111111"
@@ -78,7 +78,7 @@ def test_it_is_ended_when_it_was_there_a_minute_before(
         view._job_changed(None, item)
     for item in pods:
         view._pod_changed(None, item)
-    orphans = Orphans(view, objects, Prefect(pool), "gpus", lambda: True)
+    orphans = OrphanCleanup(view, objects, Prefect(pool), "gpus", lambda: True)
     deleted = []
     for clock.now_s in (0.0, 59.0, 60.0):
         anyio.run(orphans.end, open_attempts, ())
@@ -89,7 +89,7 @@ def test_it_is_ended_when_it_was_there_a_minute_before(
 def test_who_does_not_act_ends_nothing():
     view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()
     view._pod_changed(None, pod())
-    orphans = Orphans(view, objects, Prefect("gpus"), "gpus", lambda: False)
+    orphans = OrphanCleanup(view, objects, Prefect("gpus"), "gpus", lambda: False)
     for _ in range(2):
         anyio.run(orphans.end, (), ())
     assert not objects.deleted
@@ -101,7 +101,7 @@ def test_another_installation_with_a_pool_of_our_name_is_told_of_once(monkeypatc
     monkeypatch.setattr(anyio, "current_time", lambda: clock.now_s)
     view, objects = ClusterCache(SimpleNamespace(), lambda: None), Objects()
     view._pod_changed(None, pod())
-    orphans = Orphans(view, objects, Prefect(None), "gpus", lambda: True)
+    orphans = OrphanCleanup(view, objects, Prefect(None), "gpus", lambda: True)
     with caplog.at_level("WARNING", logger="prefect.gpu.orphans"):
         for clock.now_s in (0.0, 60.0, 120.0):
             anyio.run(orphans.end, (), ())

@@ -9,8 +9,8 @@ from gpu_core.adapters.kubernetes import KubernetesError
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
-from gpu_core.worker.kubernetes.jobs.operator_jobs import CustomJobs
-from gpu_core.worker.kubernetes.jobs.ttl_cleanup import FinishedObjects
+from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
+from gpu_core.worker.kubernetes.jobs.ttl_cleanup import TtlCleanup
 from tests.gpu_core.worker.kubernetes.objects import NOW, moment
 
 POLICY = KubernetesPolicy(kept_after_end="1m")
@@ -43,10 +43,10 @@ def ray_job(name, ended_s_ago=3600, pool="gpu", **metadata):
 
 
 def finished_of(api, items, may_act=True):
-    custom_jobs = CustomJobs(api, lambda: None)
+    custom_jobs = OperatorJobs(api, lambda: None)
     for item in items:
         custom_jobs._changed(None, item)
-    return FinishedObjects(api, custom_jobs, "gpu", lambda: may_act, MissingRights()), custom_jobs
+    return TtlCleanup(api, custom_jobs, "gpu", lambda: may_act, MissingRights()), custom_jobs
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.worker.attempts.run_log import OutputLog, output_log_name
-from gpu_core.worker.kubernetes.logs import written_output as told_output
+from gpu_core.worker.kubernetes.logs import written_output
 from gpu_core.worker.kubernetes.logs.container_runs import ContainerRuns
 from gpu_core.worker.kubernetes.logs.log_position import LogLine
-from gpu_core.worker.kubernetes.logs.written_output import ToldOutput
+from gpu_core.worker.kubernetes.logs.written_output import WrittenOutput
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from tests.gpu_core.worker.kubernetes.logs.test_container_runs import RUN, running
 
@@ -50,26 +50,26 @@ class Server:
         return self._newest_first[offset : offset + limit]
 
 
-def told_of(server, pod="a"):
-    return anyio.run(ToldOutput(server).of, str(RUN), pod)
+def written_of(server, pod="a"):
+    return anyio.run(WrittenOutput(server).of, str(RUN), pod)
 
 
-def test_what_is_told_of_a_pod_are_the_lines_with_its_name():
+def test_what_a_pod_has_written_are_the_lines_with_its_name():
     log = [of_pod("a", 1, "line 0"), of_pod("b", 2, "line 0"), of_scheduler(3)]
-    assert told_of(Server(log)) == (LogLine(at(1), "line 0"),)
+    assert written_of(Server(log)) == (LogLine(at(1), "line 0"),)
 
 
 def test_no_more_of_a_long_log_is_read_than_its_last_seconds():
     server = Server([of_pod("a", 0.01 * number, f"line {number}") for number in range(5_000)])
-    told = told_of(server)
-    assert told[-1] == LogLine(at(49.99), "line 4999")
-    assert told[0].at <= at(48)
+    lines = written_of(server)
+    assert lines[-1] == LogLine(at(49.99), "line 4999")
+    assert lines[0].at <= at(48)
     assert server.asked <= 3
 
 
-def test_a_pod_that_others_of_its_gang_talk_over_has_told_what_it_printed_before_them():
+def test_a_pod_that_others_of_its_gang_talk_over_has_written_what_it_printed_before_them():
     log = [of_pod("b", number, "step") for number in range(10_001)]
-    assert told_of(Server([*log, of_pod("a", -1, "hello")])) == (LogLine(at(1), ""),)
+    assert written_of(Server([*log, of_pod("a", -1, "hello")])) == (LogLine(at(1), ""),)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_a_pod_that_others_of_its_gang_talk_over_has_told_what_it_printed_before
     ],
 )
 def test_a_server(failures, want_asked, monkeypatch):
-    monkeypatch.setattr(told_output, "_RETRY_S", 0)
+    monkeypatch.setattr(written_output, "_RETRY_S", 0)
     server = Server([of_pod("a", 1, "line 0")], failures)
-    assert len(told_of(server)) == (want_asked > 1)
+    assert len(written_of(server)) == (want_asked > 1)
     assert server.asked == want_asked
 
 
