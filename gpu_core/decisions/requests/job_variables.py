@@ -199,7 +199,7 @@ class GpuRequest(BaseModel):
     )
     work: Annotated[str, parsed_by(_work)] | None = Field(
         default=None,
-        title="Work",
+        title="Description of the work",
         description="What the run does in words, such as 'fine-tune a 7B model with LoRA on 100M "
         "tokens'; with gpu_type 'auto' the run gets the cheapest type that holds this work.",
     )
@@ -234,8 +234,8 @@ class GpuRequest(BaseModel):
     max_duration_s: PositiveDuration | None = Field(
         default=None,
         alias="max_duration",
-        title="Longest duration",
-        description="The longest time that an attempt runs, in seconds or as text such as '12h', "
+        title="Maximum duration",
+        description="The maximum time that an attempt runs, in seconds or as text such as '12h', "
         "by default the policy's limit.",
     )
     min_runtime_s: Duration | None = Field(
@@ -264,13 +264,13 @@ class GpuRequest(BaseModel):
     )
     max_failures: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None,
-        title="Most failures",
+        title="Maximum failures",
         description="The number of the run's own failures after which it is not retried, by "
         "default the policy's.",
     )
     max_interruptions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
-        title="Most interruptions",
+        title="Maximum interruptions",
         description="The number of interruptions by the machine or its provider after which the "
         "run is not retried, by default unlimited.",
     )
@@ -293,7 +293,7 @@ class GpuRequest(BaseModel):
     )
     gpu_priority: Text | None = Field(
         default=None,
-        title="Priority",
+        title="GPU priority",
         description="The queue whose priority the run has, by default its own queue.",
     )
 
