@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpu_core.decisions.costs.usage_cost import Held, usage_for, usage_until
+from gpu_core.decisions.model import markdown
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
-from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
 from gpu_core.decisions.model.table_cells import (
     Row,
     cell,
@@ -166,19 +166,21 @@ def holders_markdown(entries: Sequence[HoldersTableEntry], most_rows: int = 20) 
         return "No run holds GPUs."
     rows = [
         (
-            flow_run_link(entry.run, entry.run_id),
+            markdown.flow_run_link(entry.run, entry.run_id),
             format_usd(entry.accrued_micro_usd),
             gpus_text(entry),
             f"{entry.held_since:%Y-%m-%d %H:%M}",
             _until(entry),
-            escaped(entry.team or "–"),
-            escaped(entry.nodes),
+            markdown.cell(entry.team or "–"),
+            markdown.cell(entry.nodes),
         )
         for entry in entries[:most_rows]
     ]
     others = len(entries) - len(rows)
     more = f"\n\nand {others} more" if others else ""
-    return f"Runs that hold GPUs, with the cost of the attempt:\n\n{table(_HEAD, rows)}{more}"
+    return (
+        f"Runs that hold GPUs, with the cost of the attempt:\n\n{markdown.table(_HEAD, rows)}{more}"
+    )
 
 
 def gpus_text(entry: HoldersTableEntry) -> str:

@@ -25,7 +25,7 @@ from gpu_core.decisions.costs.usage_cost import (
     without_price,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
-from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
+from gpu_core.decisions.model.markdown import cell, escaped, flow_run_link, table
 from gpu_core.decisions.model.units import (
     SECONDS_PER_HOUR,
     format_duration,
@@ -243,7 +243,7 @@ def _group_table(
     groups = group_by(costs, key)
     named = [(name or "(none)", group) for name, group in groups.items()]
     rows = [_group_row(name, group) for name, group in _with_others(named)]
-    return _table(title, (head, "Cost", "Lost", "Runs", "GPU-hours"), rows)
+    return _table(title, (head, "Cost", "Lost", "GPU-hours"), rows)
 
 
 def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCost]]:
@@ -262,10 +262,9 @@ def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCo
 
 def _group_row(name: str, group: GroupCost) -> tuple[str, ...]:
     return (
-        escaped(name),
+        cell(name),
         format_cost(group.usage),
         format_cost(group.lost),
-        str(group.runs),
         _hours(group.usage),
     )
 
@@ -278,22 +277,19 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
         (
             _run(cost.run),
             format_cost(cost.usage),
-            escaped(cost.run.team or "(none)"),
-            str(len(cost.attempts)),
+            cell(cost.run.team or "(none)"),
             format_duration(cost.wait_s),
-            _hours(cost.usage),
-            escaped(cost.run.deployment or cost.run.flow_name),
         )
         for cost in ranked[:_MOST_ROWS]
     ]
-    head = ("Run", "Cost", "Team", "Attempts", "Waited", "GPU-hours", "Deployment")
+    head = ("Run", "Cost", "Team", "Waited")
     return _table("Most expensive runs", head, rows)
 
 
 def _run(run: RunRecord) -> str:
     """Its name, with a link to its page; a generated run has no page."""
     if run.provenance is Provenance.GENERATED:
-        return escaped(run.name)
+        return cell(run.name)
     return flow_run_link(run.name, run.flow_run_id)
 
 
@@ -308,12 +304,12 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
         (
             reason.value if reason else "(unknown)",
             format_cost(sum_usage(s.lost for s in setbacks)),
-            str(len(setbacks)),
             format_cost(sum_usage(s.saved for s in setbacks)),
+            str(len(setbacks)),
         )
         for reason, setbacks in sorted(by_reason.items(), key=lambda item: item[0] or "")
     ]
-    head = ("Ended by", "Work lost", "Attempts", "Work saved by checkpoints")
+    head = ("Ended by", "Lost", "Saved", "Attempts")
     return [_preemption_sentence(by_reason), _table("Attempts that did not complete", head, rows)]
 
 

@@ -4,7 +4,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 # What CommonMark and its tables give a meaning to, in the middle of a line.
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
+
+# Prefect's UI shows the text of a link as it is written, with only `|` unescaped. A name with one
+# of these is not the text of a link. An underscore within a word has no meaning in Markdown.
+_NOT_IN_LINKS = re.compile(r"[\\`*\[\]<>~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|https?:|www\.")
+
+# Wider cells push what a table is read for out of a window of 400 px.
+_LONGEST_CELL = 28
 
 
 def escaped(text: str) -> str:
@@ -12,9 +19,24 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
+def cell(text: str) -> str:
+    """The text in a cell of a table, as it is but for the end of a long one."""
+    return escaped(_shortened(text))
+
+
 def flow_run_link(name: str, flow_run_id: str) -> str:
     """A link to the page of a flow run, from any artifact's page of Prefect's UI."""
-    return f"[{escaped(name) or flow_run_id}](/runs/flow-run/{flow_run_id})"
+    page = f"/runs/flow-run/{flow_run_id}"
+    label = _shortened(name) or flow_run_id
+    if _NOT_IN_LINKS.search(label):
+        return f"{escaped(label)} [open]({page})"
+    bars_escaped = label.replace("|", r"\|")
+    return f"[{bars_escaped}]({page})"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_CELL else f"{line[: _LONGEST_CELL - 1]}…"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

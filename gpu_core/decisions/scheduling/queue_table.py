@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpu_core.decisions.model.markdown import escaped, flow_run_link, table
+from gpu_core.decisions.model import markdown
 from gpu_core.decisions.model.reasons import Explanation
 from gpu_core.decisions.model.table_cells import (
     cell,
@@ -96,18 +96,18 @@ def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_RO
     rows = [
         (
             str(entry.position or "–"),
-            flow_run_link(entry.run, entry.run_id),
+            markdown.flow_run_link(entry.run, entry.run_id),
             entry.reason,
             str(entry.gpus),
             f"{entry.waiting_since:%Y-%m-%d %H:%M}",
             _expected(entry),
-            escaped(entry.team or "–"),
+            markdown.cell(entry.team or "–"),
         )
         for entry in entries[:most_rows]
     ]
     others = len(entries) - len(rows)
     more = f"\n\nand {others} more" if others else ""
-    return f"Runs that wait for GPUs, the next one first:\n\n{table(_HEAD, rows)}{more}"
+    return f"Runs that wait for GPUs, the next one first:\n\n{markdown.table(_HEAD, rows)}{more}"
 
 
 def _expected(entry: QueueTableEntry) -> str:

@@ -108,7 +108,7 @@ def test_a_table_without_texts_has_no_text_of_a_user():
 
 def test_markdown_links_to_the_runs_and_keeps_names_harmless():
     page = holders_markdown([replace(entry(), run="a|b](x)<i>", run_id="id", team="[red]")])
-    assert r"[a\|b\](x)\<i\>](/runs/flow-run/id)" in page
+    assert r"| a\|b\](x)\<i\> [open](/runs/flow-run/id) |" in page
     assert r"\[red\]" in page
     assert all(line.count(" | ") == 6 for line in page.splitlines() if line.startswith("| "))
 

@@ -1,0 +1,77 @@
+"""Names in Markdown: what people read is the name, whatever characters it has."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from gpu_core.decisions.model.markdown import cell, flow_run_link, table
+
+RUN = "d5f5dbc9-f2f5-4bce-bed8-db294f41e7a5"
+PAGE = f"/runs/flow-run/{RUN}"
+NAMES = st.text(
+    st.sampled_from(r"ab_-|*`<>[]()\~!&;#:/ ._$%1😀ש")
+    | st.characters(exclude_categories=["C", "Z"]),
+    max_size=40,
+)
+
+
+def tokens(markdown: str) -> list[Token]:
+    """What CommonMark with tables makes of a cell beside another."""
+    page = table(("Run", "Cost"), [(markdown, "$1.00")])
+    parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
+    cells = [token for token in parsed if token.type == "inline"]
+    assert [token.content for token in cells if token is not cells[2]] == ["Run", "Cost", "$1.00"]
+    return cells[2].children or []
+
+
+def shown(parts: list[Token]) -> str:
+    """The text without its formatting, of which there may be none."""
+    assert {part.type for part in parts} <= {"text", "text_special", "link_open", "link_close"}
+    return "".join(part.content for part in parts)
+
+
+def as_in_prefect(markdown: str) -> str:
+    """The same in Prefect 3's UI: the text of a link is shown as it is written, but for `|`."""
+    return re.sub(r"\\(.)|\[(.*?)\]\(.*?\)", lambda m: m[1] or m[2].replace(r"\|", "|"), markdown)
+
+
+def wanted(name: str) -> str:
+    line = " ".join(name.split())
+    return line if len(line) <= 28 else f"{line[:27]}…"
+
+
+@given(name=NAMES)
+def test_a_cell_is_the_text(name: str) -> None:
+    assert shown(tokens(cell(name))).strip() == wanted(name)
+
+
+@given(name=NAMES)
+def test_a_link_is_the_name_and_leads_to_the_page_of_the_run(name: str) -> None:
+    """In any renderer of CommonMark, and in Prefect's, which shows a link's text as written."""
+    link = flow_run_link(name, RUN)
+    parts = tokens(link)
+    assert [part.attrs["href"] for part in parts if part.type == "link_open"] == [PAGE]
+    for text in (shown(parts), as_in_prefect(link)):
+        assert text.removesuffix(" open") == (wanted(name) or RUN)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        pytest.param("train_resnet_50", f"[train_resnet_50]({PAGE})", id="underscores in a word"),
+        pytest.param("a | b", rf"[a \| b]({PAGE})", id="a bar"),
+        pytest.param("lr=1e-3 (2)", f"[lr=1e-3 (2)]({PAGE})", id="parentheses"),
+        pytest.param("تدريب", f"[تدريب]({PAGE})", id="right to left"),
+        pytest.param("__init__", rf"\_\_init\_\_ [open]({PAGE})", id="would be bold"),
+        pytest.param("<b>x</b>", rf"\<b\>x\</b\> [open]({PAGE})", id="markup"),
+        pytest.param("[x](http://y)", rf"\[x\](http://y) [open]({PAGE})", id="a link of its own"),
+        pytest.param("n" * 120, f"[{'n' * 27}…]({PAGE})", id="long"),
+        pytest.param(" ", f"[{RUN}]({PAGE})", id="no name"),
+    ],
+)
+def test_links(name: str, want: str) -> None:
+    assert flow_run_link(name, RUN) == want
