@@ -12,9 +12,9 @@ from gpu_core.decisions.catalog.selection import Selection, selected
 from gpu_core.decisions.offerings.constraints import Conditions, Constraints, with_limits
 from gpu_core.decisions.offerings.observed_throughput import History, shown_by
 from gpu_core.decisions.offerings.rank import choose
-from gpu_core.decisions.requirements.duration import Observed
-from gpu_core.decisions.requirements.job import Job
-from gpu_core.decisions.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.duration import Observed
+from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

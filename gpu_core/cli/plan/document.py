@@ -8,10 +8,10 @@ from gpu_core.decisions.offerings.constraints import Constraints
 from gpu_core.decisions.offerings.observed_throughput import History
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, RankedOffering, verdict
-from gpu_core.decisions.requirements.cpu import cpu_answer
-from gpu_core.decisions.requirements.job import Job
-from gpu_core.decisions.requirements.reading.advice import Advice, GpuNeed
-from gpu_core.decisions.requirements.reading.text import Reading
+from gpu_core.decisions.requests.requirements.cpu import cpu_answer
+from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.reading.advice import Advice, GpuNeed
+from gpu_core.decisions.requests.requirements.reading.text import Reading
 
 
 def plan_document(

@@ -21,12 +21,12 @@ from gpu_core.decisions.offerings.rank import (
     price_age,
     verdict,
 )
-from gpu_core.decisions.requirements.cpu import cpu_answer
-from gpu_core.decisions.requirements.duration import Basis
-from gpu_core.decisions.requirements.job import Recompute
-from gpu_core.decisions.requirements.memory import Memory
-from gpu_core.decisions.requirements.reading.advice import Advice
-from gpu_core.decisions.requirements.reading.text import Reading
+from gpu_core.decisions.requests.requirements.cpu import cpu_answer
+from gpu_core.decisions.requests.requirements.duration import Basis
+from gpu_core.decisions.requests.requirements.job import Recompute
+from gpu_core.decisions.requests.requirements.memory import Memory
+from gpu_core.decisions.requests.requirements.reading.advice import Advice
+from gpu_core.decisions.requests.requirements.reading.text import Reading
 
 _GIB = 1024**3
 _SPEED_SOURCES = {

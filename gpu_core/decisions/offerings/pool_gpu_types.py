@@ -28,9 +28,9 @@ from gpu_core.decisions.offerings.estimates import NoRun, runs_on
 from gpu_core.decisions.offerings.options import Option
 from gpu_core.decisions.offerings.rank import Choice, choose
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requirements.job import Job
-from gpu_core.decisions.requirements.job_request import JobRequest, job_of
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate
+from gpu_core.decisions.requests.requirements.job import Job
+from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate
 
 _POOL = "pool"
 

@@ -32,9 +32,9 @@ from gpu_core.decisions.model.units import format_duration, parse_duration_s, re
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.permissions import permitted
+from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate
 from gpu_core.decisions.requests.run_tags import FIRST_TAG, held_by_tag
-from gpu_core.decisions.requirements.job_request import JobRequest, job_of
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate
 
 AUTO = "auto"
 

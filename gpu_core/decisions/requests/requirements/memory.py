@@ -8,9 +8,9 @@ Inference: EleutherAI, "Transformer Math 101", 2023.
 from dataclasses import dataclass
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.requirements.job import Job, Method, Optimizer, Recompute
-from gpu_core.decisions.requirements.models import TransformerShape
-from gpu_core.decisions.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.job import Job, Method, Optimizer, Recompute
+from gpu_core.decisions.requests.requirements.models import TransformerShape
+from gpu_core.decisions.requests.requirements.number_words import short_count
 
 USABLE_FRACTION = 0.90
 """Of a GPU's reported memory: the CUDA context takes 0.5 to 2 GB, fragmentation some more."""

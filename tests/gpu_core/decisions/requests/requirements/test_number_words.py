@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.number_words import parse_count, short_count
+from gpu_core.decisions.requests.requirements.number_words import parse_count, short_count
 
 
 @pytest.mark.parametrize(

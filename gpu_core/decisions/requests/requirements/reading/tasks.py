@@ -1,7 +1,7 @@
 """What a text wants done, where it names no model: tasks, methods, and work without a network."""
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.requirements.job import Method
+from gpu_core.decisions.requests.requirements.job import Method
 
 # The first of these that is found says which model, where none is named by itself.
 TASKS: tuple[tuple[str, str], ...] = (

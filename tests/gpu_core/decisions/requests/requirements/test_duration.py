@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES, Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.duration import (
+from gpu_core.decisions.requests.requirements.duration import (
     Basis,
     Hardware,
     Observed,
@@ -18,8 +18,8 @@ from gpu_core.decisions.requirements.duration import (
     learned,
     prior,
 )
-from gpu_core.decisions.requirements.job import Recompute
-from gpu_core.decisions.requirements.memory import WHOLE, Division
+from gpu_core.decisions.requests.requirements.job import Recompute
+from gpu_core.decisions.requests.requirements.memory import WHOLE, Division
 from gpu_core.testing.builders.jobs import make_job
 
 DAY_S = 86_400

@@ -4,8 +4,8 @@ import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.cpu import cpu_answer
-from gpu_core.decisions.requirements.job import check_job
+from gpu_core.decisions.requests.requirements.cpu import cpu_answer
+from gpu_core.decisions.requests.requirements.job import check_job
 from gpu_core.testing.builders.jobs import make_job
 
 

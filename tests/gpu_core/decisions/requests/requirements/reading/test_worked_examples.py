@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.reading.advice import GpuNeed
-from gpu_core.decisions.requirements.reading.text import read_text
+from gpu_core.decisions.requests.requirements.reading.advice import GpuNeed
+from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 M = 1e6
 

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.number_words import NUMBER, number_of
-from gpu_core.decisions.requirements.reading.datasets import DATA_SETS, DataSet
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate, TextLine
+from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of
+from gpu_core.decisions.requests.requirements.reading.datasets import DATA_SETS, DataSet
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 _SAMPLES = (
     r"samples?|examples?|sentences?|documents?|docs?|rows?|records?|prompts?|requests?|questions?"

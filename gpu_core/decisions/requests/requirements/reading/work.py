@@ -1,10 +1,10 @@
 """How much work is a job, in its own unit, by what a text counts?"""
 
-from gpu_core.decisions.requirements.job import Job, Method
-from gpu_core.decisions.requirements.models import AUDIO
-from gpu_core.decisions.requirements.number_words import short_count
-from gpu_core.decisions.requirements.reading.amounts import Amounts
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate, TextLine
+from gpu_core.decisions.requests.requirements.job import Job, Method
+from gpu_core.decisions.requests.requirements.models import AUDIO
+from gpu_core.decisions.requests.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.reading.amounts import Amounts
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 TOKENS_PER_PARAMETER = 20
 """Of pre-training, where the text says nothing (Hoffmann et al. 2022, table 3)."""

@@ -5,24 +5,29 @@ from dataclasses import dataclass, replace
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.units import count
-from gpu_core.decisions.requirements.job import Job, Method, check_job, usual_precision
-from gpu_core.decisions.requirements.models import AUDIO, KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.number_words import short_count
-from gpu_core.decisions.requirements.reading.advice import (
+from gpu_core.decisions.requests.requirements.job import Job, Method, check_job, usual_precision
+from gpu_core.decisions.requests.requirements.models import (
+    AUDIO,
+    KNOWN_MODELS,
+    Model,
+    transformer_of,
+)
+from gpu_core.decisions.requests.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.reading.advice import (
     Advice,
     advice_before_model,
     advice_on_cpu,
     advice_on_size,
     advice_without_model,
 )
-from gpu_core.decisions.requirements.reading.amounts import (
+from gpu_core.decisions.requests.requirements.reading.amounts import (
     Amounts,
     refuse_unread_forms,
     take_amounts,
 )
-from gpu_core.decisions.requirements.reading.limits import Limits, take_limits
-from gpu_core.decisions.requirements.reading.names import take_model, unknown_model
-from gpu_core.decisions.requirements.reading.tasks import (
+from gpu_core.decisions.requests.requirements.reading.limits import Limits, take_limits
+from gpu_core.decisions.requests.requirements.reading.names import take_model, unknown_model
+from gpu_core.decisions.requests.requirements.reading.tasks import (
     FROM_SCRATCH,
     INFERENCE,
     METHODS,
@@ -32,14 +37,14 @@ from gpu_core.decisions.requirements.reading.tasks import (
     TRAINING,
     UNKNOWN_PRECISION,
 )
-from gpu_core.decisions.requirements.reading.text_line import (
+from gpu_core.decisions.requests.requirements.reading.text_line import (
     Found,
     NoEstimate,
     TextLine,
     first,
     line_of,
 )
-from gpu_core.decisions.requirements.reading.work import ANSWER_TOKENS, amount_of
+from gpu_core.decisions.requests.requirements.reading.work import ANSWER_TOKENS, amount_of
 
 NO_LIMITS = Limits()
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gpu_core.decisions.requirements.job import Job, Recompute
-from gpu_core.decisions.requirements.memory import (
+from gpu_core.decisions.requests.requirements.job import Job, Recompute
+from gpu_core.decisions.requests.requirements.memory import (
     USABLE_FRACTION,
     WHOLE,
     Division,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.job import check_job
-from gpu_core.decisions.requirements.reading.text import read_text
+from gpu_core.decisions.requests.requirements.job import check_job
+from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 
 @pytest.mark.parametrize(

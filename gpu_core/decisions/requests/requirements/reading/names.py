@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gpu_core.decisions.model.errors import listed, nearest_name
-from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.number_words import NUMBER, number_of, short_count
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate, TextLine
+from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requests.requirements.number_words import NUMBER, number_of, short_count
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 # Other spellings of the names in KNOWN_MODELS. Blanks, hyphens and underscores never count.
 _SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(

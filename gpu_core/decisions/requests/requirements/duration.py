@@ -16,14 +16,14 @@ from statistics import quantiles
 from gpu_core.decisions.catalog.gpu_types import GpuType
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI
-from gpu_core.decisions.requirements.job import Job, Method, Recompute
-from gpu_core.decisions.requirements.memory import (
+from gpu_core.decisions.requests.requirements.job import Job, Method, Recompute
+from gpu_core.decisions.requests.requirements.memory import (
     Division,
     kv_bytes_per_token,
     trained_parameters,
     weight_bytes,
 )
-from gpu_core.decisions.requirements.models import AUDIO
+from gpu_core.decisions.requests.requirements.models import AUDIO
 
 PCIE_GB_PER_S = 32.0
 """Between GPUs without NVLink: what PCIe 4.0 x16 can do in one direction at most."""

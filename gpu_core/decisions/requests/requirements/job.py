@@ -6,7 +6,7 @@ from enum import StrEnum
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import refuse
-from gpu_core.decisions.requirements.models import Model
+from gpu_core.decisions.requests.requirements.models import Model
 
 
 class Method(StrEnum):

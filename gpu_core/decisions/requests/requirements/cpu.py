@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from gpu_core.decisions.model.units import format_duration
-from gpu_core.decisions.requirements.duration import flop_per_unit
-from gpu_core.decisions.requirements.job import Job
+from gpu_core.decisions.requests.requirements.duration import flop_per_unit
+from gpu_core.decisions.requests.requirements.job import Job
 
 CPU_TFLOPS = 0.2
 """What 8 virtual CPUs reach: a third of 4 cores x 2.5 GHz x 64 operations (AVX-512 in fp32)."""

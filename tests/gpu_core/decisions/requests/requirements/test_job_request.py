@@ -4,8 +4,8 @@ import pytest
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.job import Method
-from gpu_core.decisions.requirements.job_request import JobRequest, job_of
+from gpu_core.decisions.requests.requirements.job import Method
+from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
 
 
 def test_what_is_stated_comes_before_the_text():

@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.requirements.fit import best_fit, least_gpus
-from gpu_core.decisions.requirements.job import Recompute
+from gpu_core.decisions.requests.requirements.fit import best_fit, least_gpus
+from gpu_core.decisions.requests.requirements.job import Recompute
 from gpu_core.testing.builders.jobs import make_job
 
 

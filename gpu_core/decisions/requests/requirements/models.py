@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gpu_core.decisions.requirements.number_words import short_count
+from gpu_core.decisions.requests.requirements.number_words import short_count
 
 _HEAD_DIM = 128
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpu_core.decisions.catalog.gpu_types import Precision
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
-from gpu_core.decisions.requirements.job import (
+from gpu_core.decisions.requests.requirements.job import (
     Job,
     Method,
     Optimizer,
@@ -13,8 +13,8 @@ from gpu_core.decisions.requirements.job import (
     check_job,
     usual_precision,
 )
-from gpu_core.decisions.requirements.models import KNOWN_MODELS, Model, transformer_of
-from gpu_core.decisions.requirements.reading.text import Reading, read_text
+from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS, Model, transformer_of
+from gpu_core.decisions.requests.requirements.reading.text import Reading, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

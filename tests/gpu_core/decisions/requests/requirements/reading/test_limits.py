@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requirements.reading.limits import Limits
-from gpu_core.decisions.requirements.reading.text import read_text
+from gpu_core.decisions.requests.requirements.reading.limits import Limits
+from gpu_core.decisions.requests.requirements.reading.text import read_text
 
 A100 = ("a100-40gb", "a100-80gb")
 

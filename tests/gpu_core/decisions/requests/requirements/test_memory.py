@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.catalog.gpu_types import Precision
-from gpu_core.decisions.requirements.job import Method, Optimizer, Recompute
-from gpu_core.decisions.requirements.memory import (
+from gpu_core.decisions.requests.requirements.job import Method, Optimizer, Recompute
+from gpu_core.decisions.requests.requirements.memory import (
     Division,
     checkpoint_bytes,
     kv_bytes_per_token,
     memory_per_gpu,
     trained_parameters,
 )
-from gpu_core.decisions.requirements.models import KNOWN_MODELS, transformer_of
+from gpu_core.decisions.requests.requirements.models import KNOWN_MODELS, transformer_of
 from gpu_core.testing.builders.jobs import make_job
 
 GB = 1e9

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
 from gpu_core.decisions.model.errors import listed
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, format_usd, micro_usd
-from gpu_core.decisions.requirements.reading.text_line import NoEstimate, TextLine
+from gpu_core.decisions.requests.requirements.reading.text_line import NoEstimate, TextLine
 
 MOST_GPUS = 4096
 """More is a typing error: the catalog has no such cluster."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpu_core.decisions.requirements.reading.text_line import TextLine
+from gpu_core.decisions.requests.requirements.reading.text_line import TextLine
 
 
 class GpuNeed(StrEnum):
