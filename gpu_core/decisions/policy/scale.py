@@ -29,7 +29,7 @@ class Offer(Section):
 
 
 class ScalePolicy(Section):
-    """When scale hints ask for nodes to be added or removed."""
+    """When scale hints ask for nodes to be added or removed, and how many GPUs there may be."""
 
     offers: Sequence[Offer] = ()
     """The kinds of nodes that can be provisioned; a run gets the first that fits. Without offers
@@ -43,7 +43,8 @@ class ScalePolicy(Section):
     idle_s: PositiveDuration = Field(default=600, alias="idle")
     """Scale down a node that has been idle for this long."""
     max_gpus: Annotated[int, Field(ge=0)] | None = None
-    """The largest number of GPUs of all flavors; None: no limit."""
+    """The largest number of GPUs of all flavors, also with nodes that are planned and still to
+    come; None: no limit."""
 
 
 def scale_contradictions(policy: ScalePolicy, field: str = "scale") -> list[InvalidInput]:

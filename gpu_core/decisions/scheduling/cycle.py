@@ -230,6 +230,9 @@ class Cycle:
         """Why may it not start, regardless of free GPUs? None: it may."""
         entitlements, shape = self._state.current.entitlements, group.shape
         never = self._state.current.cluster.never_fits(shape)
+        if never is not None and self._builder.exceeds_max_gpus(shape):
+            explain = partial(messages.exceeds_max_gpus, policy=self._builder.policy.scale)
+            return for_whole_group(explain, is_queued=False)
         if never is not None:
             return for_whole_group(partial(messages.exceeds_cluster, never=never), is_queued=False)
         if not entitlements.could_ever(group.team, shape):

@@ -9,6 +9,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
 from gpu_core.decisions.placement.diagnostics import NeverFits, NotPlaced
+from gpu_core.decisions.policy.scale import ScalePolicy
 from gpu_core.decisions.quota.budgets import BudgetCheck
 from gpu_core.decisions.scheduling.decision import Explain
 
@@ -75,6 +76,19 @@ def exceeds_cluster(workload: Workload, never: NeverFits, position: int = 0) -> 
         resolution=never.resolution,
         position=position,
         numbers=never.numbers,
+    )
+
+
+def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0) -> Explanation:
+    """New nodes could hold it, and the pool would have too many GPUs with them."""
+    return Explanation(
+        workload_id=workload.workload_id,
+        reason=Reason.WAITING_FOR_GPUS,
+        summary=f"Waiting for {_wanted(workload)}: new nodes would exceed scale.max_gpus, "
+        f"{policy.max_gpus}.",
+        resolution="It starts when other nodes are gone, or with a higher scale.max_gpus.",
+        position=position,
+        numbers={"wanted_gpus": workload.total_gpus, "max_gpus": policy.max_gpus},
     )
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gpu_core.decisions.model.cluster import Flavor, Placement
+from gpu_core.decisions.model.cluster import Flavor, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Shape, Workload, planned_s
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
+from gpu_core.decisions.placement.diagnostics import never_fits
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import BudgetCheck, Budgets
 from gpu_core.decisions.quota.fair_share import Shares
@@ -37,6 +38,7 @@ class PlanBuilder:
         shares: Fair shares; None: they do not count.
         budgets: Remaining budgets; None: there are none.
         closures: Times at which nodes are closed.
+        possible: All nodes that could be there under `scale.max_gpus`; none: all are planned with.
         now_s: The time of the plan.
     """
 
@@ -49,7 +51,9 @@ class PlanBuilder:
         budgets: Budgets | None,
         closures: Sequence[NodeClosure],
         now_s: float,
+        possible: Sequence[Node] = (),
     ) -> None:
+        self._possible = possible
         self.state = state
         self.policy = policy
         self.shares = shares
@@ -150,6 +154,10 @@ class PlanBuilder:
         price = self.policy.price_micro_usd_per_gpu_hour(*flavor)
         gpus = entry.workload.shape.total_gpu_milli / WHOLE_GPU_MILLI
         return self.budgets.refusal(entry.workload, gpus, price, entry.planned_s)
+
+    def exceeds_max_gpus(self, shape: Shape) -> bool:
+        """Does a shape that fits none of the nodes wait for `scale.max_gpus` to let some come?"""
+        return bool(self._possible) and never_fits(shape, self._possible) is None
 
     # Allocation.
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from gpu_core.decisions.model.cluster import Allocation, Flavor, Node, Snapshot, Usage
 from gpu_core.decisions.model.errors import InvalidInput
@@ -24,6 +25,7 @@ from gpu_core.decisions.scheduling.node_closures import node_closures
 from gpu_core.decisions.scheduling.ordering import WorkloadOrder
 from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.plan_builder import PlanBuilder
+from gpu_core.decisions.scheduling.planned_capacity import PlannedCapacity
 from gpu_core.decisions.scheduling.queue import PendingQueue
 from gpu_core.decisions.scheduling.quota_usage import Entitlements
 from gpu_core.decisions.scheduling.scaling import plan_scale
@@ -72,10 +74,18 @@ class Planner:
         self._policy = policy
         self._order = WorkloadOrder(policy.ordering)
         self._pending = PendingQueue(self._order)
+        self._all_nodes = tuple(nodes)
         self._state = self._new_state(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replaces the nodes."""
+        self._all_nodes = tuple(nodes)
+        self._plan_with(self._all_nodes)
+
+    def _plan_with(self, nodes: tuple[Node, ...]) -> None:
+        """Lets plans see these nodes only."""
+        if nodes == self._nodes:
+            return
         held = [holding.allocation for holding in self._state.holdings]
         self._state = self._new_state(nodes)
         for allocation in held:
@@ -116,17 +126,54 @@ class Planner:
             explain: False: the plan has commands only, without hints about scale, and its cost does
                 not grow with the length of the queue.
         """
-        now_s = epoch_s(require_aware(now, "now"))
+        require_aware(now, "now")
+        capacity = self._capacity()
+        self._plan_with(capacity.open)
+        once = partial(
+            self._plan,
+            now,
+            usage or Usage(),
+            preemptors,
+            idle_since or {},
+            capacity,
+            explain=explain,
+        )
+        plan = once()
+        granted = capacity.granted(plan.commands)
+        if granted is None:
+            return plan
+        self._plan_with(granted)
+        return once()
+
+    def _capacity(self) -> PlannedCapacity:
+        max_gpus = self._policy.scale.max_gpus
+        if max_gpus is None:
+            return PlannedCapacity(self._all_nodes, (), None)
+        held = {s.node for h in self._state.holdings for s in h.allocation.placement.shares}
+        return PlannedCapacity(self._all_nodes, held, max_gpus)
+
+    def _plan(
+        self,
+        now: datetime,
+        usage: Usage,
+        preemptors: frozenset[str],
+        idle_since: Mapping[str, datetime],
+        capacity: PlannedCapacity,
+        *,
+        explain: bool,
+    ) -> Plan:
+        now_s = epoch_s(now)
         self._set_workload_mix()
         shares = None
         if self._order.fair_share_at is not None:
-            shares = self._shares(usage or Usage())
+            shares = self._shares(usage)
         builder = PlanBuilder(
             self._state,
             self._policy,
             shares=shares,
-            budgets=self._budgets(usage or Usage(), now_s),
+            budgets=self._budgets(usage, now_s),
             closures=node_closures(self._policy.calendar, self._nodes, now),
+            possible=() if self._nodes == self._all_nodes else capacity.possible,
             now_s=now_s,
         )
         outcome = Cycle(builder, preemptors=preemptors, with_explanations=explain).run()
@@ -136,7 +183,7 @@ class Planner:
         )
         if not explain or not self._policy.scale.offers:
             return plan
-        hints = plan_scale(self._snapshot(idle_since or {}), plan, self._policy, now)
+        hints = plan_scale(self._snapshot(idle_since), plan, self._policy, now)
         return replace(plan, commands=(*plan.commands, *hints))
 
     def _snapshot(self, idle_since: Mapping[str, datetime]) -> Snapshot:
