@@ -149,6 +149,7 @@ def test_the_attempts_of_the_preempted_run_are_in_view_with_cost_and_total(
     (total,) = re.findall(r"│ train-512 +│.*│ +(\$[0-9.]+) │.*│.*│$", told, re.MULTILINE)
     page.open(attempts_page(link(told, "The preempted run")), width_px)
     page.wait_for(f"Total: {total}", "'urgent' is more urgent", "Preempted", "Completed")
+    page.wait_for("Open its MLflow run")
     first, second = re.findall(r"\b[12] (\$[0-9.]+) (?:Preempted|Completed)", page.text())
     parts_usd = float(first[1:]) + float(second[1:])
     assert parts_usd == pytest.approx(float(total[1:]), abs=0.0002 if parts_usd < 1 else 0.02)

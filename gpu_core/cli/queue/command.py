@@ -1,7 +1,7 @@
 """`prefect-gpu queue`: a pool as its worker published it. Works from any machine."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,10 +27,10 @@ from gpu_core.decisions.checks.prefect.pool_status import notices
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.units import count
 from gpu_core.decisions.scheduling.queue_table import (
-    NOTICES,
     QueueTableEntry,
     artifact_key,
     from_row,
+    notices_of,
     to_json,
 )
 
@@ -135,12 +135,7 @@ def _rows(published: Artifact | None) -> list[Any]:
 
 def _notices(published: Artifact | None, now: tuple[str, ...]) -> tuple[str, ...]:
     """Those of this moment, then what only the worker knows, such as that its policy is broken."""
-    metadata: Mapping[str, object] = {} if published is None else published.metadata_ or {}
-    try:
-        of_worker = json.loads(str(metadata.get(NOTICES, "[]")))
-    except ValueError:
-        of_worker = []
-    return (*now, *map(str, of_worker if isinstance(of_worker, list) else ()))
+    return (*now, *notices_of(None if published is None else published.metadata_))
 
 
 def _document(pool: str, line: PublishedLine, now: datetime) -> str:

@@ -17,10 +17,15 @@ _KEY = re.compile(r"/(\d+)-(\d+)$")
 HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Started from", "Saved")
 
 
-def attempts_markdown(attempts: Sequence[Attempt]) -> str:
+def attempts_markdown(attempts: Sequence[Attempt], mlflow_page: str | None = None) -> str:
     """What happened to this run, and what did it cost?
 
     The total, one paragraph for each ending, and a table of all attempts with the total below.
+
+    Args:
+        attempts: All of them so far, by number.
+        mlflow_page: The page of its run in MLflow, where the cost is next to its metrics; None:
+            there is none.
     """
     # A run may be postponed for days: of those in a row the last one says all.
     shown = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
@@ -30,7 +35,8 @@ def attempts_markdown(attempts: Sequence[Attempt]) -> str:
         if alike[-1].end_message
     ]
     rows = [*map(_row, shown), _total_row(attempts)]
-    return "\n\n".join([_total(attempts), *stories, table(HEAD, rows)]) + "\n"
+    total = _total(attempts) + (f" [Open its MLflow run]({mlflow_page})" if mlflow_page else "")
+    return "\n\n".join([total, *stories, table(HEAD, rows)]) + "\n"
 
 
 def attempts_summary(attempts: Sequence[Attempt]) -> str:

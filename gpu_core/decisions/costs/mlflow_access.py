@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Self
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from gpu_core.decisions.model.redaction import basic_credentials
 
@@ -63,6 +63,18 @@ class MlflowAccess:
         if not _is_database(self.tracking_uri) or self.username is None:
             return self.tracking_uri
         return with_credentials(self.tracking_uri, self.username, self.password)
+
+    @property
+    def pages_uri(self) -> str | None:
+        """Where do people open MLflow's pages? None: it is a database, or named in a cluster only.
+
+        Names of Services end in `.svc` or `.svc.cluster.local`, which a browser does not resolve.
+        """
+        if not _is_web(self.tracking_uri):
+            return None
+        host = urlsplit(self.tracking_uri).hostname or ""
+        is_in_cluster = ".svc" in host and host.partition(".svc")[2] in ("", ".cluster.local")
+        return None if is_in_cluster else self.tracking_uri.rstrip("/")
 
     def credentials(self) -> Mapping[str, str]:
         """The variables by which MLflow's client logs in at a server; none for a database."""

@@ -1,9 +1,11 @@
 """The queue of a pool as one table for people, the CLI and automations."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count, takewhile
 
 from gpu_core.decisions.model import markdown
 from gpu_core.decisions.model.reasons import Explanation
@@ -38,8 +40,9 @@ COLUMNS: Mapping[str, str] = {
 _HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts (80 % interval)", "Team")
 _MOST_ROWS = 20
 
-NOTICES = "notices"
-"""The key of the notices in the table's metadata: a JSON list."""
+_NOTICES = "notices"
+# Prefect cuts each value of an artifact's metadata off there (`validate_max_metadata_length`, 3.8).
+_LONGEST_METADATA = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,34 @@ def _expected(entry: QueueTableEntry) -> str:
     if low is not None and high is not None:
         parts.append(f"({low:%H:%M} to {high:%H:%M})")
     return " ".join(parts) or "unknown"
+
+
+def notices_metadata(notices: Sequence[str]) -> dict[str, str]:
+    """The notices as metadata of the table's artifact, which Prefect does not cut off.
+
+    Returns:
+        A JSON list under `notices`, continued under `notices.1`, `notices.2` and so on.
+    """
+    written = json.dumps(list(notices))
+    starts = range(0, len(written), _LONGEST_METADATA)
+    parts = (written[start : start + _LONGEST_METADATA] for start in starts)
+    return {_part_key(number): part for number, part in enumerate(parts)}
+
+
+def notices_of(metadata: Mapping[str, object] | None) -> tuple[str, ...]:
+    """Which notices does the metadata of the table's artifact hold? None where it is not ours."""
+    if not metadata:
+        return ()
+    keys = takewhile(metadata.__contains__, map(_part_key, count()))
+    try:
+        found = json.loads("".join(str(metadata[key]) for key in keys))
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _part_key(number: int) -> str:
+    return f"{_NOTICES}.{number}" if number else _NOTICES
 
 
 def without_texts(row: Mapping[str, object]) -> dict[str, object]:

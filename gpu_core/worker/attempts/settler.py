@@ -367,9 +367,15 @@ class Settler:
             if not attempts:
                 return
             async with self._lanes:
-                await self._publisher.attempts(running.flow_run_id, attempts)
-            if self._mlflow is not None:
-                await in_thread(log_cost, self._mlflow, self._ledger, flow_run_id)
+                artifact_id = await self._publisher.attempts(flow_run_id, attempts)
+            if self._mlflow is None:
+                return
+            page = await in_thread(log_cost, self._mlflow, self._ledger, flow_run_id)
+            if page is not None and final is not None:
+                async with self._lanes:
+                    await self._publisher.attempts(
+                        flow_run_id, attempts, mlflow_page=page, artifact_id=artifact_id
+                    )
         except Exception:
             _log.warning(
                 "The end of %r is not reported in full",
@@ -396,20 +402,27 @@ class Settler:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
 
 
-def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> None:
-    """Log to MLflow what the run cost until now. The nightly report repeats what failed here."""
+def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> str | None:
+    """Log to MLflow what the run cost until now. The nightly report repeats what failed here.
+
+    Returns:
+        The page of its MLflow run; None: no cost is logged, or people can open no page of it.
+    """
     # MLflow takes seconds to import, and Prefect imports the worker for every command.
     from gpu_core.adapters.mlflow.client import mlflow_client
     from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
+    from gpu_core.adapters.mlflow.pages import run_page
 
     record = ledger.run(flow_run_id)
     attempts = ledger.attempts_of([flow_run_id]).get(flow_run_id, ())
     if record is None or not attempts:
-        return
+        return None
     cost = run_cost(record, attempts, datetime.now(UTC))
-    if cost.held_gpus:
-        status, prices = cost_status(cost), price_book(attempts)
-        log_run_cost(mlflow_client(mlflow), record, cost, status=status, price_book=prices)
+    if not cost.held_gpus:
+        return None
+    client, status, prices = mlflow_client(mlflow), cost_status(cost), price_book(attempts)
+    run_id = log_run_cost(client, record, cost, status=status, price_book=prices)
+    return run_page(client, mlflow, run_id)
 
 
 def _final_name(run: FlowRun | None) -> str | None:

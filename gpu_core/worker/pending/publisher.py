@@ -5,7 +5,6 @@ reason or its place in coarse steps has changed, the head of the queue first, an
 in one cycle. The whole queue and the holders of GPUs are two artifacts of the pool.
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -33,9 +32,9 @@ from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.table_cells import Row
 from gpu_core.decisions.scheduling.queue_table import (
-    NOTICES,
     QueueTableEntry,
     artifact_key,
+    notices_metadata,
     queue_markdown,
     table_entries,
     to_row,
@@ -232,22 +231,37 @@ class Publisher:
             rows,
             page,
             plain_description="\n\n".join([*notices, "Runs that wait for GPUs."]),
-            metadata={NOTICES: json.dumps(list(notices))},
+            metadata=notices_metadata(notices),
         )
 
-    async def attempts(self, flow_run_id: str, attempts: Sequence[Attempt]) -> None:
-        """Show a run the history of its attempts."""
+    async def attempts(
+        self,
+        flow_run_id: str,
+        attempts: Sequence[Attempt],
+        *,
+        mlflow_page: str | None = None,
+        artifact_id: UUID | None = None,
+    ) -> UUID:
+        """Show a run the history of its attempts. Returns the artifact's id.
+
+        Args:
+            flow_run_id: The run.
+            attempts: All of them so far, by number.
+            mlflow_page: The page of its run in MLflow; None: there is none, or not yet.
+            artifact_id: The artifact to edit; None: it is looked for.
+        """
         artifact = ArtifactCreate(
             key=ATTEMPTS_KEY,
             flow_run_id=UUID(flow_run_id),
             type="markdown",
-            data=attempts_markdown(attempts),
+            data=attempts_markdown(attempts, mlflow_page),
             description=attempts_summary(attempts),
         )
         # The first attempt's end makes it, and those of later ones edit it.
-        is_first = len(attempts) <= 1
-        found = None if is_first else await find_artifact(self._client, ATTEMPTS_KEY, flow_run_id)
-        await write_artifact(self._client, artifact, None if found is None else found.id)
+        if artifact_id is None and len(attempts) > 1:
+            found = await find_artifact(self._client, ATTEMPTS_KEY, flow_run_id)
+            artifact_id = None if found is None else found.id
+        return await write_artifact(self._client, artifact, artifact_id)
 
     async def _write_state(
         self,

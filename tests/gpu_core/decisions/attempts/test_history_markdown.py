@@ -47,6 +47,16 @@ def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:
     assert two.startswith("| 2 | $14.40 | Completed | ")
 
 
+def test_the_total_leads_to_the_runs_page_in_mlflow() -> None:
+    """Where the cost is next to the metrics."""
+    attempt = make_attempt(
+        "run", 1, admitted_at=at(0), released_at=at(1), end_reason=EndReason.COMPLETED
+    )
+    page = "http://mlflow:5000/#/experiments/1/runs/2"
+    first, *_ = attempts_markdown([attempt], page).splitlines()
+    assert first.endswith(f" in 1 attempt. [Open its MLflow run]({page})")
+
+
 def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
     """Unknown is never zero."""
     attempt = make_attempt(

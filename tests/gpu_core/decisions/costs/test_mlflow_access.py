@@ -89,3 +89,20 @@ def test_pods_need_a_secret_for_each_variable_that_is_secret(access, in_secrets,
 def test_a_file_keeps_its_address_whoever_is_given():
     access = MlflowAccess.of("sqlite:////mlflow.db", username="ada", password=SECRET)
     assert access.client_uri == "sqlite:////mlflow.db"
+
+
+@pytest.mark.parametrize(
+    ("address", "want"),
+    [
+        pytest.param("http://mlflow:5000", "http://mlflow:5000", id="a server"),
+        pytest.param("https://ada:secret@mlflow/x/", "https://mlflow/x", id="without its password"),
+        pytest.param("http://mlflow.svc.example", "http://mlflow.svc.example", id="a domain"),
+        pytest.param("http://mlflow.ml.svc:5000", None, id="a Service"),
+        pytest.param("http://mlflow.ml.svc.cluster.local", None, id="a Service in full"),
+        pytest.param("sqlite:////mlflow.db", None, id="a file"),
+        pytest.param("postgresql://db/mlflow", None, id="a database"),
+        pytest.param("databricks", None, id="a profile"),
+    ],
+)
+def test_pages_that_people_can_open(address: str, want: str | None) -> None:
+    assert MlflowAccess.of(address).pages_uri == want

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prefect.server.schemas.core import Artifact
 
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.reasons import Explanation, Reason
@@ -14,6 +15,8 @@ from gpu_core.decisions.scheduling.queue_table import (
     QueueTableEntry,
     artifact_key,
     from_row,
+    notices_metadata,
+    notices_of,
     queue_markdown,
     table_entries,
     to_json,
@@ -123,3 +126,24 @@ def test_a_row_of_another_version_is_refused_by_its_column(column, value):
 def test_the_line_of_a_pool_has_a_key_that_prefect_accepts():
     """Lower case letters, digits and dashes."""
     assert artifact_key("GPU pool_1") == "gpu-queue-gpu-pool-1"
+
+
+@given(notices=st.lists(st.text(max_size=1_500), max_size=3))
+def test_notices_of_any_length_are_read_back_from_what_prefect_keeps(notices: list[str]) -> None:
+    """Prefect cuts a value of the metadata off after 500 characters."""
+    kept = Artifact(key="gpu-queue-gpu", metadata_=notices_metadata(notices)).metadata_
+    assert notices_of(kept) == tuple(notices)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param(None, id="none"),
+        pytest.param({}, id="empty"),
+        pytest.param({"notices": '["cut o...'}, id="of a version that did not divide it"),
+        pytest.param({"notices": '"text"'}, id="no list"),
+        pytest.param({"notices.1": '["x"]'}, id="no first part"),
+    ],
+)
+def test_metadata_without_notices_has_none(metadata: dict[str, str] | None) -> None:
+    assert notices_of(metadata) == ()

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
@@ -190,6 +191,10 @@ def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
     anyio.run(publisher.attempts, str(uuid4()), [first])
     anyio.run(publisher.attempts, str(uuid4()), [first, second])
     assert did == ["create", "read", "update"]
+
+    page = partial(publisher.attempts, mlflow_page="http://mlflow/#/run", artifact_id=uuid4())
+    anyio.run(page, str(uuid4()), [first])
+    assert did == ["create", "read", "update", "update"]
 
 
 @pytest.mark.parametrize(
