@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
@@ -102,7 +103,10 @@ def read_and_decide(ledger: Ledger, day: date, with_generated: bool, now: dateti
     window = window_to_read(day)
     provenance = None if with_generated else Provenance.MEASURED
     usage = ledger.usage(window.start, window.end, provenance=provenance)
-    return report_day(day, daily_costs(usage, window, now), now)
+    asked = CostQuestion(window=Window.of_day(day), keys=(), now=now)
+    return report_day(
+        day, daily_costs(usage, window, now), now, capacity=ledger.capacity_cost(asked)
+    )
 
 
 def whole_costs(ledger: Ledger, day: date, now: datetime) -> list[RunCost]:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.compiler import compiles
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, runs
 from gpu_core.decisions.costs.cost_report import COLUMNS_OF_RUNS, CostSlice, GroupCount
+from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.costs.usage_cost import Held, Window, attempt_usage, usage_for
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.prices import Rates
@@ -71,7 +72,7 @@ def read_group_counts(connection: sa.Connection, asked: CostQuestion) -> list[Gr
     statement = (
         sa.select(*keys, sa.func.count(sa.distinct(runs.c.flow_run_id)), sa.func.count())
         .join_from(runs, attempts)
-        .where(*_overlapping(asked))
+        .where(*overlapping(asked))
         .group_by(*keys)
     )
     return [
@@ -80,7 +81,8 @@ def read_group_counts(connection: sa.Connection, asked: CostQuestion) -> list[Gr
     ]
 
 
-_PAID = (
+# What an attempt pays for, and its prices.
+PAID = (
     attempts.c.gpu_quantity,
     attempts.c.cpu_milli,
     attempts.c.memory_mib,
@@ -91,7 +93,7 @@ _PAID = (
 
 
 def _sums(asked: CostQuestion) -> sa.Select[Any]:
-    start, end = _us(asked.window.start), _us(min(asked.window.end, asked.now))
+    start, end = epoch_us(asked.window.start), epoch_us(min(asked.window.end, asked.now))
     from_us = sa.func.epoch_us(attempts.c.admitted_at)
     to_us = sa.func.coalesce(sa.func.epoch_us(attempts.c.released_at), end)
     first = sa.case((from_us > start, from_us), else_=start)
@@ -99,14 +101,15 @@ def _sums(asked: CostQuestion) -> sa.Select[Any]:
     held_us = sa.func.sum(sa.case((last > first, last - first), else_=0))
     keys = _key_columns(asked.keys)
     return (
-        sa.select(*keys, *_PAID, sa.cast(held_us, sa.BigInteger))
+        sa.select(*keys, *PAID, sa.cast(held_us, sa.BigInteger))
         .join_from(runs, attempts)
-        .where(*_overlapping(asked), ~_is_apart())
-        .group_by(*keys, *_PAID)
+        .where(*overlapping(asked), ~is_apart())
+        .group_by(*keys, *PAID)
     )
 
 
-def _is_apart() -> sa.ColumnElement[bool]:
+def is_apart() -> sa.ColumnElement[bool]:
+    """Is it an attempt that has to be costed by itself?"""
     c = attempts.c
     is_old_price = sa.and_(c.price_source.is_(None), c.price_micro_usd_per_gpu_hour.is_not(None))
     return sa.or_(c.gpu_quantity.is_(None), c.later_prices.is_not(None), is_old_price)
@@ -114,7 +117,17 @@ def _is_apart() -> sa.ColumnElement[bool]:
 
 def _summed(row: sa.Row[Any], asked: CostQuestion) -> CostSlice:
     keys, held_us = tuple(row[: len(asked.keys)]), int(row[-1])
-    gpus, cpu_milli, memory_mib, gpu, cpu, gib = row[len(asked.keys) : -1]
+    return CostSlice(keys=keys, usage=paid_usage(row[len(asked.keys) : -1], held_us))
+
+
+def paid_usage(paid: Sequence[Any], held_us: int) -> Usage:
+    """What does it use and cost to hold this for so much time?
+
+    Args:
+        paid: The values of `PAID`.
+        held_us: Microseconds.
+    """
+    gpus, cpu_milli, memory_mib, gpu, cpu, gib = paid
     held = Held(
         gpus=gpus or Fraction(0),
         priced_gpus=gpus or Fraction(0),
@@ -127,12 +140,12 @@ def _summed(row: sa.Row[Any], asked: CostQuestion) -> CostSlice:
         gib_micro_usd_per_hour=gib,
         source="",
     )
-    return CostSlice(keys=keys, usage=usage_for(held, held_us, rates))
+    return usage_for(held, held_us, rates)
 
 
 def _one_by_one(connection: sa.Connection, asked: CostQuestion) -> list[CostSlice]:
     statement = (
-        sa.select(runs, attempts).join_from(runs, attempts).where(*_overlapping(asked), _is_apart())
+        sa.select(runs, attempts).join_from(runs, attempts).where(*overlapping(asked), is_apart())
     )
     found = []
     for row in read_rows(connection, statement, (runs, attempts), set()):
@@ -151,7 +164,8 @@ def _key_columns(keys: Sequence[str]) -> list[sa.Column[Any]]:
     ]
 
 
-def _overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
+def overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
+    """Which attempts have a time in the window, and count?"""
     c, window = attempts.c, asked.window
     # Two ranges of indexes: with one `or` over released_at, SQLite reads the whole past.
     before_end = sa.select(c.attempt_id).where(c.admitted_at < min(window.end, asked.now))
@@ -169,6 +183,7 @@ def _overlapping(asked: CostQuestion) -> list[sa.ColumnElement[bool]]:
     return wanted
 
 
-def _us(moment: datetime) -> int:
+def epoch_us(moment: datetime) -> int:
+    """Whole microseconds since 1970."""
     whole = require_aware(moment, "moment")
     return int(whole.timestamp()) * 1_000_000 + whole.microsecond

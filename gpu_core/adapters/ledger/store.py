@@ -27,6 +27,7 @@ from gpu_core.adapters.ledger.cost_slices import (
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
 from gpu_core.adapters.ledger.group_commit import GroupCommit
+from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
@@ -36,6 +37,7 @@ from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
+from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
@@ -543,6 +545,18 @@ class Ledger:
         """What did each group use and cost, in slices of one price, and how many runs has it?"""
         with self._reader.begin() as connection:
             return read_cost_slices(connection, asked), read_group_counts(connection, asked)
+
+    def capacity_cost(self, asked: CostQuestion) -> CapacityCost:
+        """What did machines cost in the window, and which part of that did runs pay?
+
+        With a pool only the machines that its worker wrote down, with what all pools' runs paid.
+        """
+        window, now = asked.window, asked.now
+        with self._reader.begin() as connection:
+            found = read_overlapping(connection, window.start, min(window.end, now))
+            intervals = [i for i in found if asked.pool in (None, i.pool)]
+            held = read_held(connection, intervals, asked) if intervals else {}
+        return capacity_cost(intervals, held, window, now)
 
     def records_of(
         self, flow_run_ids: Iterable[str]

@@ -64,6 +64,13 @@ def report(
             "gpu-type, capacity-type or zone; up to three. Default: team"
         ),
     ] = ("team",),
+    idle: Annotated[
+        str,
+        Parameter(
+            help="Who pays for idle capacity: none (a line of its own), evenly (each group the "
+            "same) or by-use (each group in proportion to its cost)."
+        ),
+    ] = "none",
     options: LedgerOptions = DEFAULT_OPTIONS,
     limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
@@ -71,7 +78,8 @@ def report(
 ) -> int:
     """Show what a day, a week or a month cost.
 
-    Rows add up to the total, to the micro-dollar. What has no price is listed as unpriced.
+    Rows and idle capacity add up to the total, to the micro-dollar. What has no price is listed as
+    unpriced.
     """
     from gpu_core.cli.cost.command import Output, run_report
     from gpu_core.decisions.model.errors import InvalidInput
@@ -86,6 +94,7 @@ def report(
         by,
         pool=options.pool,
         with_generated=options.with_generated,
+        idle=idle,
         limit=limit,
         output=output,
     )

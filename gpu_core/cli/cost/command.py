@@ -19,6 +19,7 @@ from gpu_core.cli.cost.table import report_csv, report_document, report_table
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
 from gpu_core.decisions.costs.focus import focus_rows
+from gpu_core.decisions.costs.idle import parse_idle_rule, with_idle
 from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
@@ -40,16 +41,17 @@ def run_report(
     *,
     pool: str | None,
     with_generated: bool,
+    idle: str,
     limit: int,
     output: Output,
 ) -> int:
     """Print what a period cost.
 
     Raises:
-        InvalidInput: The period, a key or the ledger's address cannot be used.
+        InvalidInput: The period, a key, the idle rule or the ledger's address cannot be used.
         LedgerError: The ledger cannot be read.
     """
-    window, keys = period_window(period, day), parse_keys(by)
+    window, keys, rule = period_window(period, day), parse_keys(by), parse_idle_rule(idle)
     asked = CostQuestion(
         window=window,
         keys=keys,
@@ -59,7 +61,8 @@ def run_report(
     )
     with open_to_read(ledger_url) as ledger:
         slices, counts = ledger.cost_slices(asked)
-    report = cost_report(window, keys, slices, counts)
+        capacity = ledger.capacity_cost(asked)
+    report = with_idle(cost_report(window, keys, slices, counts), capacity.idle, rule)
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:

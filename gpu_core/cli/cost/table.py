@@ -8,11 +8,10 @@ from typing import Any
 from rich.table import Table
 
 from gpu_core.decisions.costs.cost_report import CostReport, CostRow, Keys
-from gpu_core.decisions.costs.usage import Usage, sum_usage
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
-_NUMBERS = ("Runs", "Attempts", "GPU-hours", "Core-hours", "GiB-hours", "Cost")
-_CPU = ("Core-hours", "GiB-hours")
+_NUMBERS = ("Runs", "Attempts", "GPU-hours", "Core-hours", "GiB-hours", "Cost", "Idle")
 
 
 def report_table(report: CostReport, limit: int) -> Table:
@@ -21,9 +20,18 @@ def report_table(report: CostReport, limit: int) -> Table:
     rows = [(tuple(key or "(none)" for key in row.keys), row) for row in shown]
     if others:
         rows.append((_label(report.keys, f"{len(others)} others"), _together(others)))
-    ends = [(_label(report.keys, "all runs"), _together(report.rows))]
-    has_cpu = any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends))
-    columns = [name for name in _NUMBERS if has_cpu or name not in _CPU]
+    all_runs = _together(report.rows)
+    ends = [(_label(report.keys, "all runs"), all_runs)]
+    if report.idle != NO_USAGE:
+        idle = _idle_row(report)
+        ends += [(_label(report.keys, "idle"), idle), (_label(report.keys, "runs and idle"),
+                                                       _together([all_runs, idle]))]  # fmt: skip
+    is_seen = {
+        "Core-hours": any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends)),
+        "GiB-hours": any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends)),
+        "Idle": any(row.idle != NO_USAGE for row in report.rows),
+    }
+    columns = [name for name in _NUMBERS if is_seen.get(name, True)]
     table = Table(title=_title(report), title_justify="left")
     for key in report.keys:
         table.add_column(_heading(key), overflow="fold")
@@ -54,7 +62,13 @@ def report_document(report: CostReport) -> dict[str, Any]:
             dict(zip(report.keys, row.keys, strict=True)) | _numbers(row) for row in report.rows
         ],
         "total": _numbers(_together(report.rows)),
+        "idle": None if report.idle == NO_USAGE else _idle_numbers(report),
     }
+
+
+def _idle_numbers(report: CostReport) -> dict[str, Any]:
+    numbers = _numbers(_idle_row(report))
+    return {name: numbers[name] for name in ("gpu_hours", "cost_micro_usd", "cost_usd")}
 
 
 def report_csv(report: CostReport) -> str:
@@ -83,7 +97,13 @@ def _together(rows: Sequence[CostRow]) -> CostRow:
         attempts=sum(row.attempts for row in rows),
         usage=sum_usage(row.usage for row in rows),
         micro_usd=sum(row.micro_usd for row in rows),
+        idle=sum_usage(row.idle for row in rows),
+        idle_micro_usd=sum(row.idle_micro_usd for row in rows),
     )
+
+
+def _idle_row(report: CostReport) -> CostRow:
+    return CostRow(keys=(), runs=0, attempts=0, usage=report.idle, micro_usd=report.idle_micro_usd)
 
 
 def _cells(row: CostRow) -> dict[str, str]:
@@ -94,23 +114,24 @@ def _cells(row: CostRow) -> dict[str, str]:
         "GPU-hours": f"{usage.gpu_hours:,.2f}",
         "Core-hours": f"{usage.cpu_hours:,.2f}",
         "GiB-hours": f"{usage.gib_hours:,.2f}",
-        "Cost": _cost(row),
+        "Cost": _cost(row.usage, row.micro_usd),
+        "Idle": _cost(row.idle, row.idle_micro_usd),
     }
 
 
-def _cost(row: CostRow) -> str:
-    usage = row.usage
+def _cost(usage: Usage, micro_usd: int) -> str:
     if not usage.is_unpriced:
-        return format_usd(row.micro_usd)
+        return format_usd(micro_usd)
     if not usage.exact_micro_usd:
         return "unpriced"
-    return f"{format_usd(row.micro_usd)} + unpriced"
+    return f"{format_usd(micro_usd)} + unpriced"
 
 
 def _numbers(row: CostRow) -> dict[str, Any]:
     return {"runs": row.runs, "attempts": row.attempts} | _usage_numbers(row.usage) | {
         "cost_micro_usd": None if _is_unknown(row.usage) else row.micro_usd,
         "cost_usd": None if _is_unknown(row.usage) else row.micro_usd / MICRO_USD_PER_USD,
+        "idle_micro_usd": None if _is_unknown(row.idle) else row.idle_micro_usd,
     }  # fmt: skip
 
 

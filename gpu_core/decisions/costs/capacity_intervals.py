@@ -15,7 +15,7 @@ from gpu_core.decisions.model.cluster import Machine, Node
 SEEN_EVERY = timedelta(seconds=60)
 """How often a worker writes down which machines it sees."""
 
-_WATCHED = 3 * SEEN_EVERY
+WATCHED = 3 * SEEN_EVERY
 """A machine that was seen this long ago at most was watched all the time since."""
 
 LONGEST_START = timedelta(hours=1)
@@ -75,7 +75,7 @@ class CapacityInterval:
         """Until when is it paid for, as far as is known? One that is not watched: as last seen."""
         if self.until is not None:
             return self.until
-        return max(self.since, now) if now - self.seen_at <= _WATCHED else self.seen_at
+        return max(self.since, now) if now - self.seen_at <= WATCHED else self.seen_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _replaced(
 
 
 def _gone(old: CapacityInterval, now: datetime) -> CapacityInterval:
-    was_watched = now - old.seen_at <= _WATCHED
+    was_watched = now - old.seen_at <= WATCHED
     return replace(
         old,
         until=max(old.since, now if was_watched else old.seen_at),

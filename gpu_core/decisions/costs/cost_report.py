@@ -61,6 +61,9 @@ class CostRow:
     usage: Usage
     micro_usd: int
     """The cost of what has a price."""
+    idle: Usage = NO_USAGE
+    """Its share of idle capacity, which is not in `usage`."""
+    idle_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,9 @@ class CostReport:
     keys: tuple[str, ...]
     rows: tuple[CostRow, ...]
     """The dearest first."""
+    idle: Usage = NO_USAGE
+    """Idle capacity that is in no row."""
+    idle_micro_usd: int = 0
 
     @property
     def usage(self) -> Usage:

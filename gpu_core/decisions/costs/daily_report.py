@@ -13,6 +13,7 @@ from gpu_core.decisions.costs.anomalies import (
     judge_day,
 )
 from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
+from gpu_core.decisions.costs.idle import CapacityCost
 from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import (
     GroupCost,
@@ -49,6 +50,8 @@ class DayReport:
     """The first is the total's; then one for each team."""
     days: tuple[DayCost, ...] = ()
     """What this day and those before it cost, in order."""
+    capacity: CapacityCost | None = None
+    """What machines cost on that day; None: not read."""
     generated_before: int = 0
     """How many generated runs the day is compared with, where those were asked for."""
 
@@ -88,7 +91,11 @@ def window_to_read(day: date, thresholds: Thresholds | None = None) -> Window:
 
 
 def report_day(
-    day: date, costs: DailyCosts, now: datetime, thresholds: Thresholds | None = None
+    day: date,
+    costs: DailyCosts,
+    now: datetime,
+    thresholds: Thresholds | None = None,
+    capacity: CapacityCost | None = None,
 ) -> DayReport:
     """What is to be said about this day's cost?
 
@@ -97,6 +104,7 @@ def report_day(
         costs: What each run cost on that day and on the days before it (see `judge_day`).
         now: Only tells whether the day is over.
         thresholds: When a day counts as unusual; None: 20 % over the mean of 7 days.
+        capacity: What machines cost on that day; None: not known.
     """
     return DayReport(
         day=day,
@@ -104,6 +112,7 @@ def report_day(
         costs=tuple(costs.get(day, ())),
         judgements=judge_day(day, costs, thresholds),
         days=_days(day, costs),
+        capacity=capacity,
         generated_before=sum(
             cost.run.provenance is Provenance.GENERATED
             for earlier, of_day in costs.items()
@@ -141,6 +150,7 @@ def to_markdown(report: DayReport) -> str:
             _dearest_runs(report.costs),
             *_setbacks(report.costs),
         ]
+    parts += _idle(report.capacity)
     return "\n\n".join(parts) + "\n"
 
 
@@ -311,6 +321,31 @@ def _setbacks(costs: Iterable[RunCost]) -> list[str]:
     ]
     head = ("Ended by", "Lost", "Saved", "Attempts")
     return [_preemption_sentence(by_reason), _table("Attempts that did not complete", head, rows)]
+
+
+def _idle(capacity: CapacityCost | None) -> list[str]:
+    """What machines cost beyond what runs paid for them, by node."""
+    if capacity is None or not capacity.machines:
+        return []
+    by_node = list(capacity.by_node().items())
+    rest = CapacityCost(
+        machines=tuple(m for _, node in by_node[_MOST_ROWS:] for m in node.machines)
+    )
+    shown = [(escaped(name), node) for name, node in by_node[:_MOST_ROWS]]
+    if rest.machines:
+        shown.append((f"{len(by_node) - _MOST_ROWS} others", rest))
+    rows = [
+        (
+            name,
+            format_cost(node.capacity),
+            format_cost(node.idle),
+            _hours(node.idle),
+            _hours(node.capacity),
+        )
+        for name, node in (*shown, ("all machines", capacity))
+    ]
+    head = ("Node", "Cost", "Idle", "Idle GPU-hours", "GPU-hours")
+    return [_table("Machines and idle GPUs", head, rows)]
 
 
 def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) -> str:

@@ -157,14 +157,30 @@ def attempt_usage(attempt: Attempt, now: datetime, window: Window | None = None)
     """
     if window is None:
         return usage_until(attempt, now)
-    return _usage_between(attempt, max(window.start, attempt.admitted_at), min(window.end, now))
+    return held_usage(attempt, Held.by(attempt), window, now)
+
+
+def held_usage(attempt: Attempt, held: "Held", window: Window, now: datetime) -> Usage:
+    """What does it use and cost if the attempt holds this, in one window?
+
+    Args:
+        held: A part of what it holds, such as that on one of its nodes.
+        window: The time that counts.
+        now: An attempt that still holds its GPUs is costed up to here.
+    """
+    start, end = max(window.start, attempt.admitted_at), min(window.end, now)
+    return _held_between(attempt, held, start, end)
 
 
 def _usage_between(attempt: Attempt, start: datetime, end: datetime) -> Usage:
+    return _held_between(attempt, Held.by(attempt), start, end)
+
+
+def _held_between(attempt: Attempt, held: "Held", start: datetime, end: datetime) -> Usage:
     """What it used in [start, end), with each of its prices for the time that it held."""
     if attempt.released_at is not None:
         end = min(end, attempt.released_at)
-    held, changes = Held.by(attempt), attempt.price_changes
+    changes = attempt.price_changes
     ends = [*(change.since for change in changes[1:]), end]
     parts = [
         usage_for(held, _held_us(max(start, change.since), min(end, until)), change.rates)
@@ -186,8 +202,8 @@ class Held:
     gpus: Fraction
     priced_gpus: Fraction
     """How many times it pays the price of a GPU."""
-    cpu_milli: int | None
-    memory_mib: int | None
+    cpu_milli: Exact | None
+    memory_mib: Exact | None
 
     @classmethod
     def by(cls, attempt: Attempt) -> "Held":
@@ -227,7 +243,7 @@ def usage_for(held: Held, held_us: int, rates: Rates) -> Usage:
     )
 
 
-def _amount(thousandths: int | None, whole: int) -> Exact | None:
+def _amount(thousandths: Exact | None, whole: int) -> Exact | None:
     return None if thousandths is None else Fraction(thousandths, whole)
 
 

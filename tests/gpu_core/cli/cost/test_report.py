@@ -13,8 +13,10 @@ import pytest
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
+from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.focus import COLUMNS
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 
 QUARTER = {
     "gpu_quantity": Fraction(1, 4),
@@ -54,6 +56,57 @@ def test_rows_of_json_add_up_to_the_price_of_the_gpu(
     total = document["total"]
     assert total["cost_micro_usd"] == sum(costs.values()) == 3_670_001
     assert (total["gpu_hours"], total["unpriced_gpu_hours"], total["runs"]) == (3.0, 2.0, 5)
+
+
+@pytest.fixture
+def with_machine(ledger_url: str) -> str:
+    """The same ledger; the GPU was there for two hours, of which one was idle."""
+    interval = make_interval(
+        host="host-1", gpus=1, micro_usd_per_hour=3_670_001, since=at(0), until=at(2)
+    )
+    with Ledger.open(ledger_url) as ledger:
+        ledger.write_capacity(CapacityChanges((), (interval,)), [], at(0))
+        with ledger._writer.begin() as connection:
+            connection.exec_driver_sql("DELETE FROM attempts WHERE flow_run_id = 'free'")
+    return ledger_url
+
+
+@pytest.mark.parametrize(
+    ("rule", "want_rows", "want_idle"),
+    [
+        pytest.param("none", {"vision": 0, "audio": 0}, 3_670_001, id="a line of its own"),
+        pytest.param("evenly", {"vision": 1_835_001, "audio": 1_835_000}, None, id="evenly"),
+        pytest.param("by-use", {"vision": 2_752_501, "audio": 917_500}, None, id="by use"),
+    ],
+)
+def test_idle_capacity_in_a_report(
+    with_machine: str,
+    capsys: pytest.CaptureFixture[str],
+    rule: str,
+    want_rows: dict[str, int],
+    want_idle: int | None,
+) -> None:
+    assert report(with_machine, "day", "--idle", rule, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {row["team"]: row["idle_micro_usd"] for row in document["rows"]} == want_rows
+    idle = document["idle"] and document["idle"]["cost_micro_usd"]
+    assert idle == want_idle
+    whole = sum(r["cost_micro_usd"] + r["idle_micro_usd"] for r in document["rows"]) + (idle or 0)
+    assert whole == 2 * 3_670_001
+
+
+def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
+    with_machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(with_machine, "day") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-2] for line in lines if " idle " in line] == ["$3.67", "$7.34"]
+    assert report(with_machine, "day", "--idle", "by-use") == 0
+    out = capsys.readouterr().out
+    assert "runs and idle" not in out
+    assert "$2.7525" in out
+    assert report(with_machine, "day", "--idle", "evnly") == 2
+    assert "did you mean 'evenly'" in capsys.readouterr().err
 
 
 def test_several_keys_and_csv(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:

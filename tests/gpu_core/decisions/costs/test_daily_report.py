@@ -19,6 +19,7 @@ from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_histor
 from gpu_core.decisions.costs.usage_cost import daily_costs
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.gpu_core.decisions.costs.test_idle import cost, held, machine
 
 DAY = date(2026, 3, 4)
 GOLDEN = Path(__file__).parent / "golden_report.md"
@@ -60,6 +61,17 @@ def generated_day(day: date = DAY, now: datetime | None = None) -> DayReport:
 
 def test_the_report_reads_like_the_golden_one() -> None:
     assert to_markdown(small_day()) == GOLDEN.read_text()
+
+
+def test_machines_are_listed_with_their_idle_time() -> None:
+    """Eleven nodes: the last two are one row, and rows add up to all machines."""
+    machines = [machine(f"node-{n:02}", gpus=n) for n in range(1, 13)]
+    capacity = cost(machines, [held(1, node="node-01")])
+    page = to_markdown(report_day(DAY, {}, at(36), capacity=capacity))
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    assert [row[0].strip("| ") for row in rows[-3:]] == ["node-03", "2 others", "all machines"]
+    assert [cell.strip(" |") for cell in rows[-1][1:]] == ["$88.08", "$88.08", "156.00", "156.00"]
+    assert "Machines" not in to_markdown(report_day(DAY, {}, at(36)))
 
 
 def test_the_table_has_a_row_for_each_team_and_one_for_the_total() -> None:

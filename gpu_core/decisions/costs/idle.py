@@ -1,0 +1,248 @@
+"""What machines cost, how much of that runs paid, and what was idle: the three always add up.
+
+Idle is what a machine costs beyond what the runs on it paid (OpenCost specification v0.1: asset
+cost less workload cost). It is exact: attributed and idle make the machine's cost to the last
+fraction of a micro-dollar.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+
+from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.cost_report import CostReport
+from gpu_core.decisions.costs.usage import (
+    NO_USAGE,
+    US_PER_HOUR,
+    Exact,
+    Usage,
+    apportioned,
+    sum_usage,
+)
+from gpu_core.decisions.costs.usage_cost import Held, Window, held_usage
+from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class IdleRule(StrEnum):
+    """Who pays for idle capacity in a report?"""
+
+    NONE = "none"
+    """No group: it has a line of its own."""
+    EVENLY = "evenly"
+    """Each group the same."""
+    BY_USE = "by-use"
+    """Each group in proportion to its own cost."""
+
+
+def parse_idle_rule(text: str) -> IdleRule:
+    """Which rule is this?
+
+    Raises:
+        InvalidInput: It is none (field `idle`).
+    """
+    names = tuple(rule.value for rule in IdleRule)
+    try:
+        return IdleRule(text)
+    except ValueError:
+        raise InvalidInput(
+            "idle",
+            "is not a rule for idle capacity",
+            got=text,
+            allowed=listed(names),
+            nearest=nearest_name(text, names),
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCost:
+    """One interval of capacity in a window. Its cost is `attributed` and `idle`, exactly."""
+
+    interval: CapacityInterval
+    capacity: Usage
+    """All GPU time of the machine, and its price."""
+    attributed: Usage
+    """What its runs paid, no more than the machine costs."""
+    idle: Usage
+    """The rest. Unpriced where the machine, or a run on it, has no price."""
+    beyond_micro_usd: Exact
+    """What its runs paid beyond that: attempts overlap because clocks or prices differed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityCost:
+    """All machines in a window."""
+
+    machines: tuple[MachineCost, ...]
+
+    @property
+    def capacity(self) -> Usage:
+        """What all machines cost."""
+        return sum_usage(machine.capacity for machine in self.machines)
+
+    @property
+    def attributed(self) -> Usage:
+        """What runs paid of it."""
+        return sum_usage(machine.attributed for machine in self.machines)
+
+    @property
+    def idle(self) -> Usage:
+        """What no run paid."""
+        return sum_usage(machine.idle for machine in self.machines)
+
+    def by_node(self) -> Mapping[str, "CapacityCost"]:
+        """The same by node, the one with the dearest idle time first."""
+        groups: dict[str, list[MachineCost]] = {}
+        for machine in self.machines:
+            groups.setdefault(machine.interval.node, []).append(machine)
+        nodes = {node: CapacityCost(machines=tuple(group)) for node, group in groups.items()}
+        return dict(sorted(nodes.items(), key=lambda item: (_rank(item[1].idle), item[0])))
+
+
+def counted_in(interval: CapacityInterval, window: Window, now: datetime) -> Window | None:
+    """Which time of the interval counts in this window? None: no time of it does."""
+    start = max(interval.since, window.start)
+    end = min(interval.counted_until(now), window.end, now)
+    return Window(start, end) if start < end else None
+
+
+def held_on(attempt: Attempt, node: str, window: Window, now: datetime) -> Usage:
+    """What does the attempt pay for its share of this node, in this window?
+
+    CPU and memory of a gang are shared over its nodes as its GPUs are.
+    """
+    if not attempt.has_run:
+        return NO_USAGE
+    return held_usage(attempt, held_part(attempt, node), window, now)
+
+
+def held_part(attempt: Attempt, node: str) -> Held:
+    """What does the attempt hold on this node?"""
+    part = _part_on(attempt, node)
+    whole = Held.by(attempt)
+    return Held(
+        gpus=whole.gpus * part,
+        priced_gpus=whole.priced_gpus * part,
+        cpu_milli=None if whole.cpu_milli is None else whole.cpu_milli * part,
+        memory_mib=None if whole.memory_mib is None else whole.memory_mib * part,
+    )
+
+
+def _part_on(attempt: Attempt, node: str) -> Fraction:
+    held = attempt.held
+    if len(held) < 2:
+        where = held[0].node if held else attempt.node
+        return Fraction(where == node)
+    amounts = [(share.node, len(share.gpu_ids) * share.part_of_gpu) for share in held]
+    total = sum((amount for _, amount in amounts), Fraction(0))
+    if not total:
+        return Fraction(sum(name == node for name, _ in amounts), len(amounts))
+    return sum((amount for name, amount in amounts if name == node), Fraction(0)) / total
+
+
+def machine_cost(interval: CapacityInterval, held: Usage, counted: Window) -> MachineCost:
+    """What did a machine cost, and which part of it did runs pay?
+
+    Args:
+        interval: The machine.
+        held: What runs on it held and paid in `counted`.
+        counted: See `counted_in`.
+    """
+    held_us = (counted.end - counted.start) // _MICROSECOND
+    price = interval.micro_usd_per_hour
+    gpu_us = held_us * interval.gpus
+    cost = Fraction(held_us * (price or 0), US_PER_HOUR)
+    paid = min(cost, held.exact_micro_usd)
+    idle_us = max(0, gpu_us - held.gpu_us)
+    is_known = price is not None and not held.unpriced_gpu_us
+    return MachineCost(
+        interval=interval,
+        capacity=Usage(
+            gpu_us=gpu_us,
+            gpu_micro_usd=cost,
+            unpriced_gpu_us=gpu_us if price is None else 0,
+        ),
+        attributed=Usage(gpu_us=gpu_us - idle_us, gpu_micro_usd=paid),
+        idle=Usage(
+            gpu_us=idle_us,
+            gpu_micro_usd=cost - paid,
+            unpriced_gpu_us=0 if is_known else idle_us,
+        ),
+        beyond_micro_usd=held.exact_micro_usd - paid,
+    )
+
+
+def with_idle(report: CostReport, idle: Usage, rule: IdleRule) -> CostReport:
+    """The report with idle capacity, in a line of its own or shared over its groups.
+
+    Rows and idle add up to the micro-dollar. Without groups, idle stays in its line.
+    """
+    rows, shares = report.rows, _shares(report, rule)
+    parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(rows)
+    line = NO_USAGE if shares else idle
+    of_rows = [row.usage.exact_micro_usd for row in rows]
+    whole = apportioned([*of_rows, *(p.exact_micro_usd for p in parts), line.exact_micro_usd])
+    return replace(
+        report,
+        rows=tuple(
+            replace(row, micro_usd=cost, idle=part, idle_micro_usd=of_idle)
+            for row, cost, part, of_idle in zip(
+                rows, whole, parts, whole[len(rows) : -1], strict=False
+            )
+        ),
+        idle=line,
+        idle_micro_usd=whole[-1],
+    )
+
+
+def _shares(report: CostReport, rule: IdleRule) -> Sequence[Fraction]:
+    """Which part of idle capacity does each row get? Empty: it is not shared."""
+    rows = report.rows
+    if rule is IdleRule.NONE or not rows:
+        return ()
+    if rule is IdleRule.EVENLY:
+        return [Fraction(1, len(rows))] * len(rows)
+    weights = [Fraction(row.usage.exact_micro_usd) for row in rows]
+    if not any(weights):  # nothing has a price: by GPU time
+        weights = [Fraction(row.usage.gpu_us) for row in rows]
+    total = sum(weights)
+    return [weight / total for weight in weights] if total else ()
+
+
+def _part(usage: Usage, share: Fraction) -> Usage:
+    return Usage(
+        gpu_us=usage.gpu_us * share,
+        gpu_micro_usd=usage.gpu_micro_usd * share,
+        unpriced_gpu_us=usage.unpriced_gpu_us * share,
+    )
+
+
+def _rank(idle: Usage) -> tuple[Exact, Exact]:
+    return -idle.exact_micro_usd, -idle.gpu_us
+
+
+def capacity_cost(
+    intervals: Iterable[CapacityInterval],
+    held: Mapping[str, Usage],
+    window: Window,
+    now: datetime,
+) -> CapacityCost:
+    """What did all machines cost in the window, and which part of it did runs pay?
+
+    Args:
+        intervals: Those with a time in the window.
+        held: What runs held on each, by the interval's id.
+        window: The time that counts.
+        now: Machines that are there are counted up to here.
+    """
+    found = []
+    for interval in intervals:
+        counted = counted_in(interval, window, now)
+        if counted is not None:
+            of_interval = held.get(interval.interval_id, NO_USAGE)
+            found.append(machine_cost(interval, of_interval, counted))
+    return CapacityCost(machines=tuple(found))

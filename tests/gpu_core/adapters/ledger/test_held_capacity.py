@@ -1,0 +1,111 @@
+"""What the database sums up of machines is what their attempts say one by one."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import Attempt, Provenance
+from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
+from tests.gpu_core.adapters.ledger.test_capacity import make_interval, write
+from tests.gpu_core.adapters.ledger.test_cost_slices import NOW, attempts, moments
+from tests.gpu_core.decisions.costs.test_idle import cost, held
+
+nodes = st.sampled_from(["node-1", "node-2"])
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> list[CapacityInterval]:
+    """Machines that come and go, open or over, watched or not."""
+    found = []
+    for node in draw(st.sets(nodes)):
+        edges = sorted(draw(st.lists(moments, min_size=1, max_size=3, unique=True)))
+        for n, since in enumerate(edges):
+            until = edges[n + 1] if n + 1 < len(edges) else draw(st.none() | st.just(at(2)))
+            one = make_interval(
+                f"{node}/{n}",
+                node=node,
+                since=since,
+                until=None if until is None else max(since, until),
+                seen_at=draw(st.sampled_from([since, max(since, NOW - timedelta(minutes=2))])),
+                micro_usd_per_hour=draw(st.none() | st.integers(0, 10**8)),
+            )
+            found.append(one)
+    return found
+
+
+@st.composite
+def placed(draw: st.DrawFn) -> Attempt:
+    """Any attempt on one machine, or a gang on two."""
+    one = replace(draw(attempts()), node=draw(nodes))
+    if draw(st.booleans()):
+        return one
+    shares = tuple(NodeShare(node=n, gpu_ids=("0",)) for n in ("node-1", "node-2"))
+    return replace(one, node="node-1", shares=shares[: draw(st.integers(1, 2))])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    of_machines=machines(),
+    of_runs=st.lists(placed(), max_size=6),
+    window=st.tuples(moments, moments).map(lambda pair: Window(min(pair), max(pair))),
+)
+def test_the_sums_of_the_database_are_those_of_the_attempts(
+    tmp_path_factory: pytest.TempPathFactory,
+    of_machines: list[CapacityInterval],
+    of_runs: list[Attempt],
+    window: Window,
+) -> None:
+    runs = [
+        replace(attempt, flow_run_id=f"run-{n}", attempt_id=f"run-{n}/1")
+        for n, attempt in enumerate(of_runs)
+    ]
+    with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('l') / 'ledger.db'}") as ledger:
+        ledger.import_records([(make_run(a.flow_run_id), (a,)) for a in runs])
+        ledger.write_capacity(CapacityChanges((), tuple(of_machines)), [], NOON)
+        found = ledger.capacity_cost(CostQuestion(window=window, keys=(), now=NOW))
+    want = cost(of_machines, runs, window, now=3)
+    by_id = {machine.interval.interval_id: machine for machine in want.machines}
+    assert {machine.interval.interval_id: machine for machine in found.machines} == by_id
+
+
+@pytest.mark.parametrize(
+    ("pool", "want_idle_hours"),
+    [
+        pytest.param(None, 8 + 7, id="all machines"),
+        pytest.param("gpus", 7, id="those of one pool, with what all pools' runs hold"),
+        pytest.param("none", 0, id="a pool without machines"),
+    ],
+)
+def test_which_machines_count(ledger: Ledger, pool: str | None, want_idle_hours: float) -> None:
+    one = make_interval(until=at(1))
+    other = make_interval("i-2", node="node-2", pool="other", until=at(1))
+    write(ledger, one, other)
+    attempt = replace(held(1), pool="other")
+    generated = make_run("run-2", provenance=Provenance.GENERATED)
+    ledger.import_records(
+        [
+            (make_run("run-1", pool="other"), (attempt,)),
+            (generated, (make_attempt("run-2", node="node-2"),)),
+        ]
+    )
+    asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW, pool=pool)
+    assert ledger.capacity_cost(asked).idle.gpu_hours == want_idle_hours
+
+
+def test_damaged_shares_do_not_fail_a_report(tmp_path: Path) -> None:
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        write(ledger, make_interval(until=at(1)))
+        ledger.import_records([(make_run("run-1"), (held(1),))])
+        with ledger._writer.begin() as connection:
+            connection.exec_driver_sql("UPDATE attempts SET shares = '[{\"node\": broken'")
+        asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=NOW)
+        assert ledger.capacity_cost(asked).idle.gpu_hours == 7
