@@ -15,6 +15,7 @@ from prefect.workers.base import BaseJobConfiguration
 from gpu_core.adapters.files.run_files import Notice
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -246,6 +247,10 @@ class Infrastructure(Protocol):
 
     def held_gpus(self, running: AttemptState) -> bool:
         """Did it hold GPUs at any time? Not where another scheduler never placed it."""
+        ...
+
+    async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
+        """What did the attempt's GPUs do? Empty: that is unknown."""
         ...
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:

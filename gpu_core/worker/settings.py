@@ -82,6 +82,13 @@ class GpuWorkerSettings(PrefectBaseSettings):
             ),
         )
     )
+    sample_interval_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=1.0,
+        description=(
+            "Seconds between two samples of a run's GPUs by a gpu-process worker; 0: its runs "
+            "are not sampled."
+        ),
+    )
     kubernetes_namespace: str | None = Field(
         default=None,
         description="Where the lease of a gpu-kubernetes worker lives; `default` by default.",

@@ -6,11 +6,8 @@ old one or the new one. A reader ignores keys that it does not know, so that a w
 of neighbouring versions understand each other.
 """
 
-import errno
 import json
 import logging
-import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpu_core.adapters.files.atomic_file import replace_file
+from gpu_core.adapters.files.plain_file import read_plain_file
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import require_plausible
 from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, EXIT_FILE, NOTICE_FILE
@@ -154,7 +152,7 @@ def _text(record: Notice | CheckpointReport) -> bytes:
 
 def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
     try:
-        content = _content(path)
+        content = read_plain_file(path, _LARGEST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -165,22 +163,6 @@ def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
     except (ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
         _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
         return None
-
-
-def _content(path: Path) -> bytes:
-    """What the file has. The run can put anything there: a pipe would keep its reader for ever.
-
-    Raises:
-        OSError: It is no plain file, or larger than any record is.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened once more
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a plain file")
-        content = file.read(_LARGEST_BYTES + 1)
-    if len(content) > _LARGEST_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {_LARGEST_BYTES} bytes")
-    return content
 
 
 class _Fields:

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Dialect
 from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.units import require_aware
 
@@ -168,6 +169,22 @@ def _text(moment: datetime | None) -> str | None:
     return None if moment is None else require_aware(moment, "later_prices").isoformat()
 
 
+class GpuSummaries(sa.types.TypeDecorator[tuple[GpuSummary, ...]]):
+    """What an attempt's GPUs did, kept as a JSON list of objects without unknown values."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        rows = [summary if isinstance(summary, dict) else asdict(summary) for summary in value]
+        return [{k: v for k, v in row.items() if v is not None} for row in rows]
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> tuple[GpuSummary, ...] | None:
+        return None if value is None else tuple(GpuSummary(**row) for row in value)
+
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -245,6 +262,7 @@ attempts = sa.Table(
     sa.Column("price_source", CleanText),
     sa.Column("price_as_of", UtcTimestamp),
     sa.Column("later_prices", PriceChanges),
+    sa.Column("gpu_summaries", GpuSummaries),
     # The fence against starting one attempt twice, whoever tries.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

@@ -39,6 +39,7 @@ from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, Capacit
 from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.quota.budget_alerts import AlertMark
@@ -310,6 +311,7 @@ class Ledger:
         restored_from: str | None = None,
         first_step_at: datetime | None = None,
         expected_loss_s: float | None = None,
+        gpu_summaries: Sequence[GpuSummary] = (),
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
 
@@ -332,6 +334,7 @@ class Ledger:
                 "restored_from": restored_from,
                 "first_step_at": first_step_at,
                 "expected_loss_s": expected_loss_s,
+                "gpu_summaries": tuple(gpu_summaries) or None,
             }
         )
         return self._update(

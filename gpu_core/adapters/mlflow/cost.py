@@ -19,6 +19,7 @@ from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.markdown import escaped
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
+from gpu_core.decisions.telemetry.summary import GpuUse, gpu_use
 
 DEFAULT_EXPERIMENT = "prefect-gpu"
 
@@ -147,7 +148,11 @@ def _write(client: MlflowClient, run: Run, metrics: dict[str, float], tags: dict
 
 
 def _metrics(cost: RunCost) -> dict[str, float]:
+    use = _gpu_use(cost)
     known = {
+        "cost/gpu_util_avg": use.utilization_mean_ratio,
+        "cost/sm_active_avg": use.sm_active_mean_ratio,
+        "cost/energy_kwh": use.energy_kwh,
         "cost/total_usd": _usd(cost.usage),
         "cost/retry_waste_usd": _usd(cost.lost),
         "cost/checkpoint_saved_usd": _usd(cost.saved),
@@ -160,13 +165,19 @@ def _metrics(cost: RunCost) -> dict[str, float]:
     return {name: value for name, value in known.items() if value is not None}
 
 
+def _gpu_use(cost: RunCost) -> GpuUse:
+    return gpu_use(each for attempt in cost.attempts for each in attempt.gpu_summaries or ())
+
+
 def _usd(usage: Usage) -> float | None:
     # Not rounded to micro-dollars, so that runs that share a GPU add up to the price of the GPU.
     return None if usage.is_unpriced else float(usage.exact_micro_usd / Fraction(MICRO_USD_PER_USD))
 
 
 def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str) -> dict[str, str]:
+    use = _gpu_use(cost)
     known = {
+        "cost.gpu_use": ("simulated" if use.is_simulated else "measured") if use.samples else "",
         "cost.basis": "allocated",
         "cost.currency": "USD",
         _STATUS_TAG: status.value,

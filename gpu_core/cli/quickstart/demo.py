@@ -26,6 +26,7 @@ from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.prefect.artifacts import find_artifact
 from gpu_core.adapters.prefect.flow_runs import read_flow_runs_by_id
+from gpu_core.cli.quickstart.attempt_table import attempt_table
 from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
@@ -101,7 +102,9 @@ class _Story:
                 nightly, was_reported = await self._report()
             is_right = was_reported and is_right
             self._console.rule("[bold]6. What it cost[/]", align="left")
-            self._console.print(run_table(self._costs()))
+            costs = self._costs()
+            self._console.print(run_table(costs))
+            self._console.print(attempt_table(costs))
             await self._print_addresses(training, twin, nightly)
         return is_right
 

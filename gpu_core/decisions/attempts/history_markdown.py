@@ -9,12 +9,17 @@ from gpu_core.decisions.costs.usage_cost import format_cost, usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.markdown import table
 from gpu_core.decisions.model.units import count, format_duration, format_usd
+from gpu_core.decisions.telemetry.summary import gpu_use
+from gpu_core.decisions.telemetry.use_text import SIMULATED, use_cells
 
 _KEY = re.compile(r"/(\d+)-(\d+)$")
 
 
 # A narrow window shows the first three columns; the rest of the table is scrolled to.
-HEAD = ("Attempt", "Cost", "Ended", "Held for", "GPUs", "Admitted (UTC)", "Started from", "Saved")
+HEAD = (
+    *("Attempt", "Cost", "Ended", "Held for", "GPUs", "Utilisation", "Energy"),
+    *("Admitted (UTC)", "Started from", "Saved"),
+)
 
 
 def attempts_markdown(attempts: Sequence[Attempt], mlflow_page: str | None = None) -> str:
@@ -36,7 +41,9 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow_page: str | None = Non
     ]
     rows = [*map(_row, shown), _total_row(attempts)]
     total = _total(attempts) + (f" [Open its MLflow run]({mlflow_page})" if mlflow_page else "")
-    return "\n\n".join([total, *stories, table(HEAD, rows)]) + "\n"
+    use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
+    notes = [SIMULATED] if use.is_simulated else []
+    return "\n\n".join([total, *stories, table(HEAD, rows), *notes]) + "\n"
 
 
 def attempts_summary(attempts: Sequence[Attempt]) -> str:
@@ -71,7 +78,9 @@ def _total_row(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     over = [attempt for attempt in attempts if attempt.released_at is not None]
     held_s = sum((a.released_at - a.admitted_at).total_seconds() for a in over if a.released_at)
     cost = format_cost(sum_usage(map(_usage, over)))
-    return ("**Total**", f"**{cost}**", "", format_duration(held_s), *[""] * (len(HEAD) - 4))
+    use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
+    head = ("**Total**", f"**{cost}**", "", format_duration(held_s), "", *use_cells(use))
+    return (*head, *[""] * (len(HEAD) - len(head)))
 
 
 def _row(alike: Sequence[Attempt]) -> tuple[str, ...]:
@@ -89,6 +98,7 @@ def _row(alike: Sequence[Attempt]) -> tuple[str, ...]:
         "–" if attempt.end_reason is None else attempt.end_reason.value,
         "still held" if held is None else format_duration(held),
         gpus,
+        *use_cells(gpu_use(attempt.gpu_summaries or ())),
         f"{attempt.admitted_at:%Y-%m-%d %H:%M}",
         _checkpoint(attempt.restored_from) or "the beginning",
         _checkpoint(attempt.checkpoint, by=attempt.number) or "nothing",

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from gpu_core.decisions.model.cluster import NodeShare
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
 
@@ -195,6 +196,8 @@ class Attempt:
     """Since when the source has had these prices; None: it does not say."""
     later_prices: tuple[PriceChange, ...] | None = None
     """Prices that changed while it held its GPUs, oldest first; None: none did."""
+    gpu_summaries: tuple[GpuSummary, ...] | None = None
+    """What its GPUs did; None: they were not sampled, or it is not over."""
 
     @property
     def is_excused(self) -> bool:

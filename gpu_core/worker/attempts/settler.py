@@ -20,6 +20,7 @@ from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import run_fields, run_log
@@ -274,7 +275,8 @@ class Settler:
             return published
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._zombies.watch(running.flow_run_id, ending.settlement.message)
-        await in_thread(self._close, running, ending)
+        summaries = await self._gpu_summaries(running)
+        await in_thread(self._close, running, ending, summaries)
         if reason is not None:
             self._log_end(running, reason, ending.settlement.message)
         self._forget(running)
@@ -330,7 +332,18 @@ class Settler:
         await in_thread(self._ledger.note_settlement, running.attempt.attempt_id, record)
         running.attempt = replace(running.attempt, settlement=record)
 
-    def _close(self, running: AttemptState, ending: Ending) -> None:
+    async def _gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
+        """What its GPUs did. Nothing depends on it: an error is only logged."""
+        try:
+            return await self._infrastructure.gpu_summaries(running)
+        except Exception:
+            name, fields = running.record.name, run_fields(running)
+            _log.warning("What the GPUs of %r did is unknown", name, exc_info=True, extra=fields)
+            return ()
+
+    def _close(
+        self, running: AttemptState, ending: Ending, summaries: Sequence[GpuSummary] = ()
+    ) -> None:
         attempt, report, settlement = running.attempt, running.report, ending.settlement
         if settlement.end_reason is None:
             self._ledger.withdraw_attempt(attempt.attempt_id)
@@ -348,6 +361,7 @@ class Settler:
             restored_from=report.restored_from if report is not None else None,
             first_step_at=report.first_step_at if report is not None else None,
             expected_loss_s=report.expected_loss_s if report is not None else None,
+            gpu_summaries=summaries,
         )
 
     async def _report(self, running: AttemptState, final: str | None) -> None:

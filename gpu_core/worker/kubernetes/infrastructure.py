@@ -45,6 +45,7 @@ from gpu_core.decisions.kubernetes.variables.variables import (
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.pydantic_errors import known_names, refuse
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Shape, Workload
@@ -652,6 +653,10 @@ class KubernetesInfrastructure:
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
             return
         await self._final_logs.keep(attempt_id, pod)
+
+    async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
+        """None yet: pods are not sampled."""
+        return ()
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.adapters.files.gpu_report import read_gpu_report
 from gpu_core.adapters.files.run_files import (
     Notice,
     read_checkpoint_report,
@@ -23,6 +24,7 @@ from gpu_core.decisions.checkpoints.trust import SIGNING_KEY_HELP, SIGNING_KEY_V
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -38,6 +40,8 @@ from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.settings import GpuWorkerSettings
+
+_SAMPLER = Path(__file__).with_name("attempt_sampler.py")
 
 
 class ProcessInfrastructure:
@@ -158,12 +162,27 @@ class ProcessInfrastructure:
                 self._run_environment(configuration, context, environment),
                 configuration.working_dir or running.run_dir,
                 running.run_dir,
+                self._sampler(running),
             )
         except OSError as error:
             if not _is_of_machine(error, running.run_dir):
                 raise
             raise Unavailable(f"its process cannot be started on {self.host}: {error}") from error
         return _started(datetime.now(UTC), started.pid, started.created_at)
+
+    def _sampler(self, running: AttemptState) -> list[str]:
+        """The program that samples the attempt's GPUs; empty: none does."""
+        interval_s, gpu_ids = self._settings.sample_interval_s, running.attempt.gpu_ids
+        if not interval_s or not gpu_ids:
+            return []
+        return [
+            sys.executable,
+            "-P",
+            str(_SAMPLER),
+            str(running.run_dir),
+            str(interval_s),
+            *gpu_ids,
+        ]
 
     def _run_environment(
         self,
@@ -258,6 +277,11 @@ class ProcessInfrastructure:
         return Exit(
             exit_code=report.exit_code, started_at=report.started_at, ended_at=report.ended_at
         )
+
+    async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
+        """What the sampler beside the run has written down of the attempt's GPUs."""
+        found = await in_thread(read_gpu_report, running.run_dir)
+        return tuple(each for each in found if each.gpu_id in running.attempt.gpu_ids)
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From its output in the run's folder."""

@@ -1,6 +1,6 @@
 """Start one command, pass SIGTERM and SIGINT on to it, and leave a record of how it ended.
 
-    python -I -S launcher.py RUN_DIR -- COMMAND ARGUMENT...
+    python -I -S launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND ARGUMENT...
 
 A worker that is restarted cannot ask the kernel how a process ended that is no longer its child.
 The launcher stays the command's parent, whatever happens to the worker, and writes
@@ -9,6 +9,9 @@ library, and little of it, so that the command starts 20 ms later and 4 MiB of m
 
 Signals go to the command alone, not to its process group: Prefect's engine ends its own children
 in its own order. What the command leaves behind is found and ended by the worker.
+
+BESIDE is a program that observes the command while it runs. It begins after the command, without
+the attempt's mark, and is killed when the command has ended; whatever it does changes nothing.
 """
 
 # ruff: noqa: PTH105, PTH118, PTH123 - loading pathlib takes longer than all the rest
@@ -19,6 +22,7 @@ import sys
 import time
 
 EXIT_FILE = "exit.json"
+ATTEMPT_ID_VARIABLE = "PREFECT_GPU_ATTEMPT_ID"
 COMMAND_NOT_STARTED = 127
 WRONG_USAGE = 2
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
@@ -26,13 +30,20 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 def main(arguments: list[str]) -> int:
     """Run the command to its end; the answer is its exit code as a shell gives it."""
-    if len(arguments) < 3 or arguments[1] != "--":
-        print("usage: launcher.py RUN_DIR -- COMMAND ARGUMENT...", file=sys.stderr)
+    end = arguments.index("--") if "--" in arguments else 0
+    run_dir, beside, command = arguments[:1], arguments[1:end], arguments[end + 1 :]
+    if not end or not command:
+        usage = "usage: launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND ARGUMENT..."
+        print(usage, file=sys.stderr)
         return WRONG_USAGE
-    run_dir, command = arguments[0], arguments[2:]
+    return launch(run_dir[0], beside, command)
+
+
+def launch(run_dir: str, beside: list[str], command: list[str]) -> int:
+    """Run the command, observed by the program beside it, and record how it ended."""
     started_s = time.time()
     try:
-        exit_code = run(command)
+        exit_code = run(command, beside)
     except OSError as error:
         reason = f"{command[0]} cannot be started: {error.strerror}"
         print(reason, file=sys.stderr)
@@ -42,7 +53,7 @@ def main(arguments: list[str]) -> int:
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
-def run(command: list[str]) -> int:
+def run(command: list[str], beside: list[str]) -> int:
     """Start the command and wait for it; negative: the signal that killed it.
 
     The signals are blocked and taken one by one instead of being handled whenever they come: none
@@ -65,14 +76,38 @@ def run(command: list[str]) -> int:
         # Python ignores the last two for itself; the command expects them as they were.
         setsigdef=(*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ),
     )
+    observer = start_beside(beside, outer_mask)
+    try:
+        return wait(pid)
+    finally:
+        if observer is not None:
+            # Reaped by nobody before this: its number is still its own.
+            os.kill(observer, signal.SIGKILL)
+
+
+def wait(pid: int) -> int:
+    """Pass signals on until the command has ended; its exit code, negative: a signal."""
     while True:
         received = signal.sigwait({*FORWARDED, signal.SIGCHLD})
         if received in FORWARDED:
             os.kill(pid, received)
             continue
         ended_pid, status = os.waitpid(pid, os.WNOHANG)
-        if ended_pid == pid:  # otherwise it was only stopped or continued
+        if ended_pid == pid:  # otherwise it was stopped or continued, or the observer has ended
             return os.waitstatus_to_exitcode(status)
+
+
+def start_beside(beside: list[str], mask: set[int | signal.Signals]) -> int | None:
+    """The process id of the observer; None: there is none, or it cannot be started."""
+    if not beside:
+        return None
+    # Without the mark: an attempt is over when its marked processes are.
+    environment = {k: v for k, v in os.environ.items() if k != ATTEMPT_ID_VARIABLE}
+    try:
+        return os.posix_spawnp(beside[0], beside, environment, setsigmask=mask - {*FORWARDED})
+    except OSError as error:
+        print(f"{beside[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        return None
 
 
 def record_exit(run_dir: str, exit_code: int, started_s: float, error: str | None = None) -> None:

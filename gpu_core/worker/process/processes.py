@@ -52,9 +52,21 @@ class LocalProcesses:
         self._descriptors: dict[int, int] = {}
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], folder: Path, run_dir: Path
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        run_dir: Path,
+        beside: Sequence[str] = (),
     ) -> StartedProcess:
         """Start an attempt in a session of its own, its output kept in `run_dir/output.log`.
+
+        Args:
+            command: What runs it.
+            environment: Of the command.
+            folder: Where the command works.
+            run_dir: The run's folder.
+            beside: A program that observes it; empty: none does.
 
         Raises:
             OSError: The process could not be created.
@@ -62,7 +74,7 @@ class LocalProcesses:
         make_private_folder(run_dir)
         with open(run_dir / _OUTPUT, "ab", opener=_private) as output:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LAUNCHER), str(run_dir), "--", *command],
+                [sys.executable, "-I", "-S", str(_LAUNCHER), str(run_dir), *beside, "--", *command],
                 env=dict(environment),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

@@ -13,12 +13,11 @@ from gpu_core.decisions.catalog.product_names import gpu_type_from_product_name,
 from gpu_core.decisions.model.cluster import Machine, Node
 from gpu_core.decisions.model.section import CapacityType
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.operations.bounded_call import BoundedCall
 
 # proc(5): a new one at each boot of Linux.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-VIRTUAL_PREFIX = "virtual-"
 
 # Without persistence mode the driver initialises each GPU for each program that asks, for seconds.
 _ANSWER_S = 60.0

@@ -9,7 +9,7 @@ import psutil
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
 from gpu_core.decisions.model.cluster import Node
-from gpu_core.worker.process.gpus.devices import VIRTUAL_PREFIX
+from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.process.gpus.gpu_usage import Usage, UsageReader
 
 _log = logging.getLogger("prefect.gpu.devices")

@@ -11,6 +11,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 
@@ -406,3 +407,24 @@ def test_text_that_no_database_keeps_is_kept_without_what_it_cannot_keep(ledger:
     assert run.name == "a\ufffdb"
     assert found.checkpoint == "c\ufffdd"
     assert found.end_message == "\ufffd \ufffd\ufffd\ufffd é"
+
+
+def test_what_the_gpus_did_is_kept_with_the_attempt(ledger: Ledger) -> None:
+    """Also where it is unknown, and of an attempt that was not sampled at all."""
+    known = GpuSummary(
+        gpu_id="GPU-0",
+        samples=3,
+        utilization_mean_ratio=0.25,
+        utilization_p95_ratio=0.5,
+        busy_ratio=1.0,
+        sm_active_mean_ratio=0.125,
+        memory_used_max_bytes=2**40,
+        temperature_max_c=66.0,
+        energy_j=12.5,
+    )
+    summaries = (known, GpuSummary(gpu_id="virtual-0", samples=1, is_simulated=True))
+    for run, of_run in (("run-1", summaries), ("run-2", ())):
+        admit(ledger, make_attempt(run), make_run(run))
+        assert close(ledger, f"{run}/1", gpu_summaries=of_run)
+    assert stored(ledger, "run-1/1").gpu_summaries == summaries
+    assert stored(ledger, "run-2/1").gpu_summaries is None

@@ -1,5 +1,6 @@
 """A run's cost stands in its own MLflow run, once, and can be sorted and summed there."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from prefect.settings import PREFECT_UI_URL, temporary_settings
 from gpu_core.adapters.mlflow.cost import CostStatus, cost_status, log_run_cost
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason, RunRecord
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 
 RUN = make_run(final_state="Completed")
@@ -78,6 +80,35 @@ def test_the_description_links_to_the_flow_run_unless_it_has_one(client: MlflowC
         r"Prefect flow run [a \[b\]](http://prefect.example:4200/runs/flow-run/linked)"
     )
     assert described.data.tags["mlflow.note.content"] == "My run."
+
+
+@pytest.mark.parametrize(
+    ("is_simulated", "want"),
+    [pytest.param(False, "measured", id="real"), pytest.param(True, "simulated", id="virtual")],
+)
+def test_what_the_gpus_did_stands_next_to_the_cost(
+    client: MlflowClient, is_simulated: bool, want: str
+) -> None:
+    def used(utilization: float, energy_j: float) -> tuple[GpuSummary, ...]:
+        return (
+            GpuSummary(
+                gpu_id="GPU-0",
+                samples=10,
+                is_simulated=is_simulated,
+                utilization_mean_ratio=utilization,
+                energy_j=energy_j,
+            ),
+        )
+
+    attempts = (
+        replace(PREEMPTED, gpu_summaries=used(0.5, 1_800_000.0)),
+        replace(RESUMED, gpu_summaries=used(0.75, 5_400_000.0)),
+    )
+    run = log(client, make_run(f"use-{want}"), run_cost(RUN, attempts, at(9)))
+    assert run.data.metrics["cost/gpu_util_avg"] == 0.625
+    assert run.data.metrics["cost/energy_kwh"] == 2.0
+    assert "cost/sm_active_avg" not in run.data.metrics
+    assert run.data.tags["cost.gpu_use"] == want
 
 
 def test_metrics_and_tags_say_what_it_cost_and_on_what_basis(client: MlflowClient) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt
 
 
@@ -55,6 +56,34 @@ def test_the_total_leads_to_the_runs_page_in_mlflow() -> None:
     page = "http://mlflow:5000/#/experiments/1/runs/2"
     first, *_ = attempts_markdown([attempt], page).splitlines()
     assert first.endswith(f" in 1 attempt. [Open its MLflow run]({page})")
+
+
+def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:
+    """Means by samples; the energy of all GPUs together."""
+    done = (GpuSummary(gpu_id="GPU-0", samples=30, utilization_mean_ratio=0.9, energy_j=7200.0),)
+    idle = (GpuSummary(gpu_id="GPU-0", samples=10, utilization_mean_ratio=0.1, energy_j=3600.0),)
+    attempts = [
+        make_attempt(
+            "run", number, admitted_at=at(number), released_at=at(number + 1),
+            end_reason=EndReason.COMPLETED, gpu_summaries=summaries,
+        )
+        for number, summaries in ((1, done), (2, idle), (3, None))
+    ]  # fmt: skip
+    page = attempts_markdown(attempts)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in row.split("|")[6:8]] for row in rows]
+    assert cells[0] == ["Utilisation", "Energy"]
+    assert cells[2:] == [["90 %", "2.0 Wh"], ["10 %", "1.0 Wh"], ["–", "–"], ["70 %", "3.0 Wh"]]
+    assert "simulated" not in page
+
+
+def test_simulated_use_says_so() -> None:
+    """Virtual GPUs have no utilisation."""
+    virtual = (GpuSummary(gpu_id="virtual-0", samples=3, is_simulated=True),)
+    attempt = make_attempt("run", 1, admitted_at=at(0), released_at=at(1), gpu_summaries=virtual)
+    assert attempts_markdown([attempt]).endswith(
+        "\n\nUtilisation and energy are simulated: virtual GPUs have none.\n"
+    )
 
 
 def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:

@@ -132,6 +132,23 @@ def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, ru
     while_the_api_is_away(tmp_path, ledger, running, act)
 
 
+def test_a_sampler_that_left_something_broken_keeps_no_end_from_being_settled(
+    tmp_path, ledger, running, monkeypatch, caplog
+):
+    """Whatever reading it raises."""
+
+    async def broken(*_arguments):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(ProcessInfrastructure, "gpu_summaries", broken)
+
+    async def act(settler, _woken):
+        assert await settler._gpu_summaries(running) == ()
+
+    while_the_api_is_away(tmp_path, ledger, running, act)
+    assert "What the GPUs of " in caplog.text
+
+
 def terminator_of(settler):
     """What asks attempts to stop, in the same world."""
     return Terminator(

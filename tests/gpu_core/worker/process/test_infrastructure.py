@@ -175,8 +175,8 @@ def test_what_a_process_gets_is_listed_and_extended_by_the_operator(monkeypatch)
 class Processes:
     """Starts nothing, and keeps what it was to be started with."""
 
-    def start(self, command, environment, working_dir, run_dir):
-        self.command, self.environment = command, environment
+    def start(self, command, environment, working_dir, run_dir, beside):
+        self.command, self.environment = [*beside, *command], environment
         return SimpleNamespace(pid=1, created_at=0.0)
 
 

@@ -1,11 +1,12 @@
 """The launcher records how its command ended, and passes signals to the command alone."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 import gpu_core.worker.process.launcher as launcher_module
 from gpu_core.adapters.files.run_files import ExitReport, read_exit_report
-from gpu_core.decisions.requests.run_context import EXIT_FILE
+from gpu_core.decisions.requests.run_context import ATTEMPT_ID_VARIABLE, EXIT_FILE
 from tests.support import signals
 
 LAUNCHER = launcher_module.__file__
@@ -258,7 +259,9 @@ def test_a_missing_run_folder_does_not_hide_the_exit_code(start: Start, tmp_path
     assert "exit.json cannot be written: No such file or directory" in error
 
 
-@pytest.mark.parametrize("arguments", [[], ["/tmp"], ["/tmp", "--"], ["/tmp", "true", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["/tmp"], ["/tmp", "--"], ["/tmp", "true", "x"], ["--", "true"]]
+)
 def test_wrong_usage(arguments: list[str]) -> None:
     """A wrong call says how it is meant, and starts nothing."""
     called = subprocess.run(
@@ -268,14 +271,65 @@ def test_wrong_usage(arguments: list[str]) -> None:
         check=False,
     )
     assert (called.returncode, called.stdout) == (2, "")
-    assert called.stderr.startswith("usage: launcher.py RUN_DIR -- COMMAND")
+    assert called.stderr.startswith("usage: launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND")
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     """It runs before, and outlives, everything that is installed; and the names agree."""
     assert launcher_module.EXIT_FILE == EXIT_FILE
+    assert launcher_module.ATTEMPT_ID_VARIABLE == ATTEMPT_ID_VARIABLE
     script = f"import runpy, sys; runpy.run_path({LAUNCHER!r}); print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"json", "subprocess", "pathlib", "gpu_core", "prefect", "site"} & set(loaded)
+
+
+OBSERVER = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+(folder / "seen").write_text(f"{os.getpid()} {os.environ.get('PREFECT_GPU_ATTEMPT_ID')}")
+time.sleep(600)
+"""
+
+# Ends once the observer has been there.
+OBSERVED = """
+import pathlib, sys, time
+seen = pathlib.Path(sys.argv[1]) / "seen"
+while not seen.exists() or not seen.read_text():
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+def launched(tmp_path: Path, observer: Sequence[str], command: Sequence[str]) -> int:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", LAUNCHER, str(tmp_path), *observer, "--", *command],
+        env={**os.environ, ATTEMPT_ID_VARIABLE: "attempt-1"},
+        check=False,
+        timeout=TIME_LIMIT_S,
+    ).returncode
+
+
+def test_what_observes_the_command_ends_with_it_and_carries_no_mark(tmp_path: Path) -> None:
+    """The worker takes whatever carries the mark for a part of the attempt."""
+    folder = str(tmp_path)
+    code = launched(tmp_path, (*python(OBSERVER), folder), (*python(OBSERVED), folder))
+    pid, mark = (tmp_path / "seen").read_text().split()
+    assert (code, mark) == (3, "None")
+    assert not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie"
+
+
+@pytest.mark.parametrize(
+    "observer",
+    [
+        pytest.param(("/no/such/program",), id="cannot be started"),
+        pytest.param(python("raise SystemExit(1)"), id="ends at once"),
+    ],
+)
+def test_an_observer_that_fails_changes_nothing(tmp_path: Path, observer: Sequence[str]) -> None:
+    """The command's exit code is the launcher's, and its end is recorded."""
+    assert launched(tmp_path, observer, python("raise SystemExit(5)")) == 5
+    report = read_exit_report(tmp_path)
+    assert report is not None
+    assert report.exit_code == 5

@@ -1,0 +1,22 @@
+"""Files that others write, who may put anything in their place."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_plain_file(path: Path, most_bytes: int) -> bytes:
+    """What the file has. The run can put anything there: a pipe would keep its reader for ever.
+
+    Raises:
+        OSError: It is no plain file, or larger than that.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened once more
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes")
+    return content

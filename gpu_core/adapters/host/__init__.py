@@ -1,0 +1,1 @@
+"""This machine, as its operating system shows it."""
