@@ -10,16 +10,16 @@ import sqlalchemy as sa
 from gpu_core.adapters.ledger.cost_slices import (
     PAID,
     CostQuestion,
-    epoch_us,
     is_apart,
     overlapping,
-    paid_usage,
+    tariff_of,
 )
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows
 from gpu_core.adapters.ledger.schema import attempts, capacity_intervals, runs
 from gpu_core.decisions.costs.capacity_intervals import WATCHED, CapacityInterval
 from gpu_core.decisions.costs.idle import counted_in, held_on
 from gpu_core.decisions.costs.usage import Usage, sum_usage
+from gpu_core.decisions.model.units import epoch_us
 
 _c = capacity_intervals.c
 
@@ -34,7 +34,7 @@ def read_held(
     of_all = replace(asked, pool=None)
     found: dict[str, list[Usage]] = defaultdict(list)
     for interval_id, *paid, held_us in connection.execute(_sums(of_all)):
-        found[interval_id].append(paid_usage(paid, int(held_us)))
+        found[interval_id].append(tariff_of(paid).usage(int(held_us)))
     by_host = defaultdict(list)
     for interval in intervals:
         by_host[interval.host].append(interval)

@@ -22,7 +22,7 @@ from gpu_core.adapters.ledger.capacity import (
 from gpu_core.adapters.ledger.cost_slices import (
     CostQuestion,
     read_cost_slices,
-    read_group_counts,
+    read_run_counts,
 )
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
@@ -36,7 +36,7 @@ from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
-from gpu_core.decisions.costs.cost_report import CostSlice, GroupCount
+from gpu_core.decisions.costs.cost_report import CostSlice, Keys
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -544,10 +544,10 @@ class Ledger:
         with self._reader.begin() as connection:
             return self._records(connection, statement)
 
-    def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], list[GroupCount]]:
-        """What did each group use and cost, in slices of one price, and how many runs has it?"""
+    def cost_slices(self, asked: CostQuestion) -> tuple[list[CostSlice], dict[Keys, int]]:
+        """What did each group hold, in slices of one price, and how many runs has it?"""
         with self._reader.begin() as connection:
-            return read_cost_slices(connection, asked), read_group_counts(connection, asked)
+            return read_cost_slices(connection, asked), read_run_counts(connection, asked)
 
     def capacity_cost(self, asked: CostQuestion) -> CapacityCost:
         """What did machines cost in the window, and which part of that did runs pay?

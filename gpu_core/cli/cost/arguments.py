@@ -60,8 +60,8 @@ def report(
     by: Annotated[
         tuple[str, ...],
         repeated(
-            "Group by run, team, project, user, deployment, experiment, model, workload-type, "
-            "gpu-type, capacity-type or zone; up to three. Default: team"
+            "Group by run, attempt, team, project, user, deployment, experiment, model, "
+            "workload-type, gpu-type, capacity-type or zone; up to three. Default: team"
         ),
     ] = ("team",),
     idle: Annotated[
@@ -72,6 +72,13 @@ def report(
         ),
     ] = "none",
     options: LedgerOptions = DEFAULT_OPTIONS,
+    show: Annotated[
+        str,
+        Parameter(
+            help="Numbers of the table: usage (GPU-hours), resources (the cost of GPU, CPU and "
+            "memory) or time (the cost of useful, lost, restart and queued-on-node time)."
+        ),
+    ] = "usage",
     limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 20,
     as_csv: Annotated[bool, flag("Print CSV.", name="--csv")] = False,
     as_json: AsJson = False,
@@ -97,6 +104,7 @@ def report(
         idle=idle,
         limit=limit,
         output=output,
+        show=show,
     )
 
 

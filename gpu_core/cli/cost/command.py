@@ -15,14 +15,14 @@ from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.cost.files import write_rows
-from gpu_core.cli.cost.table import report_csv, report_document, report_table
+from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
 from gpu_core.decisions.costs.focus import focus_rows
 from gpu_core.decisions.costs.idle import parse_idle_rule, with_idle
 from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
 
 class Output(StrEnum):
@@ -44,6 +44,7 @@ def run_report(
     idle: str,
     limit: int,
     output: Output,
+    show: str,
 ) -> int:
     """Print what a period cost.
 
@@ -51,7 +52,8 @@ def run_report(
         InvalidInput: The period, a key, the idle rule or the ledger's address cannot be used.
         LedgerError: The ledger cannot be read.
     """
-    window, keys, rule = period_window(period, day), parse_keys(by), parse_idle_rule(idle)
+    window, keys = period_window(period, day), parse_keys(by)
+    rule, shown = parse_idle_rule(idle), _show(show)
     asked = CostQuestion(
         window=window,
         keys=keys,
@@ -60,16 +62,29 @@ def run_report(
         provenance=None if with_generated else Provenance.MEASURED,
     )
     with open_to_read(ledger_url) as ledger:
-        slices, counts = ledger.cost_slices(asked)
+        slices, runs = ledger.cost_slices(asked)
         capacity = ledger.capacity_cost(asked)
-    report = with_idle(cost_report(window, keys, slices, counts), capacity.idle, rule)
+    report = with_idle(cost_report(window, keys, slices, runs), capacity.idle, rule)
     if output is Output.JSON:
         print(json.dumps(report_document(report), indent=2))
     elif output is Output.CSV:
         print(report_csv(report), end="")
     else:
-        Console().print(report_table(report, limit))
+        Console().print(report_table(report, limit, shown))
     return 0
+
+
+def _show(text: str) -> Show:
+    names = tuple(show.value for show in Show)
+    if text not in names:
+        raise InvalidInput(
+            "show",
+            "is not a kind of numbers",
+            got=text,
+            allowed=listed(names),
+            nearest=nearest_name(text, names),
+        )
+    return Show(text)
 
 
 def run_export(

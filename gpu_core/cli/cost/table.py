@@ -2,49 +2,82 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from rich.table import Table
 
-from gpu_core.decisions.costs.cost_report import CostReport, CostRow, Keys
-from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
+from gpu_core.decisions.costs.cost_report import CostReport, CostRow, together
+from gpu_core.decisions.costs.time_use import TimeUse
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR, format_usd
 
-_NUMBERS = ("Runs", "Attempts", "GPU-hours", "Core-hours", "GiB-hours", "Cost", "Idle")
+_OPTIONAL = ("Core-hours", "GiB-hours", "Idle")
+_USE_HEADINGS = {
+    TimeUse.USEFUL: "Useful",
+    TimeUse.LOST: "Lost",
+    TimeUse.RESTART: "Restart",
+    TimeUse.QUEUED_ON_NODE: "Queued",
+}
 
 
-def report_table(report: CostReport, limit: int) -> Table:
+class Show(StrEnum):
+    """Which numbers a table has."""
+
+    USAGE = "usage"
+    """GPU-hours, and core-hours and GiB-hours where there are some."""
+    RESOURCES = "resources"
+    """The cost of GPUs, CPU and memory."""
+    TIME = "time"
+    """The cost by what the time was used for."""
+
+
+def report_table(report: CostReport, limit: int, show: Show = Show.USAGE) -> Table:
     """The dearest rows, the others in one, and the total."""
     shown, others = report.rows[:limit], report.rows[limit:]
-    rows = [(tuple(key or "(none)" for key in row.keys), row) for row in shown]
+    labels = [tuple("(none)" if key is None else str(key) for key in row.keys) for row in shown]
+    rows = list(shown)
     if others:
-        rows.append((_label(report.keys, f"{len(others)} others"), _together(others)))
-    all_runs = _together(report.rows)
-    ends = [(_label(report.keys, "all runs"), all_runs)]
+        labels.append(_label(report.keys, f"{len(others):,} others"))
+        rows.append(together(others))
+    ends = [("all runs", _cells(report.total, show))]
     if report.idle != NO_USAGE:
-        idle = _idle_row(report)
-        ends += [(_label(report.keys, "idle"), idle), (_label(report.keys, "runs and idle"),
-                                                       _together([all_runs, idle]))]  # fmt: skip
-    is_seen = {
-        "Core-hours": any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends)),
-        "GiB-hours": any(row.usage.cpu_us or row.usage.gib_us for _, row in (*rows, *ends)),
-        "Idle": any(row.idle != NO_USAGE for row in report.rows),
-    }
-    columns = [name for name in _NUMBERS if is_seen.get(name, True)]
+        ends += _idle_ends(report, show)
+    cells = [_cells(row, show) for row in rows]
+    every = [*cells, *(row for _, row in ends)]
+    columns = [name for name in every[0] if name not in _OPTIONAL or _is_in_use(name, every)]
     table = Table(title=_title(report), title_justify="left")
     for key in report.keys:
         table.add_column(_heading(key), overflow="fold")
     for name in columns:
-        widest = max(len(_cells(row)[name]) for _, row in (*rows, *ends))
+        widest = max(len(row[name]) for row in every)
         # Numbers are never cut; names break over lines instead.
         table.add_column(name, justify="right", min_width=max(widest, len(name)), no_wrap=True)
-    for labels, row in rows:
-        table.add_row(*labels, *(_cells(row)[name] for name in columns))
+    for label, row in zip(labels, cells, strict=True):
+        table.add_row(*label, *(row[name] for name in columns))
     table.add_section()
-    for labels, row in ends:
-        table.add_row(*labels, *(_cells(row)[name] for name in columns))
+    for text, row in ends:
+        table.add_row(*_label(report.keys, text), *(row[name] for name in columns))
     return table
+
+
+def _is_in_use(name: str, rows: Sequence[Mapping[str, str]]) -> bool:
+    return any(row[name] not in ("", "0.00", format_usd(0)) for row in rows)
+
+
+def _idle_ends(report: CostReport, show: Show) -> list[tuple[str, dict[str, str]]]:
+    """The line of idle capacity, and what all of it costs."""
+    empty = dict.fromkeys(_cells(report.total, show), "")
+    both = report.total.usage + report.idle
+    whole = report.total.micro_usd + report.idle_micro_usd
+    return [
+        (text, empty | _hours(usage, show) | {"Cost": _cost(usage, micro_usd)})
+        for text, usage, micro_usd in (
+            ("idle", report.idle, report.idle_micro_usd),
+            ("runs and idle", both, whole),
+        )
+    ]
 
 
 def _heading(key: str) -> str:
@@ -61,23 +94,27 @@ def report_document(report: CostReport) -> dict[str, Any]:
         "rows": [
             dict(zip(report.keys, row.keys, strict=True)) | _numbers(row) for row in report.rows
         ],
-        "total": _numbers(_together(report.rows)),
+        "total": _numbers(report.total),
         "idle": None if report.idle == NO_USAGE else _idle_numbers(report),
     }
 
 
 def _idle_numbers(report: CostReport) -> dict[str, Any]:
-    numbers = _numbers(_idle_row(report))
-    return {name: numbers[name] for name in ("gpu_hours", "cost_micro_usd", "cost_usd")}
+    is_unknown, cost = _is_unknown(report.idle), report.idle_micro_usd
+    return {
+        "gpu_hours": report.idle.gpu_hours,
+        "cost_micro_usd": None if is_unknown else cost,
+        "cost_usd": None if is_unknown else cost / MICRO_USD_PER_USD,
+    }
 
 
 def report_csv(report: CostReport) -> str:
     """The rows, with a head."""
     out = io.StringIO()
-    rows = report_document(report)["rows"]
-    writer = csv.DictWriter(out, [*report.keys, *_numbers(_together([]))], lineterminator="\n")
+    document = report_document(report)
+    writer = csv.DictWriter(out, [*report.keys, *document["total"]], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(document["rows"])
     return out.getvalue()
 
 
@@ -86,36 +123,38 @@ def _title(report: CostReport) -> str:
     return f"Cost from {start:%Y-%m-%d} up to {end:%Y-%m-%d}, UTC"
 
 
-def _label(keys: Keys, text: str) -> tuple[str, ...]:
+def _label(keys: Sequence[str], text: str) -> tuple[str, ...]:
     return (text, *("" for _ in keys[1:]))
 
 
-def _together(rows: Sequence[CostRow]) -> CostRow:
-    return CostRow(
-        keys=(),
-        runs=sum(row.runs for row in rows),
-        attempts=sum(row.attempts for row in rows),
-        usage=sum_usage(row.usage for row in rows),
-        micro_usd=sum(row.micro_usd for row in rows),
-        idle=sum_usage(row.idle for row in rows),
-        idle_micro_usd=sum(row.idle_micro_usd for row in rows),
-    )
-
-
-def _idle_row(report: CostReport) -> CostRow:
-    return CostRow(keys=(), runs=0, attempts=0, usage=report.idle, micro_usd=report.idle_micro_usd)
-
-
-def _cells(row: CostRow) -> dict[str, str]:
+def _cells(row: CostRow, show: Show) -> dict[str, str]:
     usage = row.usage
     return {
         "Runs": f"{row.runs:,}",
-        "Attempts": f"{row.attempts:,}",
+        **_shown(row, usage, show),
+        "Cost": _cost(usage, row.micro_usd),
+        "Idle": _cost(row.idle, row.idle_micro_usd),
+    }
+
+
+def _shown(row: CostRow, usage: Usage, show: Show) -> dict[str, str]:
+    if show is Show.RESOURCES:
+        cost = row.micro_usd_by_resource()
+        names = {"GPU": "gpu", "CPU": "cpu", "Memory": "memory"}
+        return {heading: format_usd(cost[name]) for heading, name in names.items()}
+    if show is Show.TIME:
+        cost_of = row.micro_usd_by_use()
+        return {heading: format_usd(cost_of[use]) for use, heading in _USE_HEADINGS.items()}
+    return {"Attempts": f"{row.attempts:,}"} | _hours(usage, show)
+
+
+def _hours(usage: Usage, show: Show) -> dict[str, str]:
+    if show is not Show.USAGE:
+        return {}
+    return {
         "GPU-hours": f"{usage.gpu_hours:,.2f}",
         "Core-hours": f"{usage.cpu_hours:,.2f}",
         "GiB-hours": f"{usage.gib_hours:,.2f}",
-        "Cost": _cost(row.usage, row.micro_usd),
-        "Idle": _cost(row.idle, row.idle_micro_usd),
     }
 
 
@@ -127,25 +166,28 @@ def _cost(usage: Usage, micro_usd: int) -> str:
     return f"{format_usd(micro_usd)} + unpriced"
 
 
-def _numbers(row: CostRow) -> dict[str, Any]:
-    return {"runs": row.runs, "attempts": row.attempts} | _usage_numbers(row.usage) | {
-        "cost_micro_usd": None if _is_unknown(row.usage) else row.micro_usd,
-        "cost_usd": None if _is_unknown(row.usage) else row.micro_usd / MICRO_USD_PER_USD,
-        "idle_micro_usd": None if _is_unknown(row.idle) else row.idle_micro_usd,
-    }  # fmt: skip
-
-
 def _is_unknown(usage: Usage) -> bool:
     return usage.is_unpriced and not usage.exact_micro_usd
 
 
-def _usage_numbers(usage: Usage) -> dict[str, Any]:
+def _numbers(row: CostRow) -> dict[str, Any]:
+    usage = row.usage
+    is_unknown = _is_unknown(usage)
+    micro_usd = {"cost_micro_usd": row.micro_usd}
+    for resource, cost in row.micro_usd_by_resource().items():
+        micro_usd[f"{resource}_cost_micro_usd"] = cost
+    for use, cost in row.micro_usd_by_use().items():
+        micro_usd[f"{use}_cost_micro_usd"] = cost
     return {
+        "runs": row.runs,
+        "attempts": row.attempts,
         "gpu_hours": usage.gpu_hours,
         "cpu_core_hours": usage.cpu_hours,
         "memory_gib_hours": usage.gib_hours,
         "unpriced_gpu_hours": usage.unpriced_gpu_s / SECONDS_PER_HOUR,
         "unpriced_cpu_only_hours": float(usage.unpriced_us) / 1e6 / SECONDS_PER_HOUR,
-        "cost_micro_usd": None if _is_unknown(usage) else usage.micro_usd,
-        "cost_usd": None if _is_unknown(usage) else usage.micro_usd / MICRO_USD_PER_USD,
+        **{f"{use}_gpu_hours": row.gpu_hours(use) for use in TimeUse},
+        "cost_usd": None if is_unknown else row.micro_usd / MICRO_USD_PER_USD,
+        **{name: None if is_unknown else cost for name, cost in micro_usd.items()},
+        "idle_micro_usd": None if _is_unknown(row.idle) else row.idle_micro_usd,
     }

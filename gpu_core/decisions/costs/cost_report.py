@@ -1,12 +1,15 @@
 """What a day, a week or a month cost, by up to three keys; rows add up to the total."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from types import MappingProxyType
 
-from gpu_core.decisions.costs.usage import NO_USAGE, Usage, apportioned, sum_usage
+from gpu_core.decisions.costs.scale import Scale
+from gpu_core.decisions.costs.time_use import USES, Tariff, TimeUse, UsesUs
+from gpu_core.decisions.costs.usage import NO_USAGE, Usage, apportioned_parts, sum_usage
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 
@@ -24,31 +27,42 @@ COLUMNS_OF_RUNS: Mapping[str, str] = MappingProxyType(
 )
 """Keys of a run, and the ledger's columns."""
 
-COST_KEYS = (*COLUMNS_OF_RUNS, "gpu_type", "capacity_type", "zone")
+COLUMNS_OF_ATTEMPTS: Mapping[str, str] = MappingProxyType(
+    {
+        "attempt": "number",
+        "gpu_type": "gpu_type",
+        "capacity_type": "capacity_type",
+        "zone": "zone",
+    }
+)
+"""Keys of an attempt, and the ledger's columns."""
+
+COST_KEYS = (*COLUMNS_OF_RUNS, *COLUMNS_OF_ATTEMPTS)
 """What costs can be grouped by."""
 
 _KEY_NAMES = tuple(key.replace("_", "-") for key in COST_KEYS)
 MOST_KEYS = 3
 PERIODS = ("day", "week", "month")
 
-Keys = tuple[str | None, ...]
+Keys = tuple[str | int | None, ...]
+"""A group's values, in the order of the keys; an attempt's is its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSlice:
-    """What a part of a group used and cost."""
+    """What a part of a group held at one tariff."""
 
     keys: Keys
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCount:
-    """How many runs and attempts a group has."""
-
-    keys: Keys
-    runs: int
+    tariff: Tariff
+    uses_us: UsesUs
+    """How long, by what the time was used for."""
     attempts: int
+    """Attempts that are in no other slice."""
+
+    @property
+    def held_us(self) -> int:
+        """How long it was held, in microseconds."""
+        return sum(self.uses_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +72,47 @@ class CostRow:
     keys: Keys
     runs: int
     attempts: int
-    usage: Usage
     micro_usd: int
     """The cost of what has a price."""
+    parts: tuple[CostSlice, ...]
+    scale: Scale
     idle: Usage = NO_USAGE
     """Its share of idle capacity, which is not in `usage`."""
     idle_micro_usd: int = 0
+
+    @property
+    def exact_micro_usd(self) -> Fraction:
+        """The cost of what has a price, to the last fraction of a micro-dollar."""
+        return Fraction(self.scale.cost(self._held()), self.scale.cost_denominator)
+
+    @property
+    def usage(self) -> Usage:
+        """What it used and cost."""
+        return self.scale.usage(self._held())
+
+    def gpu_hours(self, use: TimeUse) -> float:
+        """GPU-hours of this use."""
+        return self.scale.gpu_hours(self._used(use))
+
+    def micro_usd_by_use(self) -> dict[TimeUse, int]:
+        """The cost by what the time was used for; it adds up to the row's."""
+        parts = [self.scale.cost(self._used(use)) for use in USES]
+        return dict(zip(USES, self._whole(parts), strict=True))
+
+    def micro_usd_by_resource(self) -> dict[str, int]:
+        """The cost of GPUs, CPU and memory; it adds up to the row's."""
+        parts = self.scale.costs(self._held())
+        return dict(zip(("gpu", "cpu", "memory"), self._whole(parts), strict=True))
+
+    def _whole(self, parts: Sequence[int]) -> list[int]:
+        return apportioned_parts(parts, self.scale.cost_denominator, self.micro_usd)
+
+    def _held(self) -> Iterator[tuple[Tariff, int]]:
+        return ((part.tariff, part.held_us) for part in self.parts)
+
+    def _used(self, use: TimeUse) -> Iterator[tuple[Tariff, int]]:
+        place = USES.index(use)
+        return ((part.tariff, part.uses_us[place]) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,60 +123,72 @@ class CostReport:
     keys: tuple[str, ...]
     rows: tuple[CostRow, ...]
     """The dearest first."""
+    runs: int
+    """All runs, each once; one can be in several rows, such as of two GPU types."""
     idle: Usage = NO_USAGE
     """Idle capacity that is in no row."""
     idle_micro_usd: int = 0
 
     @property
-    def usage(self) -> Usage:
-        """What all rows used and cost."""
-        return sum_usage(row.usage for row in self.rows)
+    def total(self) -> CostRow:
+        """All rows together."""
+        return replace(together(self.rows), runs=self.runs)
+
+
+def together(rows: Sequence[CostRow]) -> CostRow:
+    """What several rows of a report cost together."""
+    return CostRow(
+        keys=(),
+        runs=sum(row.runs for row in rows),
+        attempts=sum(row.attempts for row in rows),
+        micro_usd=sum(row.micro_usd for row in rows),
+        parts=tuple(part for row in rows for part in row.parts),
+        scale=rows[0].scale if rows else Scale(()),
+        idle=sum_usage(row.idle for row in rows),
+        idle_micro_usd=sum(row.idle_micro_usd for row in rows),
+    )
 
 
 def cost_report(
     window: Window,
     keys: Sequence[str],
     slices: Iterable[CostSlice],
-    counts: Iterable[GroupCount],
+    runs: Mapping[Keys, int],
 ) -> CostReport:
     """What did each group cost in the window?
 
     Args:
         window: The time that counts.
         keys: Names of `COST_KEYS`.
-        slices: What each part of each group used.
-        counts: The runs and attempts of each group.
+        slices: What each part of each group held.
+        runs: The number of runs of each group, and of all groups together under `()`. A group
+            that is not there has one.
     """
-    groups: dict[Keys, list[Usage]] = defaultdict(list)
+    groups: dict[Keys, list[CostSlice]] = defaultdict(list)
     for part in slices:
-        groups[part.keys].append(part.usage)
-    number = {count.keys: count for count in counts}
-    # By run there are as many groups as runs, most of them of one part.
-    usages = [
-        (group, parts[0] if len(parts) == 1 else sum_usage(parts))
+        if part.held_us:
+            groups[part.keys].append(part)
+    # By run there are as many groups as runs: they are compared and rounded in whole numbers.
+    scale = Scale(part.tariff for parts in groups.values() for part in parts)
+    costs = {
+        group: scale.cost((part.tariff, part.held_us) for part in parts)
         for group, parts in groups.items()
-    ]
-    costs = [usage.exact_micro_usd for _, usage in usages]
-    dearest = sorted(
-        range(len(usages)),
-        key=lambda i: (-costs[i], -usages[i][1].gpu_us, _text(usages[i][0])),
-    )
-    ranked = [usages[place] for place in dearest]
-    whole = apportioned([costs[place] for place in dearest])
-    rows = (
+    }
+    ranked = sorted(groups, key=lambda group: (-costs[group], _text(group)))
+    whole = apportioned_parts([costs[group] for group in ranked], scale.cost_denominator)
+    rows = tuple(
         CostRow(
             keys=group,
-            runs=number[group].runs if group in number else 0,
-            attempts=number[group].attempts if group in number else 0,
-            usage=usage,
+            runs=runs.get(group, 1),
+            attempts=sum(part.attempts for part in groups[group]),
             micro_usd=micro_usd,
+            parts=tuple(groups[group]),
+            scale=scale,
         )
-        for (group, usage), micro_usd in zip(ranked, whole, strict=True)
+        for group, micro_usd in zip(ranked, whole, strict=True)
     )
     return CostReport(
-        window=window,
-        keys=tuple(keys),
-        rows=tuple(row for row in rows if row.usage != NO_USAGE),
+        window=window, keys=tuple(keys), rows=rows, runs=runs.get((), sum(r.runs for r in rows))
     )
 
 
@@ -183,4 +244,4 @@ def _midnight(day: date) -> datetime:
 
 
 def _text(keys: Keys) -> tuple[str, ...]:
-    return tuple(key or "" for key in keys)
+    return tuple("" if key is None else str(key) for key in keys)

@@ -184,7 +184,7 @@ def with_idle(report: CostReport, idle: Usage, rule: IdleRule) -> CostReport:
     rows, shares = report.rows, _shares(report, rule)
     parts = [_part(idle, share) for share in shares] or [NO_USAGE] * len(rows)
     line = NO_USAGE if shares else idle
-    of_rows = [row.usage.exact_micro_usd for row in rows]
+    of_rows = [row.exact_micro_usd for row in rows]
     whole = apportioned([*of_rows, *(p.exact_micro_usd for p in parts), line.exact_micro_usd])
     return replace(
         report,
@@ -206,7 +206,7 @@ def _shares(report: CostReport, rule: IdleRule) -> Sequence[Fraction]:
         return ()
     if rule is IdleRule.EVENLY:
         return [Fraction(1, len(rows))] * len(rows)
-    weights = [Fraction(row.usage.exact_micro_usd) for row in rows]
+    weights = [row.exact_micro_usd for row in rows]
     if not any(weights):  # nothing has a price: by GPU time
         weights = [Fraction(row.usage.gpu_us) for row in rows]
     total = sum(weights)

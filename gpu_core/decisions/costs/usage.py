@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from math import lcm
 
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 
@@ -46,6 +47,10 @@ class Usage:
 
     def _with(self, combine: Callable[[Exact, Exact], Exact], other: "Usage") -> "Usage":
         return Usage(**{n: combine(getattr(self, n), getattr(other, n)) for n in _NAMES})
+
+    def times(self, number: int) -> "Usage":
+        """So many times the same."""
+        return Usage(**{name: number * getattr(self, name) for name in _NAMES})
 
     @property
     def exact_micro_usd(self) -> Exact:
@@ -124,9 +129,24 @@ def apportioned(amounts: Sequence[Exact]) -> list[int]:
     >>> apportioned([Fraction(3_670_001, 4)] * 4)
     [917501, 917500, 917500, 917500]
     """
-    whole = [amount.numerator // amount.denominator for amount in amounts]
-    missing = round_half_up(sum(amounts)) - sum(whole)
-    by_remainder = sorted(range(len(amounts)), key=lambda i: (whole[i] - amounts[i], i))
+    common = lcm(*(amount.denominator for amount in amounts))
+    numerators = [amount.numerator * (common // amount.denominator) for amount in amounts]
+    return apportioned_parts(numerators, common)
+
+
+def apportioned_parts(
+    numerators: Sequence[int], denominator: int, whole: int | None = None
+) -> list[int]:
+    """The same for amounts of one denominator, in whole numbers.
+
+    Args:
+        whole: What they add up to instead: their sum rounded down or up. None: rounded half up.
+    """
+    if whole is None:
+        whole = (2 * sum(numerators) + denominator) // (2 * denominator)
+    units = [numerator // denominator for numerator in numerators]
+    missing = whole - sum(units)
+    by_remainder = sorted(range(len(units)), key=lambda i: (-(numerators[i] % denominator), i))
     for place in by_remainder[:missing]:
-        whole[place] += 1
-    return whole
+        units[place] += 1
+    return units

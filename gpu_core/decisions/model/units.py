@@ -176,3 +176,12 @@ def require_plausible(moment: datetime, field: str) -> datetime:
 def epoch_s(moment: datetime) -> float:
     """The moment in seconds since 1970."""
     return moment.timestamp()
+
+
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def epoch_us(moment: datetime) -> int:
+    """The moment in whole microseconds since 1970, without the rounding of a float."""
+    since = moment.astimezone(UTC) - _1970
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,17 +1,21 @@
 """The database's sums are those of the attempts, one by one, on SQLite and on PostgreSQL."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
-from gpu_core.decisions.costs.cost_report import COST_KEYS, CostSlice, cost_report
+from gpu_core.decisions.costs.cost_report import COST_KEYS, cost_report
+from gpu_core.decisions.costs.time_use import USES, TimeUse, uses_of_attempt
 from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
@@ -49,19 +53,31 @@ def attempts(draw: st.DrawFn) -> Attempt:
         cpu_milli=draw(st.none() | st.integers(1, 99_999)),
         memory_mib=draw(st.none() | st.integers(1, 99_999)),
         later_prices=later or None,
+        number=draw(st.sampled_from([1, 2])),
+        started_at=draw(st.none() | moments),
+        first_step_at=draw(st.none() | moments),
+        checkpointed_at=draw(st.none() | moments),
         gpu_type=draw(st.sampled_from(["a100-80gb", "t4"])),
         zone=draw(st.none() | st.just("use1-az4")),
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.fixture(scope="module")
+def one_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ledger, Path]]:
+    """A ledger for all examples: making one takes longer than all the rest."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        yield ledger, path
+
+
+@settings(deadline=None)
 @given(
     given_attempts=st.lists(st.tuples(attempts(), st.sampled_from(["a", "b", None])), max_size=6),
     window=st.tuples(moments, moments).map(lambda pair: Window(min(pair), max(pair))),
     keys=st.lists(st.sampled_from(COST_KEYS), max_size=3, unique=True).map(tuple),
 )
 def test_the_sums_of_the_database_are_those_of_the_attempts(
-    tmp_path_factory: pytest.TempPathFactory,
+    one_ledger: tuple[Ledger, Path],
     given_attempts: list[tuple[Attempt, str | None]],
     window: Window,
     keys: tuple[str, ...],
@@ -70,22 +86,41 @@ def test_the_sums_of_the_database_are_those_of_the_attempts(
         (make_run(f"run-{n}", team=team), (_of(attempt, f"run-{n}"),))
         for n, (attempt, team) in enumerate(given_attempts)
     ]
-    with Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('l') / 'ledger.db'}") as ledger:
-        ledger.import_records(records)
-        slices, counts = ledger.cost_slices(CostQuestion(window=window, keys=keys, now=NOW))
+    ledger, path = one_ledger
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM attempts")
+        connection.execute("DELETE FROM runs")
+    ledger.import_records(records)
+    slices, runs = ledger.cost_slices(CostQuestion(window=window, keys=keys, now=NOW))
     counted = [(run, attempt) for run, (attempt,) in records if attempt.has_run]
     want = sum_usage(attempt_usage(attempt, NOW, window) for _, attempt in counted)
-    assert sum_usage(one.usage for one in slices) == want
-    report = cost_report(window, keys, slices, counts)
+    assert sum_usage(one.tariff.usage(one.held_us) for one in slices) == want
+    report = cost_report(window, keys, slices, runs)
+    assert report.total.usage == want
     assert sum(row.micro_usd for row in report.rows) == want.micro_usd
-    if keys == ("team",):
-        for row in report.rows:
+    touched = [a for _, a in counted if is_in(a, window)]
+    assert (report.total.runs, report.total.attempts) == (len(touched), len(touched))
+    uses = [list(uses_of_attempt(attempt, NOW, window)) for _, attempt in counted]
+    for use in TimeUse:
+        place = USES.index(use)
+        want_use = sum_usage(t.usage(us[place]) for parts in uses for t, us in parts)
+        assert report.total.gpu_hours(use) == pytest.approx(want_use.gpu_hours)
+    for row in report.rows:
+        assert sum(row.micro_usd_by_use().values()) == row.micro_usd
+        assert sum(row.micro_usd_by_resource().values()) == row.micro_usd
+        if keys == ("team",):
             of_team = [a for run, a in counted if (run.team,) == row.keys]
             assert row.usage == sum_usage(attempt_usage(a, NOW, window) for a in of_team)
 
 
+def is_in(attempt: Attempt, window: Window) -> bool:
+    """Did it hold something in the window?"""
+    end = attempt.released_at or NOW
+    return max(window.start, attempt.admitted_at) < min(window.end, NOW, end)
+
+
 def _of(attempt: Attempt, run_id: str) -> Attempt:
-    return replace(attempt, flow_run_id=run_id, attempt_id=f"{run_id}/1")
+    return replace(attempt, flow_run_id=run_id, attempt_id=f"{run_id}/{attempt.number}")
 
 
 def test_moments_to_the_microsecond_on_every_database(ledger: Ledger) -> None:
@@ -95,9 +130,27 @@ def test_moments_to_the_microsecond_on_every_database(ledger: Ledger) -> None:
     )
     ledger.import_records([(make_run(), (attempt,))])
     asked = CostQuestion(window=Window(at(-1), at(2)), keys=("team", "gpu_type"), now=NOW)
-    slices, counts = ledger.cost_slices(asked)
-    assert slices == [CostSlice(keys=("vision", "a10g"), usage=attempt_usage(attempt, NOW))]
-    assert [(count.runs, count.attempts) for count in counts] == [(1, 1)]
+    (part,), runs = ledger.cost_slices(asked)
+    assert (part.keys, part.attempts) == (("vision", "a10g"), 1)
+    assert part.tariff.usage(part.held_us) == attempt_usage(attempt, NOW)
+    assert runs == {("vision", "a10g"): 1, (): 1}
+
+
+def test_uses_of_time_are_summed_on_every_database(ledger: Ledger) -> None:
+    """Ten minutes on the node, five of restart, work to the checkpoint, and the rest is lost."""
+    second = make_attempt(
+        number=2, gpu_quantity=Fraction(1), price_source="p", admitted_at=at(0),
+        started_at=at(1 / 6), first_step_at=at(1 / 4), checkpointed_at=at(1), released_at=at(2),
+        end_reason=EndReason.PREEMPTED,
+    )  # fmt: skip
+    ledger.import_records([(make_run(), (second,))])
+    for window, want_us in [
+        (Window(at(-1), at(3)), (600_000_000, 300_000_000, 2_700_000_000, 3_600_000_000)),
+        (Window(at(1 / 12), at(1.5)), (300_000_000, 300_000_000, 2_700_000_000, 1_800_000_000)),
+    ]:
+        asked = CostQuestion(window=window, keys=("attempt",), now=NOW)
+        (part,), _ = ledger.cost_slices(asked)
+        assert (part.keys, part.uses_us) == ((2,), want_us)
 
 
 @pytest.mark.parametrize(
@@ -117,5 +170,5 @@ def test_which_runs_count(tmp_path: Path, fields: dict[str, object], want: int) 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         ledger.import_records(records)
         asked = CostQuestion(window=Window(at(0), at(1)), keys=("run",), now=NOW, **fields)
-        slices, counts = ledger.cost_slices(asked)
-    assert (len(slices), sum(count.runs for count in counts)) == (want, want)
+        slices, runs = ledger.cost_slices(asked)
+    assert (len(slices), runs.get((), 0)) == (want, want)

@@ -15,6 +15,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.focus import COLUMNS
+from gpu_core.decisions.costs.time_use import TimeUse
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 
@@ -103,10 +104,42 @@ def test_the_table_has_idle_capacity_and_what_all_of_it_costs(
     assert [line.split()[-2] for line in lines if " idle " in line] == ["$3.67", "$7.34"]
     assert report(with_machine, "day", "--idle", "by-use") == 0
     out = capsys.readouterr().out
-    assert "runs and idle" not in out
+    assert out.count("$0.9175") == 2, "audio pays as much for idle time as for its own"
     assert "$2.7525" in out
     assert report(with_machine, "day", "--idle", "evnly") == 2
     assert "did you mean 'evenly'" in capsys.readouterr().err
+
+
+def test_parts_add_up_to_each_row(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(ledger_url, "day", "--by", "run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    for row in (*document["rows"], document["total"]):
+        if row["cost_micro_usd"] is None:
+            continue
+        for names in (("gpu", "cpu", "memory"), tuple(TimeUse)):
+            parts = [row[f"{name}_cost_micro_usd"] for name in names]
+            assert sum(parts) == row["cost_micro_usd"]
+    assert document["total"]["lost_gpu_hours"] == 3.0, "no run completed or saved"
+
+
+@pytest.mark.parametrize(
+    ("show", "want_head", "want_cost"),
+    [
+        pytest.param("resources", ("GPU", "CPU", "Memory"), ("$3.67", "$0.00"), id="resources"),
+        pytest.param("time", ("Useful", "Lost", "Restart"), ("$0.00", "$3.67"), id="time"),
+    ],
+)
+def test_a_table_shows_the_parts_of_the_cost(
+    ledger_url: str, capsys: pytest.CaptureFixture[str], show: str, want_head: tuple[str, ...],
+    want_cost: tuple[str, ...],
+) -> None:  # fmt: skip
+    assert report(ledger_url, "day", "--show", show) == 0
+    lines = capsys.readouterr().out.splitlines()
+    places = [lines[2].index(head) for head in want_head]
+    assert places == sorted(places)
+    total = next(line for line in lines if "│ all" in line)
+    cells = [cell.strip() for cell in total.split("│")]
+    assert tuple(cells[3 : 3 + len(want_cost)]) == want_cost
 
 
 def test_several_keys_and_csv(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,6 +167,7 @@ def test_the_table_names_what_is_unpriced_and_the_rest_of_the_rows(
     ("arguments", "want"),
     [
         pytest.param(("year",), "period is not a period (got 'year')", id="a period"),
+        pytest.param(("day", "--show", "tiem"), "did you mean 'time'?", id="what is shown"),
         pytest.param(("day", "--by", "taem"), "did you mean 'team'?", id="a key"),
         pytest.param(("day", "--by", "team", "--by", "team"), "has a key twice", id="twice"),
         pytest.param(

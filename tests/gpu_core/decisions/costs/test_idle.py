@@ -22,6 +22,7 @@ from gpu_core.decisions.costs.idle import (
     parse_idle_rule,
     with_idle,
 )
+from gpu_core.decisions.costs.time_use import Tariff
 from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -280,8 +281,16 @@ def priced(micro_usd: Fraction | int, gpu_us: int = HOUR_US) -> Usage:
 
 def report(*costs: Fraction | int) -> CostReport:
     """A report with a team for each cost, the dearest first."""
-    slices = [CostSlice(keys=(f"team-{n}",), usage=priced(c)) for n, c in enumerate(costs)]
-    return cost_report(DAY, ("team",), slices, [])
+    slices = [
+        CostSlice(
+            keys=(f"team-{n}",),
+            tariff=Tariff(priced(Fraction(cost, HOUR_US), 1)),
+            uses_us=(0, 0, HOUR_US, 0),
+            attempts=1,
+        )
+        for n, cost in enumerate(costs)
+    ]
+    return cost_report(DAY, ("team",), slices, {})
 
 
 @pytest.mark.parametrize(
