@@ -25,6 +25,7 @@ from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.spot.run_budget import refusal
 from gpu_core.worker.attempts.launch import Launching
+from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import describe_placement, run_log, start_note
@@ -121,6 +122,7 @@ class GpuScheduler:
             self._faults,
             self._prices,
         )
+        self._recovery = Recovery(self._attempts, ledger, client, self._reader, infrastructure)
         self._launching = Launching(
             client,
             pool,
@@ -196,9 +198,7 @@ class GpuScheduler:
     async def recover(self, template: Mapping[str, Any]) -> None:
         """Take over what an earlier worker left."""
         policy = self._policies.current()
-        await self._attempts.recover(
-            self._client, self._reader, self._infrastructure, policy, template
-        )
+        await self._recovery.recover(policy, template)
         await self._history.refresh(policy, datetime.now(UTC))
         await self._history.of_running(self._attempts, policy)
         await self._zombies.recover(self._ledger, self._pool, datetime.now(UTC))
@@ -208,9 +208,7 @@ class GpuScheduler:
 
     async def _adopt(self, template: Mapping[str, Any], policy: Policy) -> None:
         """Answer for what another worker opened late, too."""
-        adopted = await self._attempts.adopt(
-            self._client, self._reader, self._infrastructure, policy, template
-        )
+        adopted = await self._recovery.adopt(policy, template)
         if not adopted:
             return
         await self._history.of_running(adopted, policy)
@@ -265,7 +263,7 @@ class GpuScheduler:
         self, template: Mapping[str, Any], submitting: Collection[str], policy: Policy
     ) -> None:
         await self._adopt(template, policy)
-        await self._attempts.find_unnoted(self._infrastructure, submitting)
+        await self._recovery.find_unnoted(submitting)
         self.settler.find_ended(submitting)
 
     async def _terminate(self, policy: Policy, now: datetime) -> None:

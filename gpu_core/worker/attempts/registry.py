@@ -1,9 +1,9 @@
-"""The attempts that hold GPUs: written down first, kept in mind, found again after a crash."""
+"""The attempts that hold GPUs: written to the ledger first, then kept in memory."""
 
 import logging
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,30 +12,26 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.private_folder import make_private_folder
-from gpu_core.adapters.ledger import Ledger, UnknownAttempt
-from gpu_core.adapters.prefect.flow_runs import read_flow_run
-from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.costs.price_book import price_fields, with_price_of_now
 from gpu_core.decisions.kubernetes.variables.variables import PodRequest
 from gpu_core.decisions.model.attempts import Attempt, RunRecord, held_gpus
 from gpu_core.decisions.model.cluster import Placement
-from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
-from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run_limits
+from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.settlement import HEARTBEAT_S
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.infrastructure import Binding, Infrastructure, Started
+from gpu_core.worker.infrastructure import Binding, Started
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
-from gpu_core.worker.pending.demand import Demand, DemandReader
+from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.startup.state_folder import RUNS
 from gpu_core.worker.watch.prices import Prices
 
@@ -43,9 +39,6 @@ _log = logging.getLogger("prefect.gpu.attempts")
 
 # How long the output of a run stays on the machine after its last attempt: a week to read it.
 _KEPT_S = 7 * 24 * 3600
-
-# How often the ledger is read for attempts that another worker opened late.
-_ADOPT_S = 60.0
 
 
 class AttemptRegistry:
@@ -78,8 +71,6 @@ class AttemptRegistry:
         """What went wrong for single runs: all who handle attempts one by one note it here."""
         self._open: dict[str, AttemptState] = {}
         self._beats = Throttle(HEARTBEAT_S)
-        self._adoptions = Throttle(_ADOPT_S)
-        self._unknown: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[AttemptState]:
         return iter(list(self._open.values()))
@@ -91,6 +82,14 @@ class AttemptRegistry:
     def holding(self) -> list[AttemptState]:
         """Those that hold GPUs, or would if they had asked for any."""
         return [running for running in self._open.values() if running.phase.holds_gpus]
+
+    def add(self, running: AttemptState) -> None:
+        """Answer for an attempt that the ledger has."""
+        self._open[running.attempt.attempt_id] = running
+
+    async def read_open(self) -> tuple[Attempt, ...]:
+        """The open attempts of the ledger, of this worker and of others that wrote for its host."""
+        return await in_thread(self._ledger.open_attempts, self._pool, self._host)
 
     def remove(self, running: AttemptState) -> None:
         """Forget an attempt: it is settled."""
@@ -193,126 +192,6 @@ class AttemptRegistry:
             await in_thread(self._ledger.add_price, repriced)
             running.attempt = replace(running.attempt, later_prices=repriced.later_prices)
 
-    async def recover(
-        self,
-        client: PrefectClient,
-        reader: DemandReader,
-        infrastructure: Infrastructure,
-        policy: Policy,
-        template: Mapping[str, Any],
-    ) -> None:
-        """Take over what an earlier worker left: its attempts, alive or not."""
-        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
-        await self._take_over(attempts, client, reader, infrastructure, policy, template)
-        await in_thread(self._prune)
-        if attempts:
-            _log.info("Took over %d open attempts of an earlier worker", len(attempts))
-
-    async def adopt(
-        self,
-        client: PrefectClient,
-        reader: DemandReader,
-        infrastructure: Infrastructure,
-        policy: Policy,
-        template: Mapping[str, Any],
-    ) -> list[AttemptState]:
-        """Take over what another worker opened after this one had begun to act.
-
-        It had begun a cycle before it lost its lease, and would not answer for what it opened.
-        Reads once a minute, and takes what was there a minute before: an attempt of our own may
-        be closed between the two reads.
-        """
-        if not self._adoptions.allows(anyio.current_time()):
-            return []
-        attempts = await in_thread(self._ledger.open_attempts, self._pool, self._host)
-        unknown = [attempt for attempt in attempts if attempt.attempt_id not in self._open]
-        foreign = [attempt for attempt in unknown if attempt.attempt_id in self._unknown]
-        self._unknown = frozenset(attempt.attempt_id for attempt in unknown)
-        adopted = [attempt for attempt in foreign if self.of_run(attempt.flow_run_id) is None]
-        for attempt in foreign:
-            if attempt not in adopted and attempt.started_at is None:
-                await self._withdraw(attempt, infrastructure)
-        await self._take_over(adopted, client, reader, infrastructure, policy, template)
-        if adopted:
-            _log.warning("Took over %d attempts that another worker opened late", len(adopted))
-        return [self._open[attempt.attempt_id] for attempt in adopted]
-
-    async def _withdraw(self, attempt: Attempt, infrastructure: Infrastructure) -> None:
-        """Its run has gone on in ours; what the other worker may still create must not run too."""
-        ours = self.of_run(attempt.flow_run_id)
-        theirs = self._stand_in(attempt)
-        theirs.variables = {} if ours is None else ours.variables
-        with self.faults.contained(attempt.flow_run_id, theirs.record.name, "withdrawn"):
-            if await infrastructure.kill(theirs):
-                infrastructure.settled(theirs)
-                await in_thread(self._ledger.withdraw_attempt, attempt.attempt_id)
-
-    async def _take_over(
-        self,
-        attempts: Sequence[Attempt],
-        client: PrefectClient,
-        reader: DemandReader,
-        infrastructure: Infrastructure,
-        policy: Policy,
-        template: Mapping[str, Any],
-    ) -> None:
-        found = await infrastructure.find(attempts)
-        for attempt in attempts:
-            running = self._open[attempt.attempt_id] = self._stand_in(attempt)
-            try:
-                with self.faults.contained(attempt.flow_run_id, attempt.flow_run_id, "taken over"):
-                    await self._note_found(running, found.get(attempt.attempt_id))
-                    await self._read_run(running, client, reader, policy, template)
-            finally:
-                # Where its run could not be read, the attempt is settled with what is known.
-                running.move_to(recorded_phase(running.attempt), datetime.now(UTC))
-
-    async def find_unnoted(
-        self, infrastructure: Infrastructure, submitting: Collection[str]
-    ) -> None:
-        """Note the start of what runs although its creation got no answer.
-
-        Args:
-            submitting: Runs that are being started at this moment.
-        """
-        for running in [r for r in self._open.values() if r.has_unwritten_start]:
-            with self.faults.of_run(running, "noted as started"):
-                await self._write_start(running, infrastructure)
-        unnoted = [
-            running
-            for running in self._open.values()
-            if running.attempt.started_at is None
-            and not running.phase.has_ended
-            and running.attempt.flow_run_id not in submitting
-        ]
-        if not unnoted:
-            return
-        found = await infrastructure.find([running.attempt for running in unnoted])
-        for running in unnoted:
-            with self.faults.of_run(running, "noted as started"):
-                started = found.get(running.attempt.attempt_id)
-                await self._note_found(running, started)
-                if started is not None:
-                    infrastructure.watch(running)
-
-    async def _write_start(self, running: AttemptState, infrastructure: Infrastructure) -> None:
-        """Write down a start that the ledger was away for."""
-        try:
-            await in_thread(write_start, self._ledger, running.attempt)
-        except UnknownAttempt:
-            # Another worker withdrew it meanwhile, and its run continues in another attempt.
-            name, fields = running.record.name, run_fields(running)
-            _log.warning("%r is ended: its attempt was withdrawn", name, extra=fields)
-            if not running.phase.has_ended:
-                running.move_to(AttemptPhase.ENDING, datetime.now(UTC))
-            if await infrastructure.kill(running) and running.phase is not AttemptPhase.SETTLED:
-                if running.phase.holds_gpus:
-                    running.move_to(AttemptPhase.RELEASED, datetime.now(UTC))
-                self.remove(running)
-                infrastructure.settled(running)
-            return
-        running.has_unwritten_start = False
-
     async def beat(self) -> None:
         """Tell the ledger who is alive, so that even the end of the machine can be dated."""
         alive = self.holding()
@@ -327,35 +206,6 @@ class AttemptRegistry:
         await self.faults.one_by_one(alive, by_run, record, "recorded in the ledger as alive")
         for running in alive:
             running.attempt = replace(running.attempt, last_seen_at=seen_at)
-
-    def _stand_in(self, attempt: Attempt) -> AttemptState:
-        """An attempt of whose run nothing is known: it keeps its GPUs, and ends as it ends."""
-        record = RunRecord(
-            flow_run_id=attempt.flow_run_id,
-            name=attempt.flow_run_id,
-            flow_name="unknown",
-            deployment=None,
-            pool=attempt.pool,
-            queue=None,
-            team=None,
-            user=None,
-            project=None,
-            experiment=None,
-            model=None,
-            workload_type=None,
-            priority=0,
-            submitted_at=attempt.admitted_at,
-        )
-        return AttemptState(
-            attempt=attempt,
-            record=record,
-            workload=_untouchable(attempt, record),
-            request=GpuRequest(),
-            limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-            run_dir=self._run_dir(attempt),
-            phase_at_first=AttemptPhase.RECOVERING,
-            variables=attempt.job_variables or {},
-        )
 
     def _new(
         self,
@@ -393,13 +243,13 @@ class AttemptRegistry:
             workload=demand.workload,
             request=demand.request,
             limits=demand.limits,
-            run_dir=self._run_dir(attempt),
+            run_dir=self.run_dir(attempt),
             phase_at_first=AttemptPhase.ADMITTED,
             deployment=demand.source,
             variables=demand.variables,
         )
 
-    def _prune(self) -> None:
+    def prune_folders(self) -> None:
         """Delete the folders of runs whose last attempt ended long ago."""
         runs_with_attempts = {running.attempt.flow_run_id for running in self._open.values()}
         for folder in (self._state_dir / RUNS).glob("*"):
@@ -415,49 +265,10 @@ class AttemptRegistry:
                 make_private_folder(running.run_dir)
         return self._ledger.admit([(running.record, running.attempt) for running in begun])
 
-    def _run_dir(self, attempt: Attempt) -> Path:
+    def run_dir(self, attempt: Attempt) -> Path:
+        """Where the files of this attempt are."""
         name = f"attempt-{attempt.number}-{attempt.attempt_id[:8]}"
         return self._state_dir / RUNS / attempt.flow_run_id / name
-
-    async def _note_found(self, running: AttemptState, found: Started | None) -> None:
-        """Note what runs the attempt, also where the last worker died before it could."""
-        if running.attempt.started_at is not None or found is None:
-            return
-        started = with_start(running.attempt, found)
-        await in_thread(write_start, self._ledger, started)
-        running.start(started, datetime.now(UTC))
-
-    async def _read_run(
-        self,
-        running: AttemptState,
-        client: PrefectClient,
-        reader: DemandReader,
-        policy: Policy,
-        template: Mapping[str, Any],
-    ) -> None:
-        """Replace what stands in for the run by what the ledger and Prefect know of it."""
-        attempt = running.attempt
-        record = await in_thread(self._ledger.run, attempt.flow_run_id)
-        if record is None:
-            raise LookupError(f"the ledger has attempt {attempt.attempt_id} without its run")
-        running.record = record
-        # It runs already: what cannot be read any more must not make it a victim.
-        running.workload = _untouchable(attempt, record)
-        running.limits = run_limits(GpuRequest(), policy)
-        with (
-            suppress(InvalidInput),
-            self.faults.contained(record.flow_run_id, record.name, "read", but=(InvalidInput,)),
-        ):
-            run = await read_flow_run(client, attempt.flow_run_id)
-            if run is None:
-                return
-            if attempt.job_variables is None:  # a version before began it
-                running.variables = await reader.variables(run, template, attempt.admitted_at)
-            demand = await reader.read(
-                run, record.queue, policy, template, attempt.admitted_at, running.variables
-            )
-            running.request, running.limits = demand.request, demand.limits
-            running.workload = demand.workload
 
 
 # What decides how an attempt is judged. Environments are left out: they may hold secrets. So may
@@ -529,21 +340,4 @@ def write_start(ledger: Ledger, attempt: Attempt) -> None:
         pid=attempt.pid,
         pid_created_at=attempt.pid_created_at,
         infrastructure=attempt.infrastructure,
-    )
-
-
-def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
-    nodes = max(1, len(attempt.held))
-    return Workload(
-        workload_id=attempt.flow_run_id,
-        name=record.name,
-        priority=record.priority,
-        submitted_at=record.submitted_at,
-        gpu_count=attempt.gpu_count // nodes,
-        nodes=nodes,
-        is_preemptible=False,
-        team=record.team,
-        user=record.user,
-        project=record.project,
-        queue=record.queue,
     )

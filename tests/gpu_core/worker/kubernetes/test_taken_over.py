@@ -16,6 +16,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.cluster import NodeShare, Placement
 from gpu_core.testing.builders.workloads import make_policy
 from gpu_core.worker import GpuKubernetesWorker
+from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.kubernetes.infrastructure import is_container_job
 from gpu_core.worker.pending.demand import DemandReader
@@ -81,7 +82,8 @@ def taken_over(server, ledger, folder, change, forget=False):
                 connection.exec_driver_sql("UPDATE attempts SET job_variables = NULL")
         change(server)
         second = AttemptRegistry("gpus", "host-1", folder, ledger)
-        await second.recover(server, reader(), infrastructure, POLICY, server.template)
+        recovery = Recovery(second, ledger, server, reader(), infrastructure)
+        await recovery.recover(POLICY, server.template)
         return second.of_run(RUN)
 
     return anyio.run(story)

@@ -19,7 +19,7 @@ from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
 from gpu_core.worker.watch.prices import Prices
-from tests.gpu_core.worker.attempts.test_registry import demand
+from tests.support.demands import make_demand
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 NODE = make_node(
@@ -59,7 +59,7 @@ def test_a_refreshed_catalog_splits_the_cost_of_what_runs(
         prices = Prices(ledger)
         attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger, prices=prices)
         await prices.refresh([NODE], NOW)
-        await attempts.open({key: placement}, {key: demand(run)}, {}, policy, NOW)
+        await attempts.open({key: placement}, {key: make_demand(run)}, {}, policy, NOW)
         await attempts.reprice(policy, NOW)
         ledger.save_catalog(catalog(at_11=16, at_13=32), "aws", NOW + timedelta(hours=1))
         later = NOW + timedelta(hours=1, minutes=30)
@@ -119,7 +119,7 @@ def test_a_run_keeps_its_price_while_its_node_is_not_seen_and_stops_no_other(
         prices = Prices(ledger)
         attempts = AttemptRegistry("gpus", "host-1", tmp_path, ledger, prices=prices)
         await prices.refresh([NODE], NOW)
-        demands = {str(run.id): demand(run) for run in runs.values()}
+        demands = {str(run.id): make_demand(run) for run in runs.values()}
         await attempts.open(dict.fromkeys(demands, placement), demands, {}, policy, NOW)
         await attempts.reprice(policy, NOW)
         ledger.save_catalog(catalog(at_11=16, at_13=32), "aws", NOW + timedelta(hours=1))
