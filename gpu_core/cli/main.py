@@ -14,6 +14,8 @@ from gpu_core.cli.check.arguments import check
 from gpu_core.cli.cost.arguments import export as cost_export
 from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
+from gpu_core.cli.gpus.arguments import free as gpus_free
+from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
@@ -52,6 +54,10 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
         cost_export,
         ("cost export month --day 2026-11-01 --output november.parquet",),
     ),
+)
+_GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
+    ("held", gpus_held, ("gpus held",)),
+    ("free", gpus_free, ("gpus free GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37",)),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),
@@ -105,6 +111,7 @@ def _app() -> App:
     groups = (
         ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
         ("cost", _OBSERVE, "Show what runs cost, or write it as a bill.", _COST_PARTS),
+        ("gpus", _OBSERVE, "Show this machine's held GPUs, or free one.", _GPUS_PARTS),
     )
     for group_name, group, help_text, parts in groups:
         part = App(name=group_name, group=group, help=help_text)

@@ -1,5 +1,6 @@
 """Attempts as processes of this machine."""
 
+import asyncio
 import errno
 import os
 import shlex
@@ -31,11 +32,14 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.run_faults import OUTAGE_ERRNOS
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit, Started, TerminationRequest, Unavailable
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
+from gpu_core.worker.process.gpus.health_watch import HealthWatch, text_of
+from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
@@ -61,6 +65,9 @@ class ProcessInfrastructure:
         self._wake = wake
         self._processes = LocalProcesses()
         self._occupied = OccupiedGpus()
+        self._held = HeldGpus(settings.resolved_state_dir())
+        self._held_now: Mapping[str, HeldGpu] = {}
+        self._health: HealthWatch | None = None
 
     @property
     def host(self) -> str:
@@ -115,8 +122,34 @@ class ProcessInfrastructure:
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The machine as it was when the worker began, without the GPUs that others use now."""
+        self._watch_health()
         held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
-        return await in_thread(self._occupied.without_occupied, self._nodes, held)
+        nodes = await in_thread(self._occupied.without_occupied, self._nodes, held)
+        self._held_now = await in_thread(self._held.read)
+        ill = frozenset(self._held_now)
+        return tuple(
+            replace(node, unhealthy_gpu_ids=node.unhealthy_gpu_ids | (ill & {*node.gpu_ids}))
+            for node in nodes
+        )
+
+    def _watch_health(self) -> None:
+        """Begin to sample the machine's GPUs, with the first cycle of the acting worker."""
+        if self._health is not None or not self._settings.sample_interval_s:
+            return
+        loop = asyncio.get_running_loop()
+        real = [g for node in self._nodes for g in node.gpu_ids if not g.startswith(VIRTUAL_PREFIX)]
+        self._health = HealthWatch(
+            real,
+            self._held,
+            lambda: _call_in(loop, self._note_held),
+            self._settings.sample_interval_s,
+        )
+        self._health.start()
+
+    def _note_held(self) -> None:
+        """A GPU was held: the next cycle ends what is on it."""
+        self._held_now = self._held.read()
+        self._wake()
 
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
@@ -238,8 +271,11 @@ class ProcessInfrastructure:
     def trouble(
         self, running: AttemptState, policy: Policy, now: datetime
     ) -> TerminationRequest | None:
-        """Never: a process that was started works, or ends."""
-        return None
+        """It must leave a GPU that is held: that is a fault of the machine."""
+        held = [self._held_now[g] for g in running.attempt.gpu_ids if g in self._held_now]
+        if not held:
+            return None
+        return TerminationRequest(reason=EndReason.INTERRUPTED, message=text_of(held))
 
     async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Nothing: Prefect runs in every one of them and reports it."""
@@ -295,12 +331,18 @@ class ProcessInfrastructure:
 
     async def close(self) -> None:
         """Stop watching."""
+        if self._health is not None:
+            self._health.close()
         self._occupied.close()
         self._processes.close()
 
 
 # A machine that can make no further process has this one, too.
 _OF_MACHINE = OUTAGE_ERRNOS | {errno.EAGAIN}
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(function)
 
 
 def _is_of_machine(error: OSError, run_dir: Path) -> bool:

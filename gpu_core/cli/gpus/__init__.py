@@ -1,0 +1,1 @@
+"""`prefect-gpu gpus`: the GPUs of this machine that are held."""

@@ -1,0 +1,50 @@
+"""What `prefect-gpu gpus` does, in the state folder of this machine's worker."""
+
+import json
+from dataclasses import asdict
+
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
+from gpu_core.worker.process.gpus.held import HeldGpus
+from gpu_core.worker.settings import GpuWorkerSettings
+
+
+def show_held(*, as_json: bool) -> int:
+    """Print the held GPUs, one a line."""
+    found = list(_held_gpus().read().values())
+    if as_json:
+        rows = [
+            asdict(gpu) | {"found_at": gpu.found_at and gpu.found_at.isoformat()} for gpu in found
+        ]
+        print(json.dumps(rows, indent=2))
+        return 0
+    for gpu in found:
+        since = "" if gpu.found_at is None else f" since {gpu.found_at:%Y-%m-%d %H:%M} UTC"
+        print(f"{gpu.gpu_id}  {gpu.verdict}{since}: {gpu.reason}; {gpu.remedy}")
+    if not found:
+        print("No GPU of this machine is held.")
+    return 0
+
+
+def free_gpu(gpu_id: str) -> int:
+    """Free this GPU.
+
+    Raises:
+        InvalidInput: It is not held.
+    """
+    gpus = _held_gpus()
+    found = gpus.read()
+    if gpu_id not in found:
+        raise InvalidInput(
+            "GPU_ID",
+            "is not a held GPU of this machine",
+            got=gpu_id,
+            allowed=listed(found) if found else "none is held",
+            nearest=nearest_name(gpu_id, found),
+        )
+    gpus.free(gpu_id)
+    print(f"{gpu_id} is free: runs may use it again.")
+    return 0
+
+
+def _held_gpus() -> HeldGpus:
+    return HeldGpus(GpuWorkerSettings().resolved_state_dir())

@@ -1,0 +1,136 @@
+"""Samples the GPUs of this machine, and holds those that are not well."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Protocol
+
+from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
+from gpu_core.decisions.telemetry.health import Finding, GpuHealth, Verdict
+from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
+
+_log = logging.getLogger("prefect.gpu.devices")
+
+# NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
+
+
+class Sampler(Protocol):
+    """Where samples come from."""
+
+    def sample(self, now: datetime) -> tuple[GpuSample, ...]:
+        """What do the GPUs do?
+
+        Raises:
+            GpuDiscoveryError: The driver fails.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the driver."""
+        ...
+
+
+class HealthWatch:
+    """Watches GPUs in a thread of its own, because a driver may hang.
+
+    Without samples nothing is found: a sampler that fails holds no GPU and ends no run.
+
+    Args:
+        gpu_ids: The GPUs of the machine, by UUID; empty: nothing is watched.
+        held: The GPUs that are held.
+        wake: Called in that thread when a GPU is held.
+        interval_s: Between two samples, above 0.
+        sampler: Asks NVML.
+    """
+
+    def __init__(
+        self,
+        gpu_ids: Collection[str],
+        held: HeldGpus,
+        wake: Callable[[], None],
+        interval_s: float,
+        sampler: Sampler | None = None,
+    ) -> None:
+        self._held = held
+        self._wake = wake
+        self._interval_s = interval_s
+        self._sampler = sampler or GpuSampler(gpu_ids)
+        self._health = {gpu_id: GpuHealth(gpu_id=gpu_id) for gpu_id in gpu_ids}
+        self._is_failing = False
+        self._pause_s = _FIRST_PAUSE_S
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch, if there is anything to watch."""
+        if self._health and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpu health", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching; a driver that hangs keeps its thread."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.look(datetime.now(UTC))):
+            pass
+        self._sampler.close()
+
+    def look(self, now: datetime) -> float:
+        """Take one sample of each GPU, and hold what is not well. Seconds until the next one."""
+        try:
+            samples = self._sampler.sample(now)
+        except GpuDiscoveryError as error:
+            return self._note_failure(error)
+        if self._is_failing:
+            _log.warning("The GPUs of this machine are sampled again")
+        self._is_failing, self._pause_s = False, _FIRST_PAUSE_S
+        held = self._held.read()
+        for sample in samples:
+            # A MIG instance is as well as its GPU.
+            if sample.gpu_id in self._health:
+                self._judge(sample, held)
+        return self._interval_s
+
+    def _judge(self, sample: GpuSample, held: Collection[str]) -> None:
+        before = self._health[sample.gpu_id]
+        if not before.verdict.is_usable and before.gpu_id not in held:
+            # A person has freed it: what was found is taken back.
+            before = GpuHealth(gpu_id=before.gpu_id)
+        after = self._health[sample.gpu_id] = before.with_sample(sample)
+        if after.finding is not None and after.finding is not before.finding:
+            self._act(after.gpu_id, after.finding)
+
+    def _act(self, gpu_id: str, finding: Finding) -> None:
+        if finding.verdict is Verdict.DEGRADED:
+            _log.warning("%s is degraded: %s; %s", gpu_id, finding.reason, finding.remedy)
+            return
+        _log.error(
+            "%s is held (%s): %s; %s, and free it with `prefect-gpu gpus free %s`",
+            *(gpu_id, finding.verdict, finding.reason, finding.remedy, gpu_id),
+        )
+        try:
+            self._held.hold(gpu_id, finding)
+        except OSError as error:
+            # It is tried again with the next sample that finds it.
+            _log.error("%s cannot be held: %s", gpu_id, error)
+            self._health[gpu_id] = GpuHealth(gpu_id=gpu_id)
+            return
+        with suppress(RuntimeError):  # the loop that it wakes is closed
+            self._wake()
+
+    def _note_failure(self, error: GpuDiscoveryError) -> float:
+        if not self._is_failing:
+            _log.warning("The GPUs of this machine are not sampled: %s", error)
+        self._is_failing = True
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return pause_s
+
+
+def text_of(gpus: Collection[HeldGpu]) -> str:
+    """Why an attempt on these held GPUs must move, for its page."""
+    return "; ".join(f"{gpu.gpu_id} has failed: {gpu.reason}" for gpu in gpus) + "."

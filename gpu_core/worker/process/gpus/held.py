@@ -1,0 +1,112 @@
+"""GPUs that no run may use until a person frees them: one file for each, in the state folder."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from gpu_core.adapters.files.atomic_file import make_folder, replace_file
+from gpu_core.adapters.files.plain_file import read_plain_file
+from gpu_core.decisions.model.units import require_aware
+from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.decisions.telemetry.xids import RULES_VERSION
+
+_log = logging.getLogger("prefect.gpu.devices")
+
+_FOLDER = "held-gpus"
+_LARGEST_BYTES = 64 * 1024
+
+# What is said of a GPU whose file cannot be read: it stays held, because that was decided.
+_UNREADABLE = "its file cannot be understood"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGpu:
+    """A GPU that is held, and why."""
+
+    gpu_id: str
+    verdict: Verdict
+    reason: str
+    remedy: str
+    found_at: datetime | None
+
+    @property
+    def text(self) -> str:
+        """For people: what is wrong and what helps."""
+        return f"{self.gpu_id} is held: {self.reason}; {self.remedy}"
+
+
+class HeldGpus:
+    """The held GPUs of this machine.
+
+    Args:
+        state_dir: The worker's state folder.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / _FOLDER
+
+    def read(self) -> dict[str, HeldGpu]:
+        """Which GPUs are held? By id."""
+        try:
+            paths = sorted(self._folder.glob("*.json"))
+        except OSError as error:
+            _log.warning("Which GPUs are held is unknown: %s", error)
+            return {}
+        found = (_read(path) for path in paths)
+        return {held.gpu_id: held for held in found if held is not None}
+
+    def hold(self, gpu_id: str, finding: Finding) -> None:
+        """Hold this GPU.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        record = asdict(finding) | {
+            "found_at": finding.found_at.isoformat(),
+            "rules": RULES_VERSION,
+        }
+        make_folder(self._folder)
+        replace_file(self._path(gpu_id), json.dumps(record, indent=2).encode())
+
+    def free(self, gpu_id: str) -> bool:
+        """Let runs use this GPU again; False: it was not held."""
+        try:
+            self._path(gpu_id).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _path(self, gpu_id: str) -> Path:
+        # An id is NVML's, or what a person typed.
+        if "/" in gpu_id or gpu_id.startswith("."):
+            raise FileNotFoundError(gpu_id)
+        return self._folder / f"{gpu_id}.json"
+
+
+def _read(path: Path) -> HeldGpu | None:
+    try:
+        record = json.loads(read_plain_file(path, _LARGEST_BYTES))
+        return _held(path.stem, record)
+    except FileNotFoundError:
+        return None  # freed at this moment
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return HeldGpu(
+            gpu_id=path.stem,
+            verdict=Verdict.DRAIN,
+            reason=_UNREADABLE,
+            remedy="look at the GPU, and free it",
+            found_at=None,
+        )
+
+
+def _held(gpu_id: str, record: Mapping[str, str]) -> HeldGpu:
+    return HeldGpu(
+        gpu_id=gpu_id,
+        verdict=Verdict(record["verdict"]),
+        reason=str(record["reason"]),
+        remedy=str(record["remedy"]),
+        found_at=require_aware(datetime.fromisoformat(record["found_at"]), "found_at"),
+    )

@@ -1,0 +1,59 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from gpu_core.cli.main import main
+from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.worker.process.gpus.held import HeldGpus
+
+HOT = Finding(
+    verdict=Verdict.DRAIN,
+    reason="90 °C, from 85 °C on it is too hot",
+    remedy="check its cooling",
+    found_at=datetime(2026, 11, 25, 12, 30, tzinfo=UTC),
+)
+
+
+@pytest.fixture
+def held(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_STATE_DIR", str(tmp_path))
+    return HeldGpus(tmp_path)
+
+
+def test_held_gpus_are_shown_with_why_and_what_helps(held, capsys):
+    held.hold("GPU-aaaa", HOT)
+    assert main(["gpus", "held"]) == 0
+    assert capsys.readouterr().out == (
+        "GPU-aaaa  drain since 2026-11-25 12:30 UTC: 90 °C, from 85 °C on it is too hot; "
+        "check its cooling\n"
+    )
+    assert main(["gpus", "held", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "gpu_id": "GPU-aaaa",
+            "verdict": "drain",
+            "reason": HOT.reason,
+            "remedy": HOT.remedy,
+            "found_at": "2026-11-25T12:30:00+00:00",
+        }
+    ]
+
+
+def test_without_held_gpus_it_says_so(held, capsys):
+    assert main(["gpus", "held"]) == 0
+    assert capsys.readouterr().out == "No GPU of this machine is held.\n"
+
+
+def test_a_freed_gpu_is_held_no_longer(held, capsys):
+    held.hold("GPU-aaaa", HOT)
+    assert main(["gpus", "free", "GPU-aaaa"]) == 0
+    assert held.read() == {}
+
+
+@pytest.mark.parametrize("typed", ["GPU-aaab", "../GPU-aaaa", "", ".", "GPU-aaaa/"])
+def test_what_is_not_held_is_refused_and_nothing_is_freed(held, capsys, typed):
+    held.hold("GPU-aaaa", HOT)
+    assert main(["gpus", "free", typed]) == 2
+    assert "is not a held GPU of this machine" in capsys.readouterr().err
+    assert list(held.read()) == ["GPU-aaaa"]

@@ -1,0 +1,162 @@
+"""When a GPU is taken out of use, and when it is not."""
+
+import doctest
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.telemetry import xids
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, SURE_SAMPLES, GpuHealth, Verdict
+from gpu_core.decisions.telemetry.samples import GpuSample, RemappedRows
+from gpu_core.decisions.telemetry.xids import XidClass, xid_class
+
+START = datetime(2026, 11, 25, tzinfo=UTC)
+WELL = {"temperature_c": 60.0, "slowdown_temperature_c": 87.0, "ecc_uncorrected": 7}
+
+
+def rows(**changes):
+    values = {"corrected": 1, "uncorrected": 1, "is_pending": False, "has_failed": False}
+    return RemappedRows(**values | changes)
+
+
+def health_after(*samples):
+    health = GpuHealth(gpu_id="GPU-a")
+    for second, values in enumerate(samples):
+        at = START + timedelta(seconds=second)
+        health = health.with_sample(GpuSample(gpu_id="GPU-a", at=at, **values))
+    return health
+
+
+@pytest.mark.parametrize(
+    ("code", "want"),
+    [
+        pytest.param(13, Verdict.HEALTHY, id="a graphics exception is the program's"),
+        pytest.param(31, Verdict.HEALTHY, id="a page fault is the program's"),
+        pytest.param(43, Verdict.HEALTHY, id="a stopped channel is the program's"),
+        pytest.param(63, Verdict.HEALTHY, id="a row that was remapped is information"),
+        pytest.param(94, Verdict.HEALTHY, id="a contained error ended its program"),
+        pytest.param(48, Verdict.DRAIN, id="an uncorrected error"),
+        pytest.param(74, Verdict.DRAIN, id="NVLink"),
+        pytest.param(79, Verdict.RESET, id="fallen off the bus"),
+        pytest.param(95, Verdict.RESET, id="an uncontained error"),
+        pytest.param(109, Verdict.DEGRADED, id="the sources do not agree"),
+        pytest.param(999, Verdict.DEGRADED, id="an unknown one asks a person"),
+        pytest.param(0, Verdict.DEGRADED, id="none of NVIDIA's"),
+    ],
+)
+def test_one_xid_counts_at_once(code, want):
+    assert health_after(WELL, WELL | {"xids": (code,)}, WELL).verdict == want
+
+
+@pytest.mark.parametrize(
+    ("condition", "needed", "want"),
+    [
+        pytest.param({"temperature_c": 85.0}, HOT_SAMPLES, Verdict.DRAIN, id="85 C"),
+        pytest.param(
+            {"temperature_c": 80.0, "slowdown_temperature_c": 80.0},
+            *(HOT_SAMPLES, Verdict.DRAIN),
+            id="its own lower threshold",
+        ),
+        pytest.param(
+            {"temperature_c": 85.0, "slowdown_temperature_c": None},
+            *(HOT_SAMPLES, Verdict.DRAIN),
+            id="85 C without a threshold",
+        ),
+        pytest.param({"is_lost": True}, SURE_SAMPLES, Verdict.RESET, id="it does not answer"),
+        pytest.param({"ecc_uncorrected": 8}, SURE_SAMPLES, Verdict.RESET, id="memory errors"),
+        pytest.param(
+            {"remapped_rows": rows(is_pending=True)}, SURE_SAMPLES, Verdict.RESET, id="rows pending"
+        ),
+        pytest.param(
+            {"remapped_rows": rows(has_failed=True, is_pending=True)},
+            *(SURE_SAMPLES, Verdict.REPLACE),
+            id="no rows left",
+        ),
+    ],
+)
+def test_what_is_measured_counts_after_several_samples_in_a_row(condition, needed, want):
+    ill = WELL | condition
+    assert health_after(WELL, *[ill] * (needed - 1)).verdict == Verdict.HEALTHY
+    assert health_after(WELL, *[ill] * (needed - 1), WELL, ill).verdict == Verdict.HEALTHY
+    assert health_after(WELL, *[ill] * needed).verdict == want
+    # It stays until a person takes it back.
+    assert health_after(WELL, *[ill] * needed, *[WELL] * 20).verdict == want
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param({"temperature_c": 84.9}, id="warm"),
+        pytest.param({"slowdown_temperature_c": 0.0}, id="a threshold that no device has"),
+        pytest.param({"temperature_c": None}, id="an unknown temperature"),
+        pytest.param({"ecc_uncorrected": None}, id="an unknown counter"),
+        pytest.param({"ecc_uncorrected": 3}, id="a counter that ran backwards"),
+        pytest.param({"remapped_rows": rows(uncorrected=9)}, id="rows that were replaced"),
+        pytest.param({"utilization_ratio": 0.0}, id="idle"),
+        pytest.param({"utilization_ratio": 1.0, "power_w": 700.0}, id="busy"),
+    ],
+)
+def test_what_is_no_fault_never_counts(condition):
+    assert health_after(WELL, *[WELL | condition] * 100).verdict == Verdict.HEALTHY
+
+
+def test_errors_before_the_first_sample_say_nothing():
+    assert health_after(*[WELL | {"ecc_uncorrected": 500}] * 10).verdict == Verdict.HEALTHY
+
+
+def test_the_worst_finding_stays():
+    replaced = WELL | {"remapped_rows": rows(has_failed=True)}
+    found = health_after(*[replaced] * SURE_SAMPLES, WELL | {"xids": (48, 999)})
+    assert (found.verdict, found.finding.reason) == (
+        Verdict.REPLACE,
+        "no spare rows of memory are left",
+    )
+
+
+def test_the_reason_and_the_remedy_are_for_people():
+    finding = health_after(WELL | {"xids": (79,)}).finding
+    assert finding.reason == "XID 79 (the GPU has fallen off the bus)"
+    assert finding.remedy == "restart the machine"
+    hot = health_after(*[WELL | {"temperature_c": 90.0}] * HOT_SAMPLES).finding
+    assert hot.reason == "90 °C, from 85 °C on it is too hot"
+
+
+SAMPLES = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature_c": st.one_of(st.none(), st.floats(0, 120)),
+        "slowdown_temperature_c": st.one_of(st.none(), st.floats(60, 110)),
+        "ecc_uncorrected": st.one_of(st.none(), st.integers(0, 5)),
+        "is_lost": st.booleans(),
+        "xids": st.lists(st.integers(0, 200), max_size=2).map(tuple),
+    },
+)
+
+
+@given(st.lists(st.sampled_from([13, 31, 43, 45, 94]), max_size=50))
+def test_no_number_of_application_errors_condemns_a_gpu(codes):
+    assert health_after(*(WELL | {"xids": (code,)} for code in codes)).verdict == Verdict.HEALTHY
+
+
+@given(st.lists(SAMPLES, max_size=30))
+def test_a_verdict_never_gets_better_by_itself(samples):
+    order = list(Verdict)
+    verdicts = [health_after(*samples[:end]).verdict for end in range(len(samples) + 1)]
+    places = [order.index(verdict) for verdict in verdicts]
+    assert places == sorted(places)
+
+
+@given(st.lists(SAMPLES.map(lambda s: {k: v for k, v in s.items() if k != "xids"}), max_size=30))
+def test_one_false_sample_moves_nobody(between):
+    """Whatever is measured: one sample among well ones changes nothing."""
+    samples = [each for false in between for each in (WELL, false)]
+    assert health_after(*samples, WELL).verdict == Verdict.HEALTHY
+
+
+def test_every_code_of_the_sources_has_one_class():
+    known = [code for codes in xids._CLASSES.values() for code in codes]
+    assert len(known) == len(set(known))
+    assert xid_class(109) is XidClass.UNKNOWN
+    assert doctest.testmod(xids).failed == 0
