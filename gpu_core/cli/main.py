@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from gpu_core.cli.catalog.arguments import refresh, show
 from gpu_core.cli.check.arguments import check
 from gpu_core.cli.cost.arguments import export as cost_export
+from gpu_core.cli.cost.arguments import reconcile as cost_reconcile
 from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.gpus.arguments import free as gpus_free
@@ -53,6 +54,11 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
         "export",
         cost_export,
         ("cost export month --day 2026-11-01 --output november.parquet",),
+    ),
+    (
+        "reconcile",
+        cost_reconcile,
+        ("cost reconcile november.csv", "cost reconcile november.parquet --json"),
     ),
 )
 _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
@@ -110,8 +116,8 @@ def _app() -> App:
         )
     groups = (
         ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
-        ("cost", _OBSERVE, "Show what runs cost, or write it as a bill.", _COST_PARTS),
         ("gpus", _OBSERVE, "Show this machine's held GPUs, or free one.", _GPUS_PARTS),
+        ("cost", _OBSERVE, "Show what runs cost, write it as a bill, or explain one.", _COST_PARTS),
     )
     for group_name, group, help_text, parts in groups:
         part = App(name=group_name, group=group, help=help_text)

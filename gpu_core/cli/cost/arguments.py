@@ -15,18 +15,14 @@ _LEDGER = Group("Ledger", sort_key=4)
 
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)
-class LedgerOptions:
-    """Which ledger is read, and which of its runs count."""
+class LedgerAddress:
+    """Which ledger is read."""
 
     ledger: Annotated[
         str | None, secret("ledger", "The ledger: its file or address. Default: that of the pool")
     ] = None
     ledger_file: Annotated[str | None, secret_file("ledger")] = None
-    pool: Annotated[
-        str | None,
-        Parameter(help="Only runs of this work pool. Default: all runs of the ledger."),
-    ] = None
-    with_generated: Annotated[bool, flag("Count generated runs too.")] = False
+    pool: Annotated[str | None, Parameter(help="The work pool whose ledger is read.")] = None
 
     def address(self) -> str:
         """Where is the ledger?
@@ -45,6 +41,19 @@ class LedgerOptions:
         return ledger_of_pool(self.pool)
 
 
+@Parameter(name="*", group=_LEDGER)
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions(LedgerAddress):
+    """Which ledger is read, and which of its runs count."""
+
+    pool: Annotated[
+        str | None,
+        Parameter(help="Only runs of this work pool. Default: all runs of the ledger."),
+    ] = None
+    with_generated: Annotated[bool, flag("Count generated runs too.")] = False
+
+
+DEFAULT_ADDRESS = LedgerAddress()
 DEFAULT_OPTIONS = LedgerOptions()
 _Period = Annotated[str, Parameter(help="day, week (from Monday) or month, in UTC.")]
 _Day = Annotated[
@@ -133,6 +142,25 @@ def export(
         with_generated=options.with_generated,
         path=output,
     )
+
+
+def reconcile(
+    file: Annotated[Path, Parameter(help="The provider's bill in FOCUS, .csv or .parquet.")],
+    /,
+    *,
+    options: LedgerAddress = DEFAULT_ADDRESS,
+    limit: Annotated[int, Parameter(help="Machines of the table.")] = 20,
+    as_json: AsJson = False,
+) -> int:
+    """Explain a provider's bill: from what the ledger says of its machines to what is billed.
+
+    Each dollar of the bill belongs to a machine of the ledger or to a step of the table. Lines that
+    cannot be counted are named on stderr: the same line again, another currency, an unreadable
+    value.
+    """
+    from gpu_core.cli.cost.reconcile import run_reconcile
+
+    return run_reconcile(file, options.address(), limit=limit, as_json=as_json)
 
 
 def _day(text: str | None) -> date:

@@ -23,6 +23,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu cost export": "the ledger cannot be read, or the file not be written",
     "prefect-gpu gpus held": "the system refused to print",
     "prefect-gpu gpus free": "the system refused to free it",
+    "prefect-gpu cost reconcile": "the ledger's database cannot be read",
     "prefect-gpu spot-replay": "a deadline was missed, or the ledger's database cannot be read",
 }
 """What exit code 1 says, by command."""

@@ -1,0 +1,180 @@
+"""`prefect-gpu cost reconcile`: a provider's bill against the capacity in the ledger."""
+
+import csv
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpu_core.adapters.files.text_file import read_text_file
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.decisions.costs.bill_lines import LineProblem, parse_bill
+from gpu_core.decisions.costs.reconciliation import (
+    MachineBill,
+    Reconciliation,
+    reconcile,
+    window_of,
+)
+from gpu_core.decisions.costs.usage import apportioned, round_half_up
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.units import count, format_usd
+
+_NAMED_LINES = 10
+
+Rows = Iterable[Mapping[str, str | None]]
+
+
+def run_reconcile(path: Path, ledger_url: str, *, limit: int, as_json: bool) -> int:
+    """Print where each dollar of the bill belongs.
+
+    Raises:
+        InvalidInput: The file is no bill in FOCUS, or the ledger's address cannot be used.
+        LedgerError: The ledger cannot be read.
+    """
+    lines, problems = parse_bill(*_read(path))
+    window = window_of(lines)
+    with open_to_read(ledger_url) as ledger:
+        found = () if window is None else ledger.capacity(window.start, window.end)
+    reconciled = reconcile(lines, problems, found, datetime.now(UTC))
+    if as_json:
+        print(json.dumps(_document(reconciled), indent=2))
+    else:
+        _print(reconciled, limit)
+    _name(reconciled.problems)
+    return 0
+
+
+def _read(path: Path) -> tuple[Sequence[str], Rows]:
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
+    reader = csv.DictReader(io.StringIO(read_text_file(path, "bill"), newline=""))
+    return list(reader.fieldnames or ()), reader
+
+
+def _read_parquet(path: Path) -> tuple[Sequence[str], Rows]:
+    import pyarrow as pa  # a second to import, and only Parquet needs it
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InvalidInput(str(path), "cannot be read", got=str(error)) from None
+    rows = ({name: _text(value) for name, value in row.items()} for row in table.to_pylist())
+    return table.column_names, rows
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, datetime):
+        # FOCUS has moments in UTC; Parquet may leave the zone out.
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return None if value is None else str(value)
+
+
+def _print(reconciled: Reconciliation, limit: int) -> None:
+    console = Console()
+    console.print(_steps_table(reconciled))
+    if reconciled.machines:
+        console.print(_machines_table(reconciled.machines[:limit], len(reconciled.machines)))
+
+
+def _steps_table(reconciled: Reconciliation) -> Table:
+    table = Table(title=_title(reconciled), title_justify="left")
+    table.add_column("From the ledger to the bill", overflow="fold")
+    table.add_column("USD", justify="right", no_wrap=True)
+    exact = [reconciled.ledger_micro_usd, *reconciled.steps.values()]
+    ledger, *steps = apportioned(exact)
+    table.add_row("The ledger: machines with a provider's id", format_usd(ledger))
+    for step, micro_usd in zip(reconciled.steps, steps, strict=True):
+        table.add_row(step.value, _signed(micro_usd))
+    table.add_section()
+    table.add_row("The bill", format_usd(round_half_up(reconciled.billed_micro_usd)))
+    return table
+
+
+def _machines_table(machines: Sequence[MachineBill], of: int) -> Table:
+    title = "Machines of ours" if of == len(machines) else f"{len(machines)} of {of:,} machines"
+    table = Table(title=f"{title}, the largest difference first", title_justify="left")
+    table.add_column("Machine", overflow="fold")
+    table.add_column("Node", overflow="fold")
+    for name in ("Hours", "Billed", "Ledger", "Bill"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for machine in machines:
+        ours = machine.micro_usd
+        table.add_row(
+            machine.instance,
+            ", ".join(machine.nodes),
+            f"{float(machine.hours):,.2f}",
+            f"{float(machine.billed_hours):,.2f}",
+            "unpriced" if ours is None else format_usd(round_half_up(ours)),
+            format_usd(round_half_up(machine.billed_micro_usd)),
+        )
+    return table
+
+
+def _title(reconciled: Reconciliation) -> str:
+    if reconciled.window is None:
+        return "The bill has no machine"
+    window = reconciled.window
+    return f"The bill from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
+
+
+def _signed(micro_usd: int) -> str:
+    sign = "-" if micro_usd < 0 else "+"
+    return f"{sign}{format_usd(abs(micro_usd))}"
+
+
+def _document(reconciled: Reconciliation) -> dict[str, Any]:
+    """For machines: whole micro-USD that add up."""
+    exact = [reconciled.ledger_micro_usd, *reconciled.steps.values()]
+    ledger, *steps = apportioned(exact)
+    window = reconciled.window
+    return {
+        "start": None if window is None else window.start.isoformat(),
+        "end": None if window is None else window.end.isoformat(),
+        "ledger_micro_usd": ledger,
+        "steps": [
+            {"step": step.name.lower(), "micro_usd": micro_usd}
+            for step, micro_usd in zip(reconciled.steps, steps, strict=True)
+        ],
+        "billed_micro_usd": round_half_up(reconciled.billed_micro_usd),
+        "machines": [_machine(machine) for machine in reconciled.machines],
+        "lines": [
+            {"line": number, "step": None if step is None else step.name.lower()}
+            for number, step in reconciled.lines.items()
+        ],
+        "problems": [
+            {"line": each.number, "problem": each.problem.name.lower(), "detail": each.detail}
+            for each in reconciled.problems
+        ],
+    }
+
+
+def _machine(machine: MachineBill) -> dict[str, Any]:
+    ours = machine.micro_usd
+    return {
+        "instance": machine.instance,
+        "nodes": list(machine.nodes),
+        "hours": float(machine.hours),
+        "billed_hours": float(machine.billed_hours),
+        "ledger_micro_usd": None if ours is None else round_half_up(ours),
+        "billed_micro_usd": round_half_up(machine.billed_micro_usd),
+        "effective_micro_usd": round_half_up(machine.effective_micro_usd),
+    }
+
+
+def _name(problems: Sequence[LineProblem]) -> None:
+    """Say which lines are in no sum."""
+    for each in problems[:_NAMED_LINES]:
+        detail = f" ({each.detail})" if each.detail else ""
+        print(f"line {each.number} {each.problem.value}{detail}; not counted", file=sys.stderr)
+    rest = Counter(each.problem for each in problems[_NAMED_LINES:])
+    for problem, number in rest.items():
+        what = problem.value
+        print(f"and {count(number, 'more line')}, each of which {what}", file=sys.stderr)

@@ -1,0 +1,250 @@
+"""Generated bills whose truth is known: every dollar is where it belongs, and steps add up."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_core.decisions.costs.bill_lines import Problem, instance_key, parse_bill
+from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
+from gpu_core.decisions.costs.reconciliation import Reconciliation, Step, reconcile, window_of
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.testing.builders.attempts import at
+from tests.gpu_core.adapters.ledger.test_capacity import make_interval
+
+Row = dict[str, str | None]
+NOW = at(1000)
+
+
+def line(**fields: str | None) -> Row:
+    """An hour of machine i-1 for 16 USD."""
+    ordinary: Row = {
+        "BilledCost": "16.0", "BillingCurrency": "USD", "ChargeCategory": "Usage",
+        "ChargeClass": None, "ChargeDescription": "p4d.24xlarge on demand",
+        "ChargePeriodStart": "2026-03-04T12:00:00Z", "ChargePeriodEnd": "2026-03-04T13:00:00Z",
+        "CommitmentDiscountId": None, "CommitmentDiscountStatus": None, "ConsumedQuantity": "1",
+        "ConsumedUnit": "Hrs", "ContractedCost": "16.0", "EffectiveCost": "16.0",
+        "ResourceId": "i-1", "ServiceCategory": "Compute", "x_UsageType": "BoxUsage:p4d.24xlarge",
+    }  # fmt: skip
+    return ordinary | fields
+
+
+def reconciled(rows: list[Row], *intervals: CapacityInterval) -> Reconciliation:
+    lines, problems = parse_bill(list(line()), rows)
+    return reconcile(lines, problems, intervals, NOW)
+
+
+OURS = make_interval(instance_id="aws:///us-east-1a/i-1", since=at(0), until=at(1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, None, id="a machine of ours"),
+        pytest.param({"ResourceId": "arn:aws:ec2:us-east-1:1:instance/i-1"}, None, id="its ARN"),
+        pytest.param({"ResourceId": "i-2"}, Step.OTHER_NODES, id="another machine"),
+        pytest.param(
+            {"ConsumedUnit": "GB", "x_UsageType": "USE1-DataTransfer-Out-Bytes"},
+            Step.DATA_TRANSFER, id="traffic of a machine of ours",
+        ),
+        pytest.param(
+            {"ResourceId": "vol-1", "ServiceCategory": "Storage", "ConsumedUnit": "GB-Mo"},
+            Step.OTHER_SERVICE, id="a disk",
+        ),
+        pytest.param({"ResourceId": None}, Step.OTHER_SERVICE, id="computing without a machine"),
+        pytest.param({"ChargeCategory": "Tax", "ResourceId": None}, Step.TAX, id="tax"),
+        pytest.param(
+            {"ChargeCategory": "Credit", "BilledCost": "-5.0"}, Step.CREDIT, id="credit"
+        ),
+        pytest.param(
+            {"ChargeCategory": "Purchase", "CommitmentDiscountId": "ri-1"}, Step.COMMITMENT,
+            id="the fee of a commitment",
+        ),
+        pytest.param(
+            {"CommitmentDiscountStatus": "Unused", "CommitmentDiscountId": "ri-1"},
+            Step.COMMITMENT, id="what of it was not used",
+        ),
+        pytest.param(
+            {"ChargeClass": "Correction", "BilledCost": "-1.0"}, Step.CORRECTION, id="correction"
+        ),
+        pytest.param({"BilledCost": "-1.0"}, Step.CORRECTION, id="usage below zero"),
+    ],
+)  # fmt: skip
+def test_what_a_line_is_for(fields: dict[str, str | None], want: Step | None) -> None:
+    assert reconciled([line(**fields)], OURS).lines == {2: want}
+
+
+@pytest.mark.parametrize(
+    ("rows", "want"),
+    [
+        pytest.param([line()], {}, id="as in the ledger"),
+        pytest.param([line(BilledCost="17.0")], {Step.PRICE: 1}, id="dearer"),
+        pytest.param(
+            [line(ConsumedQuantity="1.5", BilledCost="24.0")], {Step.TIME: 8}, id="longer"
+        ),
+        pytest.param(
+            [line(BilledCost="0.0", CommitmentDiscountStatus="Used", EffectiveCost="10.0")],
+            {Step.COMMITTED: -16}, id="covered by a commitment",
+        ),
+        pytest.param(
+            [line(), line(BilledCost="3.0", ChargeCategory="Tax")], {Step.TAX: 3}, id="taxes"
+        ),
+        pytest.param(
+            [line(ResourceId="i-2", BilledCost="5.0")],
+            {Step.NOT_BILLED: -16, Step.OTHER_NODES: 5}, id="another machine than ours",
+        ),
+    ],
+)  # fmt: skip
+def test_steps_from_the_ledger_to_the_bill(rows: list[Row], want: dict[Step, int]) -> None:
+    found = reconciled(rows, OURS)
+    assert found.steps == {step: usd * 1_000_000 for step, usd in want.items()}
+
+
+def test_a_machine_without_a_price_is_a_step_of_its_own() -> None:
+    unpriced = make_interval(instance_id="i-1", since=at(0), until=at(1), micro_usd_per_hour=None)
+    assert reconciled([line()], unpriced).steps == {Step.UNPRICED: 16_000_000}
+
+
+@pytest.mark.parametrize(
+    ("row", "want"),
+    [
+        pytest.param(line(), Problem.DUPLICATE, id="the same line"),
+        pytest.param(line(BillingCurrency="EUR"), Problem.CURRENCY, id="euros"),
+        pytest.param(line(BillingCurrency=None), Problem.CURRENCY, id="no currency"),
+        pytest.param(line(BilledCost="16,0"), Problem.UNREADABLE, id="a comma"),
+        pytest.param(line(BilledCost="1e999999999"), Problem.UNREADABLE, id="an endless number"),
+        pytest.param(line(BilledCost="NaN"), Problem.UNREADABLE, id="no number"),
+        pytest.param(line(ChargePeriodStart="4 March"), Problem.UNREADABLE, id="no moment"),
+        pytest.param(
+            line(ChargePeriodStart="2026-03-05T00:00:00Z"), Problem.UNREADABLE, id="ends first"
+        ),
+    ],
+)
+def test_a_line_that_cannot_be_counted_is_named(row: Row, want: Problem) -> None:
+    found = reconciled([line(), row], OURS)
+    assert [(p.number, p.problem) for p in found.problems] == [(3, want)]
+    assert found.billed_micro_usd == 16_000_000
+    assert found.steps == {}
+
+
+def test_a_file_that_is_no_bill_is_refused_with_the_columns_it_lacks() -> None:
+    with pytest.raises(InvalidInput, match=r"no column BilledCost.*export the bill in FOCUS"):
+        parse_bill(["lineItem/UnblendedCost", "EffectiveCost"], [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("aws:///us-east-1a/i-0A", "i-0a", id="AWS"),
+        pytest.param(
+            "gce://project/us-central1-a/node-1",
+            "//compute.googleapis.com/projects/project/zones/us-central1-a/instances/node-1",
+            id="Google",
+        ),
+        pytest.param(
+            "azure:///subscriptions/1/resourceGroups/G/x/virtualMachines/0",
+            "/subscriptions/1/resourcegroups/g/x/virtualmachines/0",
+            id="Azure",
+        ),
+    ],
+)
+def test_an_id_of_the_provider_is_that_of_the_node(one: str, other: str) -> None:
+    assert instance_key(one) == instance_key(other)
+
+
+# Generated bills
+
+
+@dataclass(frozen=True)
+class Bill:
+    """A bill with the truth of each of its lines, and the ledger's machines."""
+
+    rows: list[Row]
+    truth: list[Step | None]
+    intervals: list[CapacityInterval]
+
+
+_KINDS: dict[Step, dict[str, str | None]] = {
+    Step.TAX: {"ChargeCategory": "Tax", "ResourceId": None},
+    Step.CREDIT: {"ChargeCategory": "Credit"},
+    Step.COMMITMENT: {"ChargeCategory": "Purchase", "CommitmentDiscountId": "sp-1"},
+    Step.DATA_TRANSFER: {"ConsumedUnit": "GB", "x_UsageType": "DataTransfer-Regional-Bytes"},
+    Step.OTHER_SERVICE: {"ResourceId": "vol-9", "ServiceCategory": "Storage"},
+    Step.CORRECTION: {"ChargeClass": "Correction"},
+}
+_amounts = st.decimals(0, 1000, places=4)
+
+
+@st.composite
+def bills(draw: st.DrawFn) -> Bill:
+    """Hours of machines of ours and of others, with everything else that bills have."""
+    rows, truth, intervals = [], [], []
+    for machine in range(draw(st.integers(0, 3))):
+        since, hours = draw(st.integers(0, 50)), draw(st.integers(1, 6))
+        is_ours = draw(st.booleans())
+        if is_ours:
+            intervals.append(
+                make_interval(
+                    f"interval-{machine}",
+                    instance_id=f"aws:///z/i-{machine}",
+                    since=at(since) + timedelta(minutes=draw(st.integers(0, 30))),
+                    until=at(since + hours),
+                    micro_usd_per_hour=draw(st.none() | st.integers(1, 10**8)),
+                )
+            )
+        for hour in range(since, since + hours):
+            is_covered = draw(st.booleans())
+            cost = str(draw(_amounts))
+            rows.append(
+                line(
+                    ResourceId=f"i-{machine}",
+                    BilledCost="0" if is_covered else cost,
+                    CommitmentDiscountStatus="Used" if is_covered else None,
+                    ContractedCost=cost,
+                    EffectiveCost=cost,
+                    ConsumedQuantity=str(draw(st.decimals(0, 1, places=3))),
+                    ChargePeriodStart=at(hour).isoformat(),
+                    ChargePeriodEnd=at(hour + 1).isoformat(),
+                )
+            )
+            truth.append(None if is_ours else Step.OTHER_NODES)
+    for number, step in enumerate(draw(st.lists(st.sampled_from(list(_KINDS)), max_size=6))):
+        sign = "-" if step in (Step.CREDIT, Step.CORRECTION) else ""
+        fields = _KINDS[step] | {"ChargeDescription": f"line {number}"}
+        rows.append(line(**fields, BilledCost=f"{sign}{draw(_amounts)}"))
+        truth.append(step)
+    return Bill(rows, truth, intervals)
+
+
+@given(bill=bills())
+def test_every_dollar_of_a_bill_is_where_it_belongs(bill: Bill) -> None:
+    lines, problems = parse_bill(list(line()), bill.rows)
+    found = reconcile(lines, problems, bill.intervals, NOW)
+    assert found.problems == ()
+    assert list(found.lines.values()) == bill.truth
+    billed = sum(Fraction(str(row["BilledCost"])) for row in bill.rows) * 1_000_000
+    assert found.billed_micro_usd == billed
+    assert found.ledger_micro_usd + sum(found.steps.values()) == billed
+    window = window_of(lines)
+    if window is None:
+        assert found.machines == ()
+        return
+    ours = sum(
+        Fraction((i.until - i.since) // timedelta(microseconds=1), 3_600_000_000)
+        * (i.micro_usd_per_hour or 0)
+        for i in bill.intervals
+        if i.until is not None
+    )
+    assert found.ledger_micro_usd == ours
+
+
+@given(bill=bills(), data=st.data())
+def test_lines_that_are_repeated_change_no_sum(bill: Bill, data: st.DataObject) -> None:
+    again = data.draw(st.lists(st.sampled_from(bill.rows), max_size=3)) if bill.rows else []
+    once = reconcile(*parse_bill(list(line()), bill.rows), bill.intervals, NOW)
+    twice = reconcile(*parse_bill(list(line()), bill.rows + again), bill.intervals, NOW)
+    assert (twice.billed_micro_usd, twice.steps) == (once.billed_micro_usd, once.steps)
+    assert [p.problem for p in twice.problems] == [Problem.DUPLICATE] * len(again)
