@@ -19,6 +19,7 @@ from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budget_alerts import due_alerts
 from gpu_core.decisions.scheduling.isolation import plan_apart
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
@@ -243,7 +244,9 @@ class GpuScheduler:
             queue = await self._read_queue(template, policy, now)
         with steps.timed("observe"):  # 5
             await self._history.refresh(policy, now)
-            await self._budget_alerts.check(policy, self._history.usage(now), now)
+            await self._budget_alerts.check(
+                policy, self._history.usage(now), now, self._budgets.stopped(now)
+            )
             allocations = await self._observe(policy)
             await self._change_capacity(allocations, policy, now)
         with steps.timed("plan"):  # 6
@@ -275,6 +278,9 @@ class GpuScheduler:
         for running, used in await self._budgets.overspent(policy, now):
             with self._faults.of_run(running, "ended", now):
                 await self.terminator.stop_spent(running, used, policy, now)
+        for running, why in self._budgets.held(policy, self._history.usage(now), now):
+            with self._faults.of_run(running, "ended", now):
+                await self.terminator.stop_for_budget(running, why, policy, now)
         await self.terminator.stop_troubled(policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:
@@ -445,7 +451,17 @@ class GpuScheduler:
             is_held=lambda run: self._attempts.of_run(run) is not None,
         )
         notice = self._policies.notice
-        notices = () if notice is None else (notice,)
+        of_budgets = due_alerts(
+            self._policies.current(),
+            self._history.usage(now),
+            (),
+            now,
+            self._budgets.stopped(now),
+        )
+        notices = (
+            *(() if notice is None else (notice,)),
+            *(f"{alert.subject}. {alert.body}" for alert in of_budgets),
+        )
         await self._publisher.queue(waiting, demands, now, notices, self._holders(now))
         await in_thread(self._forecasts.save)
 

@@ -218,6 +218,9 @@ ENDS: Mapping[EndReason, Callable[[], str]] = {
     EndReason.BUDGET_SPENT: lambda: _drained(
         EndReason.BUDGET_SPENT, "$10.00 of its budget of $10.00 are spent."
     ),
+    EndReason.BUDGET_HELD: lambda: _drained(
+        EndReason.BUDGET_HELD, "$99.90 of $100.00 of budget vision are used."
+    ),
     EndReason.REFUSED: lambda: _ended(
         "PENDING", was_started=False, refusal="The image name is not valid"
     ),

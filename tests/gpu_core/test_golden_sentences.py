@@ -136,6 +136,7 @@ GOLDEN_ENDS: Mapping[EndReason, str] = {
     EndReason.INTERRUPTED: "Interrupted: the provider took the node back; trying again.",
     EndReason.TIMED_OUT: "Timed out: It ran longer than 2h 00m.",
     EndReason.BUDGET_SPENT: "Budget spent: $10.00 of its budget of $10.00 are spent.",
+    EndReason.BUDGET_HELD: "Stopped by a budget: $99.90 of $100.00 of budget vision are used; requeued.",
     EndReason.REFUSED: "It cannot be started. The image name is not valid.",
     EndReason.POSTPONED: "Postponed: A ResourceQuota of the namespace refuses it.",
     EndReason.SUSPENDED: "Suspended; it waits to be resumed.",

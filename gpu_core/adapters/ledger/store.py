@@ -46,6 +46,7 @@ from gpu_core.decisions.quota.budget_alerts import AlertMark
 
 # Well under the number of parameters that any SQLite accepts in one statement.
 _IDS_PER_QUERY = 500
+_RESUMED = (EndReason.PREEMPTED, EndReason.BUDGET_HELD)
 
 
 class Ledger:
@@ -611,7 +612,7 @@ def _values(record: Mapping[str, Any]) -> dict[str, Any]:
 def _draining(attempt_id: str, reason: EndReason) -> sa.Update:
     may_drain: sa.ColumnElement[bool] = attempts.c.drain_requested_at.is_(None)
     if reason is EndReason.CANCELLED:
-        may_drain = sa.or_(may_drain, attempts.c.drain_reason == EndReason.PREEMPTED)
+        may_drain = sa.or_(may_drain, attempts.c.drain_reason.in_(_RESUMED))
     return sa.update(attempts).where(
         attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None), may_drain
     )

@@ -142,6 +142,9 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
         case EndReason.BUDGET_SPENT:
             why = facts.drain_message or "its budget was used up"
             return _stopped(EndReason.BUDGET_SPENT, f"Budget spent: {_clause(why)}.")
+        case EndReason.BUDGET_HELD:
+            why = facts.drain_message or "a budget was used up"
+            return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}; requeued")
         case EndReason.REFUSED:
             return _refused(facts)
         case EndReason.POSTPONED:

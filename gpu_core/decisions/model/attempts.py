@@ -31,6 +31,9 @@ class EndReason(StrEnum):
     """The run's longest duration was over."""
     BUDGET_SPENT = "BudgetSpent"
     """The run's own budget was used up, and the policy stops such runs."""
+    BUDGET_HELD = "BudgetHeld"
+    """A budget of its pool, team, user, project or deployment was used up; the run resumes when the
+    budget has room."""
     REFUSED = "Refused"
     """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
     POSTPONED = "Postponed"
@@ -78,6 +81,7 @@ _TRAITS: Mapping[EndReason, _Traits] = {
     EndReason.INTERRUPTED:  _Traits(True,     True,    True,      True),
     EndReason.TIMED_OUT:    _Traits(True,     False,   False,     True),
     EndReason.BUDGET_SPENT: _Traits(True,     False,   False,     True),
+    EndReason.BUDGET_HELD:  _Traits(True,     True,    False,     True),
     EndReason.REFUSED:      _Traits(False,    False,   False,     True),
     EndReason.POSTPONED:    _Traits(True,     True,    False,     False),
     EndReason.SUSPENDED:    _Traits(False,    True,    False,     True),
@@ -145,7 +149,7 @@ class Attempt:
     """The operating system's start time of `pid`: a reused number is not mistaken for it."""
     drain_requested_at: datetime | None = None
     drain_reason: EndReason | None = None
-    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT` or `INTERRUPTED`."""
+    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT`, `BUDGET_HELD` or `INTERRUPTED`."""
     drain_deadline_at: datetime | None = None
     """The end of the grace period: processes alive after it are killed."""
     drain_message: str | None = None

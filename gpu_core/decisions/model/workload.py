@@ -182,6 +182,8 @@ class Workload:
     team: str | None = None
     user: str | None = None
     project: str | None = None
+    deployment: str | None = None
+    """`FLOW/DEPLOYMENT`; None: it has none, or that is not known."""
     queue: str | None = None
     group: str | None = None
     """A sweep whose runs count as one for fairness; None: it counts by itself."""

@@ -1,13 +1,13 @@
-"""Policy section `budgets`: what teams, users and projects may use in a period."""
+"""Policy section `budgets`: what pools, teams, users, projects and deployments may use."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
-from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Name, PositiveDuration, Section
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd
@@ -15,7 +15,10 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_u
 Period = Literal["day", "week", "month"]
 
 
-Scope = Literal["pool", "team", "user", "project"]
+Scope = Literal["pool", "team", "user", "project", "deployment"]
+
+
+Mode = Literal["soft", "hard", "stop"]
 
 
 _LARGEST_AMOUNT = 1_000_000_000
@@ -59,14 +62,15 @@ def _zone(value: object, field: str) -> str:
 
 
 class BudgetPolicy(Section):
-    """What a pool, team, user or project may use in each period, in USD or GPU-hours."""
+    """What a pool, team, user, project or deployment may use in each period."""
 
     name: Name
     """Its name in messages."""
     scope: Scope
     """What is limited."""
     of: Name | None = None
-    """The name of the team, user or project; None with the scope `pool`."""
+    """The name of the team, user, project or deployment (`FLOW/DEPLOYMENT`); None with the scope
+    `pool`."""
     period: Period
     """When usage starts again at 0."""
     time_zone: Annotated[str, parsed_by(_zone)] = "UTC"
@@ -75,8 +79,11 @@ class BudgetPolicy(Section):
     """The limit in USD. A budget has either this or `gpu_hours`."""
     limit_gpu_s: Annotated[int, parsed_by(_gpu_s)] | None = Field(default=None, alias="gpu_hours")
     """The limit in GPU-hours."""
-    mode: Literal["hard", "soft"] = "hard"
-    """Over its limit a `hard` budget starts no run; a `soft` one warns."""
+    mode: Mode = "hard"
+    """At its limit a `soft` budget warns, a `hard` one starts no run, and a `stop` one also stops
+    the running ones: they save, are requeued and resume when the budget has room."""
+    queues: Mapping[Name, Mode] = Field(default={})
+    """The mode of runs of single work queues, such as `critical: soft`; others have `mode`."""
     assumed_duration_s: PositiveDuration = Field(default=3600, alias="assumed_duration")
     """What is committed for a run of unknown length when it starts, and while it runs."""
     warn_at: Annotated[float, Field(ge=0, le=1)] = 0.8
@@ -94,6 +101,15 @@ class BudgetPolicy(Section):
         """Is it counted in micro-USD, not in GPU-seconds?"""
         return self.limit_micro_usd is not None
 
+    def mode_of(self, queue: str | None) -> Mode:
+        """What happens at the limit to runs of this work queue?"""
+        return self.mode if queue is None else self.queues.get(queue, self.mode)
+
+    @property
+    def stops_runs(self) -> bool:
+        """Does it stop running runs, of any queue?"""
+        return "stop" in (self.mode, *self.queues.values())
+
     def text(self, amount: int) -> str:
         """An amount in the budget's unit as people read it: `$412.00`, `36.0 GPU-hours`."""
         return (
@@ -101,8 +117,16 @@ class BudgetPolicy(Section):
         )
 
 
-def budget_contradictions(budgets: Sequence[BudgetPolicy]) -> list[InvalidInput]:
+def budget_contradictions(
+    budgets: Sequence[BudgetPolicy],
+    queues: Collection[str] | None = None,
+    teams: Collection[str] | None = None,
+) -> list[InvalidInput]:
     """Which of these budgets contradict themselves or each other?
+
+    Args:
+        queues: The work queues that there may be; None: any.
+        teams: The teams that runs can start for; None: any.
 
     Returns:
         An error for each, with field paths from `budgets` on; none: they can be used.
@@ -116,6 +140,7 @@ def budget_contradictions(budgets: Sequence[BudgetPolicy]) -> list[InvalidInput]
         names.add(budget.name)
         if (budget.limit_micro_usd is None) == (budget.limit_gpu_s is None):
             errors.append(InvalidInput(path, "needs one limit", allowed="either usd or gpu_hours"))
+        errors += _unknown_names(path, budget, queues, teams)
         errors += [
             InvalidInput(
                 f"{path}.notify.{index}",
@@ -133,3 +158,28 @@ def budget_contradictions(budgets: Sequence[BudgetPolicy]) -> list[InvalidInput]
         if budget.scope != "pool" and budget.of is None:
             errors.append(InvalidInput(f"{path}.of", "is missing", allowed=f"a {budget.scope}"))
     return errors
+
+
+def _unknown_names(
+    path: str,
+    budget: BudgetPolicy,
+    queues: Collection[str] | None,
+    teams: Collection[str] | None,
+) -> list[InvalidInput]:
+    found = [
+        (f"{path}.queues.{name}", "is not a queue of the policy", name, queues)
+        for name in budget.queues
+        if queues is not None and name not in queues
+    ]
+    if budget.scope == "team" and budget.of and teams is not None and budget.of not in teams:
+        found.append((f"{path}.of", "is a team that quotas.unlisted refuses", budget.of, teams))
+    return [
+        InvalidInput(
+            field,
+            what,
+            got=name,
+            allowed=listed(known or ()),
+            nearest=nearest_name(name, known or ()),
+        )
+        for field, what, name, known in found
+    ]

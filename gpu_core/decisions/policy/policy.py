@@ -177,10 +177,16 @@ def parse_policy(
     return validated(Policy, data, source, lines, _contradictions)
 
 
+def _listed_teams(quotas: QuotaPolicy | None) -> Collection[str] | None:
+    """Which teams can start runs at all? None: any."""
+    return None if quotas is None or quotas.unlisted == "shared" else quotas.teams
+
+
 def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInput]:
     """What contradicts what; nothing about the damaged sections, which stand at their defaults."""
     errors = [] if policy.quotas is None else quota_contradictions(policy.quotas)
-    errors += budget_contradictions(policy.budgets)
+    queues = None if "priorities" in damaged else {*policy.priorities, PREFECT_DEFAULT_QUEUE}
+    errors += budget_contradictions(policy.budgets, queues, _listed_teams(policy.quotas))
     errors += calendar_contradictions(policy.calendar)
     errors += kubernetes_contradictions(policy.kubernetes)
     errors += scale_contradictions(policy.scale)

@@ -1,11 +1,11 @@
 """Alerts of budgets: at the warning mark and at the limit, each once in a period."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from gpu_core.decisions.model.cluster import Usage
-from gpu_core.decisions.policy.budgets import BudgetPolicy
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budgets import period_end, period_start
 
@@ -54,16 +54,37 @@ class BudgetAlert(NamedTuple):
             share = _percent(self.forecast, policy.limit)
             sentences.append(f"At this rate it will have used {text(self.forecast)} ({share}).")
         if self.marks[-1].percent >= 100:
-            sentences.append(
-                "No further run of it starts before then."
-                if policy.mode == "hard"
-                else "The budget is soft: runs still start."
-            )
+            sentences += _what_follows(policy)
         return " ".join(sentences)
 
 
+_AT_LIMIT: Mapping[Mode, str] = {
+    "soft": "The budget is soft: runs still start.",
+    "hard": "No further run of it starts before then.",
+    "stop": "Its runs save, stop, and resume after it; no further run starts before then.",
+}
+
+_AT_LIMIT_OF_QUEUE: Mapping[Mode, str] = {
+    "soft": "Runs of queue {} continue and still start.",
+    "hard": "Runs of queue {} continue; no further one starts.",
+    "stop": "Runs of queue {} save and stop.",
+}
+
+
+def _what_follows(policy: BudgetPolicy) -> list[str]:
+    others = {queue: mode for queue, mode in policy.queues.items() if mode != policy.mode}
+    return [
+        _AT_LIMIT[policy.mode],
+        *(_AT_LIMIT_OF_QUEUE[mode].format(queue) for queue, mode in sorted(others.items())),
+    ]
+
+
 def due_alerts(
-    policy: Policy, usage: Usage, sent: Collection[AlertMark], now: datetime
+    policy: Policy,
+    usage: Usage,
+    sent: Collection[AlertMark],
+    now: datetime,
+    stopped: Collection[str] = (),
 ) -> Iterator[BudgetAlert]:
     """Which budgets have reached a mark that is not reported yet in this period?
 
@@ -74,6 +95,8 @@ def due_alerts(
         usage: What was used in the current period of each.
         sent: The marks that were reported.
         now: Aware.
+        stopped: Names of budgets that have stopped runs in this period. They do so before their
+            limit is reached; it counts as reached.
     """
     for budget in policy.budgets:
         start = period_start(budget.period, now, budget.time_zone)
@@ -84,7 +107,7 @@ def due_alerts(
             AlertMark(budget.name, start, percent)
             for percent in percents
             # Cross-multiplied; a budget of nothing is used up by anything.
-            if used and 100 * used >= percent * budget.limit
+            if (used and 100 * used >= percent * budget.limit) or budget.name in stopped
         ]
         news = tuple(mark for mark in reached if mark not in sent)
         if not news:

@@ -1,4 +1,4 @@
-"""Budgets: what teams, users and projects may use in a day, a week or a month.
+"""Budgets: what a pool and its users may use in a day, a week or a month.
 
 A run is admitted only if `spent + committed + expected(this run) <= limit`: what is over cannot be
 unspent, so a run that would cross the limit does not start.
@@ -11,10 +11,14 @@ from fractions import Fraction
 from math import ceil
 from zoneinfo import ZoneInfo
 
+from gpu_core.decisions.model.attempts import RunRecord
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_duration, require_aware
 from gpu_core.decisions.model.workload import Workload
-from gpu_core.decisions.policy.budgets import BudgetPolicy, Period, Scope
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode, Period, Scope
+
+POLL_S = 60
+"""Running runs are compared with budgets at least this often."""
 
 
 def period_start(period: Period, now: datetime, time_zone: str = "UTC") -> datetime:
@@ -45,11 +49,26 @@ def period_end(period: Period, now: datetime, time_zone: str = "UTC") -> datetim
     return period_start(period, start + timedelta(days=longest_days, hours=12), time_zone)
 
 
+def counts_in(budget: BudgetPolicy, run: RunRecord) -> bool:
+    """Does what this run uses count in the budget?"""
+    if budget.scope == "pool":
+        return True
+    holders = {
+        "team": run.team,
+        "user": run.user,
+        "project": run.project,
+        "deployment": run.deployment,
+    }
+    return holders[budget.scope] == budget.of
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetCheck:
     """What one budget says to one run. Amounts in its unit: micro-USD or GPU-seconds."""
 
     budget: BudgetPolicy
+    mode: Mode
+    """Of the run's queue."""
     spent: int
     """Used in this period before now."""
     committed: int
@@ -74,7 +93,7 @@ class BudgetCheck:
     @property
     def is_refusal(self) -> bool:
         """Does it keep the run from starting?"""
-        return self.budget.mode == "hard" and not self.is_within
+        return self.mode != "soft" and not self.is_within
 
     @property
     def is_permanent(self) -> bool:
@@ -107,9 +126,13 @@ class Budgets:
     Args:
         policy: The budgets, without contradictions.
         usage: What was spent in the current period of each, by its name.
+        grace_s: What a run that a budget stops may take to save.
     """
 
-    def __init__(self, policy: Sequence[BudgetPolicy], usage: Usage) -> None:
+    def __init__(
+        self, policy: Sequence[BudgetPolicy], usage: Usage, *, grace_s: float = 0.0
+    ) -> None:
+        self._least_s = POLL_S + grace_s
         self._by_holder: dict[tuple[Scope, str | None], list[BudgetPolicy]] = {}
         for budget in policy:
             self._by_holder.setdefault((budget.scope, budget.of), []).append(budget)
@@ -141,9 +164,10 @@ class Budgets:
         return tuple(
             BudgetCheck(
                 budget=budget,
+                mode=budget.mode_of(workload.queue),
                 spent=self._spent[budget.name],
                 committed=self._committed[budget.name],
-                expected=_expected(budget, gpus, price_micro_usd_per_gpu_hour, expected_s),
+                expected=self._expected(budget, gpus, price_micro_usd_per_gpu_hour, expected_s),
                 is_assumed=expected_s is None,
                 is_unpriced=budget.is_money and price_micro_usd_per_gpu_hour is None,
             )
@@ -160,7 +184,7 @@ class Budgets:
         """Which budget keeps this run from starting? None: none does. Arguments as for `checks`.
 
         Of several, one that will never let it start comes first, then the pool's, the team's, the
-        project's and the user's.
+        project's, the user's and the deployment's.
         """
         checks = self.checks(workload, gpus, price_micro_usd_per_gpu_hour, expected_s)
         refusals = [check for check in checks if check.is_refusal]
@@ -187,17 +211,25 @@ class Budgets:
             ("team", workload.team),
             ("project", workload.project),
             ("user", workload.user),
+            ("deployment", workload.deployment),
         )
         for scope, name in holders:
             yield from self._by_holder.get((scope, name), ())
 
-
-def _expected(
-    budget: BudgetPolicy, gpus: float, price_micro_usd_per_gpu_hour: int | None, run_s: float | None
-) -> int | None:
-    gpu_s = Fraction(gpus) * Fraction(budget.assumed_duration_s if run_s is None else run_s)
-    if not budget.is_money:
-        return ceil(gpu_s)
-    if price_micro_usd_per_gpu_hour is None:
-        return None
-    return ceil(gpu_s * price_micro_usd_per_gpu_hour / SECONDS_PER_HOUR)
+    def _expected(
+        self,
+        budget: BudgetPolicy,
+        gpus: float,
+        price_micro_usd_per_gpu_hour: int | None,
+        run_s: float | None,
+    ) -> int | None:
+        expected_s = budget.assumed_duration_s if run_s is None else run_s
+        if budget.stops_runs:
+            # A run that would be stopped at the next poll does not start.
+            expected_s = max(expected_s, self._least_s)
+        gpu_s = Fraction(gpus) * Fraction(expected_s)
+        if not budget.is_money:
+            return ceil(gpu_s)
+        if price_micro_usd_per_gpu_hour is None:
+            return None
+        return ceil(gpu_s * price_micro_usd_per_gpu_hour / SECONDS_PER_HOUR)

@@ -11,7 +11,7 @@ from gpu_core.decisions.model.units import SECONDS_PER_HOUR
 from gpu_core.decisions.policy.budgets import BudgetPolicy
 from gpu_core.decisions.policy.ordering import OrderKey
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budgets import period_start
+from gpu_core.decisions.quota.budgets import counts_in, period_start
 from gpu_core.decisions.quota.fair_share import UsageMeter
 
 _HALF_LIVES = 10
@@ -62,7 +62,7 @@ class UsageBook:
         del self._open[attempt.attempt_id]
         self._stop(run, attempt, attempt.released_at)
         for budget in self._budgets:
-            if _counts(budget, run):
+            if counts_in(budget, run):
                 used = self._used(budget, attempt, attempt.released_at)
                 self._spent[budget.name] += used
 
@@ -80,7 +80,7 @@ class UsageBook:
         spent = dict(self._spent)
         for run, attempt in self._open.values():
             for budget in self._budgets:
-                if _counts(budget, run):
+                if counts_in(budget, run):
                     spent[budget.name] += self._used(budget, attempt, now)
         return Usage(
             gpu_s_by_user={} if self._meter is None else self._meter.usage(now.timestamp()),
@@ -115,10 +115,3 @@ def _rules(policy: Policy, now: datetime) -> tuple[object, ...]:
 
 def _period_start(budget: BudgetPolicy, now: datetime) -> datetime:
     return period_start(budget.period, now, budget.time_zone)
-
-
-def _counts(budget: BudgetPolicy, run: RunRecord) -> bool:
-    if budget.scope == "pool":
-        return True
-    holders = {"team": run.team, "user": run.user, "project": run.project}
-    return holders[budget.scope] == budget.of

@@ -409,6 +409,7 @@ def workload_from_request(
     user: str | None = None,
     tags: Collection[str] = (),
     hold: Hold | None = None,
+    deployment: str | None = None,
 ) -> Workload:
     """Which workload does the scheduler see for this run?
 
@@ -421,6 +422,8 @@ def workload_from_request(
         hold: Why the run may not be considered for now. It comes before a person's hold, a request
             beyond the team's permission before both, and an unknown queue before all: the graver
             reason wins.
+
+        deployment: The run's deployment as `FLOW/DEPLOYMENT`; None: it has none.
 
     Raises:
         InvalidInput: `gpu_priority` is no queue of the policy, the run asks for more GPUs than the
@@ -453,6 +456,7 @@ def workload_from_request(
         team=request.team,
         user=request.user or user,
         project=request.project,
+        deployment=deployment,
         queue=queue,
         group=request.sweep,
         priority_override=int(FIRST_TAG in tags),

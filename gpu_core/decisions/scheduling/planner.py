@@ -214,7 +214,7 @@ class Planner:
         policy = self._policy
         if not policy.budgets:
             return None
-        budgets = Budgets(policy.budgets, usage)
+        budgets = Budgets(policy.budgets, usage, grace_s=policy.preemption.grace_period_s)
         for holding in self._state.holdings:
             if holding.flavor is not None:
                 end_s = holding.expected_end_s(now_s)

@@ -244,5 +244,6 @@ def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
         team=record.team,
         user=record.user,
         project=record.project,
+        deployment=record.deployment,
         queue=record.queue,
     )

@@ -119,6 +119,18 @@ class Terminator:
             now=now,
         )
 
+    async def stop_for_budget(
+        self, running: AttemptState, why: str, policy: Policy, now: datetime
+    ) -> None:
+        """Stop this attempt, after it has saved, until a budget of several runs has room."""
+        await self._stop(
+            running,
+            EndReason.BUDGET_HELD,
+            grace_s=policy.preemption.grace_period_s,
+            message=why,
+            now=now,
+        )
+
     def poll_cancellations_soon(self) -> None:
         """Let the next cycle poll for cancelled runs, however recently the last one did."""
         self._cancel_polls.reset()

@@ -214,6 +214,7 @@ class DemandReader:
         others = _not_ours(template) | self._infrastructure.variable_names
         request = parse_request(variables, others)
         flow_name = await self._flow_name(flow_run.flow_id)
+        name = None if deployment is None else f"{flow_name}/{deployment.name}"
         workload = workload_from_request(
             request,
             workload_id=str(flow_run.id),
@@ -224,11 +225,12 @@ class DemandReader:
             user=_creator(flow_run),
             tags=flow_run.tags,
             hold=deployment_hold(deployment),
+            deployment=name,
         )
         return Demand(
             flow_run=flow_run,
             flow_name=flow_name,
-            deployment=None if deployment is None else f"{flow_name}/{deployment.name}",
+            deployment=name,
             queue=queue,
             request=request,
             limits=run_limits(request, policy),

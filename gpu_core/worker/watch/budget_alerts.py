@@ -1,7 +1,7 @@
 """Tells people of budgets, through Prefect's notification blocks: Slack, e-mail or any webhook."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,6 @@ from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_alerts import AlertMark, BudgetAlert, due_alerts
 from gpu_core.worker.operations.threads import in_thread
-from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.budgets")
 
@@ -47,32 +46,45 @@ class BudgetAlerts:
         self._pool = pool
         self._tasks = tasks
         self._load = load
-        self._throttle = Throttle(_INTERVAL_S)
         self._sent: set[AlertMark] = set()
         self._logged: set[AlertMark] = set()
         self._being_sent: set[AlertMark] = set()
+        self._failed_s: dict[AlertMark, float] = {}
 
-    async def check(self, policy: Policy, usage: Usage, now: datetime) -> None:
-        """Report the marks that were reached, at most once a minute."""
-        if not policy.budgets or not self._throttle.allows(anyio.current_time()):
-            return
-        if not any(due_alerts(policy, usage, self._sent | self._being_sent, now)):
+    async def check(
+        self, policy: Policy, usage: Usage, now: datetime, stopped: Collection[str] = ()
+    ) -> None:
+        """Report the marks that were reached; after a failure once a minute.
+
+        Args:
+            stopped: Names of budgets that have stopped runs in this period.
+        """
+        if not any(due_alerts(policy, usage, self._sent | self._left_alone(), now, stopped)):
             return
         self._sent = set(await in_thread(self._ledger.budget_alerts, self._pool))
-        for alert in due_alerts(policy, usage, self._sent | self._being_sent, now):
+        for alert in due_alerts(policy, usage, self._sent | self._left_alone(), now, stopped):
             if not self._logged.issuperset(alert.marks):
                 _log.warning("%s. %s", alert.subject, alert.body)
                 self._logged.update(alert.marks)
             self._being_sent.update(alert.marks)
             self._tasks.start_soon(self._report, alert, now)
 
+    def _left_alone(self) -> set[AlertMark]:
+        """The marks that are being sent, or failed a moment ago."""
+        since_s = anyio.current_time() - _INTERVAL_S
+        self._failed_s = {mark: at for mark, at in self._failed_s.items() if at > since_s}
+        return self._being_sent | self._failed_s.keys()
+
     async def _report(self, alert: BudgetAlert, now: datetime) -> None:
         try:
             if all([await self._send(name, alert) for name in alert.policy.notify]):
                 await in_thread(self._ledger.note_budget_alerts, self._pool, alert.marks, now)
                 self._sent.update(alert.marks)
+            else:
+                self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         except Exception:  # the ledger is away: the next check reports it again
             _log.exception("A budget alert could not be written down")
+            self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         finally:
             self._being_sent.difference_update(alert.marks)
 

@@ -1,11 +1,13 @@
-"""Runs with a budget: warned at the mark of the policy, stopped before it is overspent."""
+"""Runs with a budget: warned at its mark, stopped before it is overspent."""
 
 from collections.abc import Mapping
 from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budget_stops import due_stops
 from gpu_core.decisions.spot.feasibility import BudgetStage
 from gpu_core.decisions.spot.run_budget import BudgetUse, budget_use
 from gpu_core.worker.attempts.registry import AttemptRegistry
@@ -27,6 +29,7 @@ class BudgetWatch:
         self._attempts = attempts
         self._earlier: dict[str, tuple[Attempt, ...]] = {}
         self._warned: dict[str, BudgetStage] = {}
+        self._stopped_until: dict[str, datetime] = {}
 
     async def overspent(
         self, policy: Policy, now: datetime
@@ -41,6 +44,18 @@ class BudgetWatch:
                 if found is not None and found.stage is BudgetStage.STOP:
                     stopped.append((running, found))
         return stopped
+
+    def held(self, policy: Policy, usage: Usage, now: datetime) -> list[tuple[AttemptState, str]]:
+        """Which attempts must stop for a budget of their pool, team or the like, and why?"""
+        up = {each.attempt.attempt_id: each for each in self._attempts if each.phase.is_up}
+        running = [(each.record, each.attempt) for each in self._attempts.holding()]
+        stops = due_stops(policy.budgets, usage, running, policy.preemption.grace_period_s, now)
+        self._stopped_until |= {stop.budget.name: stop.ends_at for stop in stops}
+        return [(up[stop.attempt_id], stop.reason) for stop in stops if stop.attempt_id in up]
+
+    def stopped(self, now: datetime) -> set[str]:
+        """Which budgets have stopped runs in their current period? By name."""
+        return {name for name, until in self._stopped_until.items() if now < until}
 
     def _used(self, running: AttemptState, policy: Policy, now: datetime) -> BudgetUse | None:
         """How far has it come with its budget, if it has one? Also warns."""

@@ -4,8 +4,16 @@ import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
 
-REQUESTED = {"Cancelled", "Preempted", "Interrupted", "TimedOut", "BudgetSpent", "Postponed"}
-RESUMES = {"Preempted", "Interrupted", "Postponed", "Suspended"}
+REQUESTED = {
+    "Cancelled",
+    "Preempted",
+    "Interrupted",
+    "TimedOut",
+    "BudgetSpent",
+    "BudgetHeld",
+    "Postponed",
+}
+RESUMES = {"Preempted", "BudgetHeld", "Interrupted", "Postponed", "Suspended"}
 EXCUSABLE = {"Failed", "Crashed", "Interrupted"}
 
 

@@ -63,3 +63,39 @@ def test_the_policys_own_mark_and_an_empty_budget():
     assert [a.marks for a in alerts(50, warn_at=0.5)] == [(mark(50),)]
     assert alerts(0, usd=0) == []
     assert [a.marks for a in alerts(1, usd=0)] == [(mark(80), mark(100))]
+
+
+@pytest.mark.parametrize(
+    ("budget", "want"),
+    [
+        pytest.param(
+            {"mode": "stop"},
+            "Its runs save, stop, and resume after it; no further run starts before then.",
+            id="stop",
+        ),
+        pytest.param(
+            {"mode": "stop", "queues": {"critical": "soft", "low": "stop"}},
+            "no further run starts before then. Runs of queue critical continue and still start.",
+            id="a queue that may continue is named",
+        ),
+        pytest.param(
+            {"mode": "soft", "queues": {"low": "stop", "medium": "hard"}},
+            "still start. Runs of queue low save and stop. "
+            "Runs of queue medium continue; no further one starts.",
+            id="queues that may not",
+        ),
+    ],
+)
+def test_the_message_says_what_follows_for_which_queue(budget, want):
+    (alert,) = alerts(100, **budget)
+    assert alert.body.endswith(want)
+
+
+def test_a_budget_that_has_stopped_its_runs_is_reported_as_at_its_limit():
+    """It stops them a little before."""
+    policy = parse_policy({"version": 1, "budgets": [MONTH | {"mode": "stop"}]})
+    usage = Usage(micro_usd_by_budget={"vision": 99_000_000})
+    assert [a.marks for a in due_alerts(policy, usage, {mark(80)}, MIDDLE)] == []
+    (alert,) = due_alerts(policy, usage, {mark(80)}, MIDDLE, stopped={"vision"})
+    assert (alert.marks, alert.subject) == ((mark(100),), "Budget vision: 99 % used")
+    assert "Its runs save, stop" in alert.body

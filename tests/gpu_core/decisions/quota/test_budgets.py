@@ -10,12 +10,24 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gpu_core.decisions.model.cluster import Usage
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import input_errors
 from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradictions
 from gpu_core.decisions.quota.budgets import Budgets, period_end, period_start
-from gpu_core.testing.builders.workloads import make_workload
+from gpu_core.testing.builders.workloads import make_policy, make_workload
 
 USD = 1_000_000
+# Days of several of these have no midnight, or two.
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/Havana",
+    "America/Sao_Paulo",
+    "Africa/Cairo",
+    "Asia/Beirut",
+    "Pacific/Apia",
+    "Asia/Kathmandu",
+)
 HOUR_S = 3600
 
 
@@ -261,7 +273,7 @@ def test_periods(period, now, zone, want_start, want_end):
 @given(
     st.sampled_from(["day", "week", "month"]),
     st.integers(946_684_800, 2_114_380_800),
-    st.sampled_from(["UTC", "Europe/Berlin", "America/Havana", "Pacific/Apia", "Asia/Kathmandu"]),
+    st.sampled_from(ZONES),
 )
 def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
     """Each moment of 2000 to 2036 is in one period, which begins where a day of the zone does."""
@@ -314,6 +326,19 @@ def test_periods_follow_each_other_without_gaps(period, moment_s, zone):
             id="a part of the pool",
         ),
         pytest.param({"of": None}, ["budgets.0.of is missing; allowed: a team"], id="nobody's"),
+        pytest.param(
+            {"scope": "deployment", "of": None},
+            ["budgets.0.of is missing; allowed: a deployment"],
+            id="no deployment's",
+        ),
+        pytest.param(
+            {"mode": "stopp"},
+            [
+                "mode is not one of the choices (got 'stopp'); did you mean 'stop'?; "
+                "allowed: soft, hard, stop"
+            ],
+            id="a misspelt mode",
+        ),
     ],
 )
 def test_refused_policies(changes, want_messages):
@@ -323,6 +348,39 @@ def test_refused_policies(changes, want_messages):
     except ValidationError as error:
         errors = input_errors(error, BudgetPolicy)
     assert [str(e) for e in errors] == want_messages
+
+
+@pytest.mark.parametrize(
+    ("budget", "quotas", "want"),
+    [
+        pytest.param(
+            {"queues": {"kritical": "soft"}},
+            {},
+            "budgets.0.queues.kritical is not a queue of the policy (got 'kritical'); "
+            "did you mean 'critical'?; allowed: critical, default, high, low, medium",
+            id="a misspelt queue",
+        ),
+        pytest.param({"queues": {"default": "soft"}}, {}, None, id="Prefect's own queue"),
+        pytest.param({"of": "vison"}, {"teams": {"vision": {}}}, None, id="teams are not listed"),
+        pytest.param(
+            {"of": "vison"},
+            {"teams": {"vision": {}}, "unlisted": "refused"},
+            "budgets.0.of is a team that quotas.unlisted refuses (got 'vison'); "
+            "did you mean 'vision'?; allowed: vision",
+            id="an unknown team",
+        ),
+    ],
+)
+def test_names_that_a_policy_does_not_know(budget, quotas, want):
+    """Without a list of teams any name may be one."""
+    values = {"name": "b", "scope": "team", "of": "vision", "period": "day", "usd": 1}
+    sections = {"budgets": [values | budget]} | ({"quotas": quotas} if quotas else {})
+    if want is None:
+        make_policy(**sections)
+        return
+    with pytest.raises(InvalidInput) as error:
+        make_policy(**sections)
+    assert want in str(error.value)
 
 
 def test_names_of_budgets_are_unique():
