@@ -166,7 +166,7 @@ def holders_markdown(entries: Sequence[HoldersTableEntry], most_rows: int = 20) 
         return "No run holds GPUs."
     rows = [
         (
-            markdown.flow_run_link(entry.run, entry.run_id),
+            markdown.flow_run_cell(entry.run, entry.run_id),
             format_usd(entry.accrued_micro_usd),
             gpus_text(entry),
             f"{entry.held_since:%Y-%m-%d %H:%M}",

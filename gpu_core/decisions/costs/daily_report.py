@@ -26,10 +26,9 @@ from gpu_core.decisions.costs.usage_cost import (
     without_price,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
-from gpu_core.decisions.model.markdown import cell, escaped, flow_run_link, table
+from gpu_core.decisions.model.markdown import cell, escaped, flow_run_cell, flow_run_link, table
 from gpu_core.decisions.model.units import (
     SECONDS_PER_HOUR,
-    format_duration,
     format_usd,
     require_aware,
 )
@@ -253,7 +252,7 @@ def _group_table(
     groups = group_by(costs, key)
     named = [(name or "(none)", group) for name, group in groups.items()]
     rows = [_group_row(name, group) for name, group in _with_others(named)]
-    return _table(title, (head, "Cost", "Lost", "GPU-hours"), rows)
+    return _table(title, (head, "Cost", "Lost", "GPU-h"), rows)
 
 
 def _with_others(groups: list[tuple[str, GroupCost]]) -> list[tuple[str, GroupCost]]:
@@ -285,22 +284,28 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
     )
     rows = [
         (
-            _run(cost.run),
+            _run_cell(cost.run),
             format_cost(cost.usage),
             cell(cost.run.team or "(none)"),
-            format_duration(cost.wait_s),
         )
         for cost in ranked[:_MOST_ROWS]
     ]
-    head = ("Run", "Cost", "Team", "Waited")
+    head = ("Run", "Cost", "Team")
     return _table("Most expensive runs", head, rows)
 
 
 def _run(run: RunRecord) -> str:
     """Its name, with a link to its page; a generated run has no page."""
     if run.provenance is Provenance.GENERATED:
-        return cell(run.name)
+        return escaped(run.name)
     return flow_run_link(run.name, run.flow_run_id)
+
+
+def _run_cell(run: RunRecord) -> str:
+    """The same in a cell of a table."""
+    if run.provenance is Provenance.GENERATED:
+        return cell(run.name)
+    return flow_run_cell(run.name, run.flow_run_id)
 
 
 def _setbacks(costs: Iterable[RunCost]) -> list[str]:

@@ -11,7 +11,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 _NOT_IN_LINKS = re.compile(r"[\\`*\[\]<>~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|https?:|www\.")
 
 # Wider cells push what a table is read for out of a window of 400 px.
-_LONGEST_CELL = 28
+_LONGEST_CELL = 22
 
 
 def escaped(text: str) -> str:
@@ -27,11 +27,16 @@ def cell(text: str) -> str:
 def flow_run_link(name: str, flow_run_id: str) -> str:
     """A link to the page of a flow run, from any artifact's page of Prefect's UI."""
     page = f"/runs/flow-run/{flow_run_id}"
-    label = _shortened(name) or flow_run_id
+    label = " ".join(name.split()) or flow_run_id
     if _NOT_IN_LINKS.search(label):
         return f"{escaped(label)} [open]({page})"
     bars_escaped = label.replace("|", r"\|")
     return f"[{bars_escaped}]({page})"
+
+
+def flow_run_cell(name: str, flow_run_id: str) -> str:
+    """The same link in a cell of a table, where a long name has no end."""
+    return flow_run_link(_shortened(name), flow_run_id)
 
 
 def _shortened(text: str) -> str:

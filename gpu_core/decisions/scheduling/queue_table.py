@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """Column names in the table, and the fields here."""
 
-_HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts (80 % interval)", "Team")
+_HEAD = ("#", "Run", "Reason", "GPUs", "Since (UTC)", "Starts (80 %)", "Team")
 _MOST_ROWS = 20
 
 _NOTICES = "notices"
@@ -99,7 +99,7 @@ def queue_markdown(entries: Sequence[QueueTableEntry], most_rows: int = _MOST_RO
     rows = [
         (
             str(entry.position or "–"),
-            markdown.flow_run_link(entry.run, entry.run_id),
+            markdown.flow_run_cell(entry.run, entry.run_id),
             entry.reason,
             str(entry.gpus),
             f"{entry.waiting_since:%Y-%m-%d %H:%M}",

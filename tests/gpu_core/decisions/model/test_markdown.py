@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gpu_core.decisions.model.markdown import cell, flow_run_link, table
+from gpu_core.decisions.model.markdown import cell, flow_run_cell, flow_run_link, table
 
 RUN = "d5f5dbc9-f2f5-4bce-bed8-db294f41e7a5"
 PAGE = f"/runs/flow-run/{RUN}"
@@ -41,7 +41,7 @@ def as_in_prefect(markdown: str) -> str:
 
 def wanted(name: str) -> str:
     line = " ".join(name.split())
-    return line if len(line) <= 28 else f"{line[:27]}…"
+    return line if len(line) <= 22 else f"{line[:21]}…"
 
 
 @given(name=NAMES)
@@ -52,7 +52,7 @@ def test_a_cell_is_the_text(name: str) -> None:
 @given(name=NAMES)
 def test_a_link_is_the_name_and_leads_to_the_page_of_the_run(name: str) -> None:
     """In any renderer of CommonMark, and in Prefect's, which shows a link's text as written."""
-    link = flow_run_link(name, RUN)
+    link = flow_run_cell(name, RUN)
     parts = tokens(link)
     assert [part.attrs["href"] for part in parts if part.type == "link_open"] == [PAGE]
     for text in (shown(parts), as_in_prefect(link)):
@@ -69,9 +69,13 @@ def test_a_link_is_the_name_and_leads_to_the_page_of_the_run(name: str) -> None:
         pytest.param("__init__", rf"\_\_init\_\_ [open]({PAGE})", id="would be bold"),
         pytest.param("<b>x</b>", rf"\<b\>x\</b\> [open]({PAGE})", id="markup"),
         pytest.param("[x](http://y)", rf"\[x\](http://y) [open]({PAGE})", id="a link of its own"),
-        pytest.param("n" * 120, f"[{'n' * 27}…]({PAGE})", id="long"),
+        pytest.param("n" * 120, f"[{'n' * 120}]({PAGE})", id="long"),
         pytest.param(" ", f"[{RUN}]({PAGE})", id="no name"),
     ],
 )
 def test_links(name: str, want: str) -> None:
     assert flow_run_link(name, RUN) == want
+
+
+def test_a_long_name_ends_in_a_cell() -> None:
+    assert flow_run_cell("n" * 120, RUN) == f"[{'n' * 21}…]({PAGE})"
