@@ -172,9 +172,10 @@ clean: ## Remove .venv, caches and build results; state in .quickstart stays
 	find gpu_core blocks flows tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "prefect-gpu needs Python 3.11 or newer, and '$(PYTHON)' is" \
-			"$$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
+			"$$($(PYTHON) --version 2>/dev/null || echo 'no Python')." \
+			"Name another: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv "$(VENV)"
 
 $(BIN)/uv: | $(BIN)/python

@@ -24,6 +24,19 @@ def test_an_older_python_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_of_no_python_is_refused(tmp_path: Path) -> None:
+    """Without the shell's own words."""
+    done = subprocess.run(
+        ["make", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/python", "PYTHON=no-python-here"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.splitlines()[0] == (
+        "prefect-gpu needs Python 3.11 or newer, and 'no-python-here' is no Python. "
+        "Name another: make PYTHON=python3.12"
+    )
+
+
 def test_pip_refuses_it_too() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     assert project["requires-python"] == ">=3.11"

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gpu_core.adapters.files.unreadable import unreadable
 from gpu_core.decisions.model.errors import InvalidInput
 
 MOST_BYTES = 1024**3
@@ -27,18 +28,18 @@ def read_text_file(path: Path, what: str) -> str:
     Raises:
         InvalidInput: It is not there, a folder, too large or no UTF-8.
     """
-    remedy = f"name a readable {what} in UTF-8"
     try:
         if path.exists() and not path.is_file():
-            raise InvalidInput(str(path), "is not a file", remedy=remedy)
+            raise InvalidInput(
+                str(path), "is not a file", remedy=f"name a readable {what} in UTF-8"
+            )
         if path.stat().st_size > MOST_BYTES:
             raise InvalidInput(
                 str(path), f"is too large for a {what}", allowed=f"up to {MOST_BYTES:,} bytes"
             )
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise InvalidInput(str(path), "cannot be read", got=why, remedy=remedy) from None
+        raise unreadable(path, error, what) from None
 
 
 def read_json_file(path: Path, what: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from gpu_core.adapters.files.unreadable import unreadable
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import refuse
 
@@ -127,9 +128,7 @@ def read_yaml_text(path: Path, what: str) -> str:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InvalidInput(
-            str(path), "cannot be read", got=str(error), remedy=f"name a readable {what} in UTF-8"
-        ) from None
+        raise unreadable(path, error, what) from None
     if len(content) > MOST_BYTES:
         raise InvalidInput(
             str(path), f"is too large for a {what}", allowed=f"{MOST_BYTES // 1024} KiB at most"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_core.adapters.files.unreadable import unreadable
 from gpu_core.decisions.model.errors import InvalidInput
 
 STDIN = "-"
@@ -80,7 +81,7 @@ def _stdin() -> str:
     try:
         content = sys.stdin.buffer.read(MOST_BYTES + 1)
     except OSError as error:
-        raise _unreadable(STDIN, error) from None
+        raise unreadable(Path(STDIN), error, "file") from None
     return _decoded(STDIN, content)
 
 
@@ -89,7 +90,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise _unreadable(str(path), error) from None
+        raise unreadable(path, error, "file") from None
     return _decoded(str(path), content)
 
 
@@ -99,9 +100,4 @@ def _decoded(name: str, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(name, error) from None
-
-
-def _unreadable(name: str, error: Exception) -> InvalidInput:
-    why = getattr(error, "strerror", None) or str(error)
-    return InvalidInput(name, "cannot be read", got=why, remedy="name a readable file in UTF-8")
+        raise unreadable(Path(name), error, "file") from None

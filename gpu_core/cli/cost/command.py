@@ -7,8 +7,6 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from prefect.client.orchestration import get_client
-from prefect.utilities.asyncutils import run_coro_as_sync
 from rich.console import Console
 
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
@@ -16,6 +14,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url
 from gpu_core.cli.cost.files import write_rows
 from gpu_core.cli.cost.table import Show, report_csv, report_document, report_table
+from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
 from gpu_core.decisions.costs.focus import focus_rows
@@ -134,14 +133,11 @@ def ledger_of_pool(pool: str | None) -> str:
     """The address of the pool's ledger, as the Prefect server knows it.
 
     Raises:
-        InvalidInput: It knows none.
+        InvalidInput: It knows none, or it cannot be reached.
+        ApiError: It refused or failed.
     """
 
-    async def read() -> str | None:
-        async with get_client() as client:
-            return await read_ledger_url(client, pool)
-
-    found: str | None = run_coro_as_sync(read())
+    found = ask(lambda client: read_ledger_url(client, pool))
     if found is None:
         raise InvalidInput(
             "ledger",

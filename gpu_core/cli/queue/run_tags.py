@@ -58,7 +58,13 @@ async def _find(client: PrefectClient, run: str) -> FlowRun:
 
 def _only(found: Sequence[FlowRun], run: str) -> FlowRun:
     if not found:
-        raise InvalidInput("run", "is not one that waits or runs", got=run, allowed="id or name")
+        raise InvalidInput(
+            "run",
+            "is not one that waits or runs",
+            got=run,
+            allowed="the name or id of a flow run",
+            remedy="`prefect-gpu queue` lists the runs of a pool",
+        )
     if len(found) > 1:
         raise InvalidInput(
             "run", "means several", got=run, allowed=listed([str(one.id) for one in found])

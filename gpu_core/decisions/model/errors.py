@@ -10,6 +10,8 @@ _LONGEST_VALUE = 120
 # A password must not be cut in front of the `@` by which it is known.
 _LONGEST_ADDRESS = 4_000
 _LONGEST_FIELD = 300
+# A shorter beginning is that of too many names.
+_SHORTEST_BEGINNING = 3
 
 
 class GpuSchedulingError(Exception):
@@ -80,12 +82,11 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Which known name was probably meant by `name`? None if nothing is close."""
     if len(name) > _LONGEST_VALUE:
         return None  # it is no misspelling, and to compare it takes long
-    matches = difflib.get_close_matches(
-        name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6
-    )
-    if not matches:
-        return None
-    return next(k for k in sorted(known) if k.lower() == matches[0])
+    by_lower = {each.lower(): each for each in sorted(known, reverse=True)}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    if not matches and len(name) >= _SHORTEST_BEGINNING:
+        matches = [each for each in by_lower if each.startswith(name.lower())]
+    return by_lower[matches[0]] if len(matches) == 1 else None
 
 
 def alternatives(names: str | Sequence[str] | None) -> str | None:

@@ -129,10 +129,18 @@ def validated(
     except ValidationError as error:
         errors = input_errors(error, model)
         errors += _further(model, data, error, contradictions)
-        refuse([located(each, source, lines or {}) for each in errors])
+        refuse(_located(errors, source, lines or {}))
         raise
-    refuse([located(each, source, lines or {}) for each in contradictions(value, ())])
+    refuse(_located(contradictions(value, ()), source, lines or {}))
     return value
+
+
+def _located(
+    errors: Sequence[InvalidInput], source: str, lines: Mapping[str, int]
+) -> list[InvalidInput]:
+    """The errors in the order of their lines; those without a line come first."""
+    in_order = sorted(errors, key=lambda error: lines.get(error.field, 0))
+    return [located(error, source, lines) for error in in_order]
 
 
 def first_mistake_refused(

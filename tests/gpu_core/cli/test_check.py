@@ -219,7 +219,7 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "want"),
     [
-        pytest.param(None, "cannot be read (got 'No such file or directory')", id="none"),
+        pytest.param(None, "does not exist; name a readable file", id="none"),
         pytest.param(b"\xff\xfe", "in UTF-8", id="no UTF-8"),
         pytest.param(b"x" * (8 * 1024**2 + 1), "is too large; allowed: 8 MiB", id="too large"),
     ],

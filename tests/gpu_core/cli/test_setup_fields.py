@@ -64,9 +64,9 @@ def test_the_fields_of_mlflows_block(uri, token, current, want):
             {"ledger_url": "x", "mlflow_uri": "y"}, "\n--mlflow-uri is not an address", id="two"
         ),
         pytest.param(
-            {"prefect_file": Path("prefct.yaml")}, "prefct.yaml cannot be read", id="no such file"
+            {"prefect_file": Path("prefct.yaml")}, "did you mean 'prefect.yaml'?", id="no such file"
         ),
-        pytest.param({"policy_path": Path("plicy.yaml")}, "plicy.yaml cannot", id="no policy"),
+        pytest.param({"policy_path": Path("plicy.yaml")}, "plicy.yaml does not", id="no policy"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused_before_the_server_is_asked(

@@ -118,5 +118,5 @@ def test_a_file_that_cannot_be_used(
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for name in ("x.json", "x.yaml"):
-        with pytest.raises(InvalidInput, match=r"x\.\w+ cannot be read .* readable price sheet"):
+        with pytest.raises(InvalidInput, match=r"x\.\w+ does not exist; name a .* price sheet"):
             load_sheet(tmp_path / name)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
@@ -216,6 +217,16 @@ def test_the_ledger_is_named_by_its_file_and_keys_by_commas(
     path = ledger_url.removeprefix("sqlite:///")
     assert report(path, "day", "--by", "team,gpu-type", "--json") == 0
     assert json.loads(capsys.readouterr().out)["by"] == ["team", "gpu_type"]
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_without_a_ledger_and_a_server_the_server_is_asked_for(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """No server of Prefect's own is started for it."""
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert main(["cost", command]) == 2
+    assert "PREFECT_API_URL cannot be reached" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["report", "export"])

@@ -1,6 +1,7 @@
 """What a policy may say, and what a person reads who wrote something else."""
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -303,6 +304,20 @@ def test_file_with_a_mistake(tmp_path, text, want_message):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    """The error says which file, and what to do."""
-    with pytest.raises(InvalidInput, match=r"absent\.yaml cannot be read .*name a readable"):
+    """The error says which file, which one may be meant, and what to do."""
+    with pytest.raises(InvalidInput, match=r"absent\.yaml does not exist; name a readable policy"):
         load_policy(tmp_path / "absent.yaml")
+    (tmp_path / "policy.yaml").touch()
+    with pytest.raises(InvalidInput, match=r"polcy\.yaml does not exist; did you mean '.*/policy"):
+        load_policy(tmp_path / "polcy.yaml")
+
+
+def test_mistakes_come_in_the_order_of_their_lines(tmp_path):
+    """pydantic lists unknown names last."""
+    path = tmp_path / "policy.yaml"
+    path.write_text("version: 1\nprice: {}\nvirtual_gpus: {count: four}\nlimit: {}\nscale: 1\n")
+    with pytest.raises(InvalidInputs) as error:
+        load_policy(path)
+    found = re.findall(r"policy\.yaml:(\d+): ", str(error.value))
+    assert found == sorted(found)
+    assert {"2", "3", "4", "5"} <= set(found)
