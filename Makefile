@@ -39,7 +39,7 @@ DOTS = pid=$$!; while kill -0 $$pid 2>/dev/null; do printf .; sleep 2; done; wai
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help quickstart test test-all test-cluster test-integration test-prefect lint docs images chaos bench \
-	bench-cluster bench-input bench-month bench-policies bench-servers bench-spot image-check month \
+	bench-anomalies bench-cluster bench-input bench-month bench-policies bench-servers bench-spot image-check month \
 	lock system-deps dev clean local-cluster local-cluster-down
 
 help: ## Show this list
@@ -94,7 +94,7 @@ chaos: dev ## Disturb everything at random moments, more often than the tests do
 
 # `make bench month` is `make bench-month`.
 BENCHES := $(if $(filter month,$(MAKECMDGOALS)),month,\
-	bench-input bench-policies bench-month bench-spot bench-servers bench-cluster)
+	bench-input bench-policies bench-month bench-spot bench-anomalies bench-servers bench-cluster)
 
 bench: $(BENCHES) ## Measure everything; results go to bench-results/. "make bench month": only the month
 
@@ -135,6 +135,10 @@ bench-spot: dev ## Replay spot traces (DATA=folder), and measure checkpoints
 	$(BIN)/python -m benchmarks.changeover --data $(DATA) --json > bench-results/changeover.json
 	$(BIN)/python -m benchmarks.checkpoint_policy --json > bench-results/checkpoint_policy.json
 	$(BIN)/python -m benchmarks.checkpoint_upload --json > bench-results/checkpoint_upload.json
+
+bench-anomalies: dev ## Judge generated cost years, and published cost series (DATA=folder) with Numenta's score
+	@test -n "$(DATA)" || { echo "Set DATA, or PREFECT_GPU_DATA, to the folder of the traces." >&2; exit 2; }
+	$(BIN)/python -m benchmarks.anomalies --data $(DATA) --out bench-results/anomalies.json $(ARGS)
 
 image-check: dev ## Build the images without a daemon and run them where Kubernetes is strict (Debian, root); takes minutes
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \

@@ -1,5 +1,6 @@
 """Report what a day's GPU runs cost: read the ledger, decide, publish to Prefect and MLflow."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from uuid import UUID
 
@@ -16,12 +17,7 @@ from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
-from gpu_core.decisions.checks.prefect.pool_blocks import (
-    LEDGER_BLOCK,
-    MLFLOW_BLOCK,
-    pool_block_names,
-)
-from gpu_core.decisions.costs.daily_report import (
+from gpu_core.decisions.anomalies.daily_report import (
     DayReport,
     artifact_keys,
     day_before,
@@ -29,6 +25,19 @@ from gpu_core.decisions.costs.daily_report import (
     team_rows,
     to_markdown,
     window_to_read,
+)
+from gpu_core.decisions.anomalies.history import (
+    DIMENSIONS,
+    CostHistory,
+    history_until,
+    window_of_history,
+)
+from gpu_core.decisions.anomalies.judgement import Rule
+from gpu_core.decisions.anomalies.planned import PlannedActivity
+from gpu_core.decisions.checks.prefect.pool_blocks import (
+    LEDGER_BLOCK,
+    MLFLOW_BLOCK,
+    pool_block_names,
 )
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage_cost import RunCost, Window, daily_costs, price_book, run_cost
@@ -40,7 +49,11 @@ Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
 
 @flow(name="report-cost")
 def report_cost(
-    day: date | None = None, with_generated: bool = False, pool: str | None = None
+    day: date | None = None,
+    with_generated: bool = False,
+    pool: str | None = None,
+    rule: Rule = Rule.SEASONAL,
+    planned: Sequence[PlannedActivity] = (),
 ) -> None:
     """Report what the GPU runs of one day cost, and why.
 
@@ -51,6 +64,9 @@ def report_cost(
         with_generated: Count generated runs too, to show what a report looks like. It says so and
             is published apart; generated runs are never logged to MLflow.
         pool: The work pool whose ledger is read; by default the one that this run runs in.
+        rule: What the day is compared with: `seasonal`, or the plain `rolling-mean` of 7 days.
+        planned: Announced activity, such as holidays: its days are not judged, and not learned
+            from. The rolling mean takes no notice of it.
 
     Raises:
         InvalidInput: The pool has no ledger, or it is not on this machine.
@@ -62,7 +78,10 @@ def report_cost(
     found: Addresses = run_coro_as_sync(read_addresses(pool))
     ledger_url, access, names = found
     with open_to_read(ledger_url) as ledger:
-        report = read_and_decide(ledger, day, with_generated, now)
+        history = None
+        if rule is Rule.SEASONAL:
+            history = read_history(ledger, day, with_generated, now)
+        report = read_and_decide(ledger, day, with_generated, now, history, planned)
         publish_report(report, with_generated)
         if access is None:
             get_run_logger().warning(
@@ -98,14 +117,37 @@ def _either(slug: str, names: tuple[str, ...]) -> str:
     return " or ".join(f"{slug}/{name}" for name in names)
 
 
-def read_and_decide(ledger: Ledger, day: date, with_generated: bool, now: datetime) -> DayReport:
+def read_history(ledger: Ledger, day: date, with_generated: bool, now: datetime) -> CostHistory:
+    """What was spent on this day and the days that it is judged by."""
+    asked = CostQuestion(
+        window=window_of_history(day),
+        keys=DIMENSIONS,
+        now=now,
+        provenance=None if with_generated else Provenance.MEASURED,
+    )
+    return history_until(day, ledger.cost_slices_by_day(asked))
+
+
+def read_and_decide(
+    ledger: Ledger,
+    day: date,
+    with_generated: bool,
+    now: datetime,
+    history: CostHistory | None,
+    planned: Sequence[PlannedActivity],
+) -> DayReport:
     """The day's report, from the ledger's records of that day and the days before it."""
     window = window_to_read(day)
     provenance = None if with_generated else Provenance.MEASURED
     usage = ledger.usage(window.start, window.end, provenance=provenance)
     asked = CostQuestion(window=Window.of_day(day), keys=(), now=now)
     return report_day(
-        day, daily_costs(usage, window, now), now, capacity=ledger.capacity_cost(asked)
+        day,
+        daily_costs(usage, window, now),
+        now,
+        history=history,
+        planned=planned,
+        capacity=ledger.capacity_cost(asked),
     )
 
 

@@ -17,6 +17,8 @@ from blocks.mlflow_tracking import MLflowTracking
 from blocks.usage_ledger import UsageLedger
 from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.anomalies.judgement import Rule
+from gpu_core.decisions.anomalies.planned import PlannedActivity
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
@@ -178,3 +180,17 @@ def test_without_mlflow_the_day_is_reported_all_the_same(
     assert "**$2.00 for 2.00 GPU-hours in 1 run" in page()
     assert logged(tracking_uri) == []
     assert "there is no block gpu-mlflow-tracking/default" in caplog.text
+
+
+def test_the_day_is_judged_by_its_weekday_and_planned_days_are_not(ledger: Ledger) -> None:
+    ledger.import_records(generated_history(42, DAY))
+    key = "gpu-cost-report-with-generated"
+    report_cost(DAY, with_generated=True)
+    assert "Daily cost spike: expected" in page(key)
+    report_cost(DAY - timedelta(days=1), with_generated=True)
+    assert "No anomaly." in page(key)
+    report_cost(DAY - timedelta(days=1), with_generated=True, rule=Rule.ROLLING_MEAN)
+    assert "7-day mean" in page(key)
+    planned = [PlannedActivity(name="sweep", first_day=DAY, last_day=DAY)]
+    report_cost(DAY, with_generated=True, planned=planned)
+    assert "the day is not judged, because of planned activity" in page(key)

@@ -1,8 +1,8 @@
 """The ledger itself: what a method writes is in one transaction, on the disk before it returns."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from itertools import groupby
 from types import TracebackType
 from typing import Any
@@ -38,6 +38,7 @@ from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.costs.cost_report import CostSlice, Keys
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.redaction import redact, secrets_in
@@ -561,6 +562,13 @@ class Ledger:
             intervals = [i for i in found if asked.pool in (None, i.pool)]
             held = read_held(connection, intervals, asked) if intervals else {}
         return capacity_cost(intervals, held, window, now)
+
+    def cost_slices_by_day(self, asked: CostQuestion) -> list[list[CostSlice]]:
+        """What did each group use and cost on each UTC day that begins in the window?"""
+        start, end = asked.window.start, asked.window.end
+        days = [Window.of_day(start.date() + timedelta(days=n)) for n in range((end - start).days)]
+        with self._reader.begin() as connection:
+            return [read_cost_slices(connection, replace(asked, window=day)) for day in days]
 
     def records_of(
         self, flow_run_ids: Iterable[str]

@@ -30,8 +30,8 @@ from gpu_core.cli.quickstart.attempt_table import attempt_table
 from gpu_core.cli.quickstart.progress import Progress
 from gpu_core.cli.quickstart.run_table import run_table
 from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
+from gpu_core.decisions.anomalies.daily_report import artifact_keys
 from gpu_core.decisions.checkpoints.object_names import committed
-from gpu_core.decisions.costs.daily_report import artifact_keys
 from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -41,7 +41,7 @@ from gpu_core.worker.process.gpus.devices import local_nodes
 _LOOK_S = 0.5
 _LONGEST_S = 600.0
 _SAME = ("test_accuracy", "test_log_loss", "final_train_loss")
-_HISTORY_DAYS = 14
+_HISTORY_DAYS = 42
 _NAME_WIDTH = 22
 # Two blanks, seconds and two more before the name, and one behind it.
 _INDENT = 11 + _NAME_WIDTH + 1

@@ -1,1 +1,1 @@
-"""What runs cost, and which costs are unusual."""
+"""What runs cost."""

@@ -17,7 +17,7 @@ _NAMESPACE = UUID("5b6c8f5e-6d7a-4a55-9f6f-0c6b3a1e9d21")
 
 _POOL = "generated-pool"
 _MOST_DAYS = 366
-_WEEKEND_SHARE = 0.8
+_WEEKEND_SHARE = 0.4
 _ANOMALY_HOURS = 20
 
 

@@ -1,12 +1,10 @@
 """The generated history is the same every time, and says everywhere that it is generated."""
 
-from datetime import date, timedelta
+from datetime import date
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import AnomalyVerdict, judge_day
-from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
-from gpu_core.decisions.costs.usage_cost import Window, daily_costs
+from gpu_core.decisions.costs.demo_history import generated_history
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 
@@ -32,17 +30,6 @@ def test_everything_says_that_it_is_generated() -> None:
             assert name is not None
             assert "generated" in name
         assert {attempt.host for attempt in attempts} == {"generated"}
-
-
-def test_only_the_anomaly_stands_out_in_the_total_of_a_month() -> None:
-    dear_day = LAST - timedelta(days=3)
-    history = generated_history(30, LAST, anomaly_on=dear_day)
-    whole = Window(Window.of_day(LAST - timedelta(days=29)).start, Window.of_day(LAST).end)
-    costs = daily_costs(history, whole, whole.end)
-    days = [LAST - timedelta(days=back) for back in range(22)]
-    flagged = [day for day in days if judge_day(day, costs)[0].verdict is AnomalyVerdict.ANOMALY]
-    assert flagged == [dear_day]
-    assert judge_day(dear_day, costs)[0].causes[0].run.name == ANOMALY_NAME
 
 
 def test_weekends_are_quieter_and_three_teams_work() -> None:

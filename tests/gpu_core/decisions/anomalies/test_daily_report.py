@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import AnomalyVerdict
-from gpu_core.decisions.costs.daily_report import (
+from gpu_core.decisions.anomalies.daily_report import (
     DayReport,
     artifact_keys,
     day_before,
@@ -15,10 +14,12 @@ from gpu_core.decisions.costs.daily_report import (
     to_markdown,
     window_to_read,
 )
+from gpu_core.decisions.anomalies.judgement import AnomalyVerdict
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.costs.usage_cost import daily_costs
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
+from tests.gpu_core.decisions.anomalies.builders import history_of
 from tests.gpu_core.decisions.costs.test_idle import cost, held, machine
 
 DAY = date(2026, 3, 4)
@@ -55,8 +56,9 @@ def small_day() -> DayReport:
 def generated_day(day: date = DAY, now: datetime | None = None) -> DayReport:
     """A generated day after a generated month."""
     now = now or datetime(2026, 4, 1, tzinfo=UTC)
-    costs = daily_costs(generated_history(30, DAY), window_to_read(day), now)
-    return report_day(day, costs, now)
+    records = generated_history(42, DAY)
+    costs = daily_costs(records, window_to_read(day), now)
+    return report_day(day, costs, now, history=history_of(records, day, now))
 
 
 def test_the_report_reads_like_the_golden_one() -> None:

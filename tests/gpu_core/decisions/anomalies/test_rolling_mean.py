@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpu_core.decisions.costs.anomalies import AnomalyVerdict, Judgement, Thresholds, judge_day
+from gpu_core.decisions.anomalies.judgement import AnomalyVerdict, Judgement
+from gpu_core.decisions.anomalies.rolling_mean import Thresholds, judge_by_mean
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
@@ -37,7 +38,7 @@ def week_of(usd: float, **fields: Any) -> dict[date, list[RunCost]]:
 
 def judge_total(costs: dict[date, list[RunCost]], **thresholds: int) -> Judgement:
     """The judgement of everyone together."""
-    return judge_day(DAY, costs, Thresholds(**thresholds))[0]
+    return judge_by_mean(DAY, costs, Thresholds(**thresholds))[0]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_with_less_than_seven_days_of_history_it_says_so_and_flags_nothing() -> 
     costs = week_of(100) | {DAY: [spent(10_000, DAY)]}
     del costs[DAY - timedelta(days=7)]
     got = judge_total(costs)
-    assert (got.verdict, got.mean_micro_usd, got.causes) == (
+    assert (got.verdict, got.expected_micro_usd, got.causes) == (
         AnomalyVerdict.NOT_ENOUGH_HISTORY,
         None,
         (),
@@ -74,8 +75,8 @@ def test_days_of_rest_count_as_zero_once_the_history_is_long_enough() -> None:
              DAY - timedelta(days=2): [spent(70, DAY - timedelta(days=2))],
              DAY: [spent(13, DAY)]}  # fmt: skip
     got = judge_total(costs)
-    assert (got.verdict, got.mean_micro_usd) == (AnomalyVerdict.ANOMALY, 10_000_000)
-    assert "30 % over the mean" in got.summary
+    assert (got.verdict, got.expected_micro_usd) == (AnomalyVerdict.ANOMALY, 10_000_000)
+    assert "30 % over (7-day mean $10.00)" in got.summary
 
 
 def test_a_single_dear_run_is_named_and_its_ordinary_neighbours_are_not() -> None:
@@ -114,7 +115,7 @@ def test_teams_are_judged_by_themselves() -> None:
              for day, on_day in week_of(100).items()}  # fmt: skip
     costs[DAY] = [spent(180, DAY), spent(20, DAY, "other", team="language"),
                   spent(1, DAY, "nobody", team=None)]  # fmt: skip
-    got = {judgement.scope: judgement.verdict for judgement in judge_day(DAY, costs)}
+    got = {judgement.scope: judgement.verdict for judgement in judge_by_mean(DAY, costs)}
     want = {
         "total": AnomalyVerdict.USUAL,
         "no team": AnomalyVerdict.NOT_ENOUGH_HISTORY,

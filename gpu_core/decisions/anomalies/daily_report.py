@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from gpu_core.decisions.costs.anomalies import (
+from gpu_core.decisions.anomalies.history import CostHistory, Scope
+from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
     DailyCosts,
     Judgement,
-    Thresholds,
     describe_change,
-    judge_day,
 )
+from gpu_core.decisions.anomalies.planned import PlannedActivity
+from gpu_core.decisions.anomalies.rolling_mean import Thresholds, judge_by_mean
+from gpu_core.decisions.anomalies.seasonal import judge_by_season
 from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
 from gpu_core.decisions.costs.idle import CapacityCost
 from gpu_core.decisions.costs.usage import Usage, sum_usage
@@ -35,6 +37,8 @@ from gpu_core.decisions.model.units import (
 
 _MOST_ROWS = 10
 _PLOTTED_DAYS = 8
+# What has no price is judged by no rule.
+_UNJUDGED = AnomalyVerdict.NOT_ENOUGH_HISTORY.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,7 @@ class DayReport:
     """False: the numbers will still grow."""
     costs: tuple[RunCost, ...]
     judgements: tuple[Judgement, ...]
-    """The first is the total's; then one for each team."""
+    """The first is the total's; then one for each team; then parts that were unusual."""
     days: tuple[DayCost, ...] = ()
     """What this day and those before it cost, in order."""
     capacity: CapacityCost | None = None
@@ -79,12 +83,12 @@ def day_before(moment: datetime) -> date:
     return require_aware(moment, "moment").date() - timedelta(days=1)
 
 
-def window_to_read(day: date, thresholds: Thresholds | None = None) -> Window:
-    """Which time must be read from the ledger to report on this day?
+def window_to_read(day: date) -> Window:
+    """Whose runs must be read from the ledger to report on this day?
 
-    The day and twice the history that it is judged by: see `judge_day`.
+    Those of the day and of twice the days that make the mean: see `judge_by_mean`.
     """
-    history = timedelta(days=2 * (thresholds or Thresholds()).history_days)
+    history = timedelta(days=2 * Thresholds().history_days)
     window = Window.of_day(day)
     return Window(window.start - history, window.end)
 
@@ -93,23 +97,31 @@ def report_day(
     day: date,
     costs: DailyCosts,
     now: datetime,
-    thresholds: Thresholds | None = None,
+    *,
+    history: CostHistory | None = None,
+    planned: Sequence[PlannedActivity] = (),
     capacity: CapacityCost | None = None,
 ) -> DayReport:
     """What is to be said about this day's cost?
 
     Args:
         day: A UTC day.
-        costs: What each run cost on that day and on the days before it (see `judge_day`).
+        costs: What each run cost on that day and on those of `window_to_read` before it.
         now: Only tells whether the day is over.
-        thresholds: When a day counts as unusual; None: 20 % over the mean of 7 days.
+        history: The days that it is judged by, with their seasons; None: by the mean of 7 days.
+        planned: Activity that was announced; the mean of 7 days takes no notice of it.
         capacity: What machines cost on that day; None: not known.
     """
+    judgements = (
+        judge_by_mean(day, costs)
+        if history is None
+        else judge_by_season(day, history, costs, planned=planned)
+    )
     return DayReport(
         day=day,
         is_day_over=Window.of_day(day).end <= now,
         costs=tuple(costs.get(day, ())),
-        judgements=judge_day(day, costs, thresholds),
+        judgements=judgements,
         days=_days(day, costs),
         capacity=capacity,
         generated_before=sum(
@@ -158,7 +170,7 @@ def team_rows(report: DayReport) -> list[dict[str, str]]:
     verdicts = {judgement.scope: judgement.verdict.value for judgement in report.judgements}
     groups = group_by(report.costs, lambda run: run.team)
     rows = [
-        _team_row(name or "no team", group, verdicts["no team" if name is None else f"team {name}"])
+        _team_row(name or "no team", group, verdicts.get(str(Scope("team", name)), _UNJUDGED))
         for name, group in groups.items()
     ]
     return [*rows, _team_row("total", report.total, verdicts["total"])]
@@ -180,15 +192,21 @@ def _headline(report: DayReport) -> str:
     if not report.costs:
         return "No run held a GPU."
     usage = report.total.usage
-    mean_micro_usd = report.judgements[0].mean_micro_usd
+    expected = report.judgements[0].expected_micro_usd
     said = (
         f"{format_usd(usage.micro_usd)} for {_hours(usage)} GPU-hours in "
         f"{_count(len(report.costs), 'run')}{without_price(usage)}"
     )
-    if mean_micro_usd is None:
-        return f"{said}; not enough history to compare it with."
-    change = describe_change(usage.micro_usd, mean_micro_usd)
-    return f"{said}: {change} of the days before ({format_usd(mean_micro_usd)})."
+    if expected is None:
+        return f"{said}; {_why_not_compared(report.judgements[0])}."
+    change = describe_change(usage.micro_usd, expected)
+    return f"{said}: {change} ({format_usd(expected)} expected)."
+
+
+def _why_not_compared(judgement: Judgement) -> str:
+    if judgement.verdict is AnomalyVerdict.PLANNED:
+        return "the day is not judged, because of planned activity"
+    return "not enough history to compare it with"
 
 
 def _notes(report: DayReport) -> list[str]:
@@ -227,11 +245,16 @@ def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
 
 
 def _anomalies(report: DayReport) -> list[str]:
-    flagged = [j for j in report.judgements if j.verdict is AnomalyVerdict.ANOMALY]
-    if flagged:
-        return ["## Unusually expensive", *(_anomaly(judgement) for judgement in flagged)]
-    unjudged = report.judgements[0].verdict is AnomalyVerdict.NOT_ENOUGH_HISTORY
-    return [] if unjudged else ["No anomaly."]
+    flagged = [j for j in report.judgements if j.is_anomaly]
+    if not flagged:
+        is_judged = report.judgements[0].verdict is AnomalyVerdict.USUAL
+        return ["No anomaly."] if is_judged else []
+    new = [j for j in flagged if j.is_new]
+    known = [j for j in flagged if not j.is_new]
+    return [
+        *(["## Unusual cost", *map(_anomaly, new)] if new else []),
+        *(["## Unusual cost that was reported before", *map(_anomaly, known)] if known else []),
+    ]
 
 
 def _anomaly(judgement: Judgement) -> str:

@@ -1,0 +1,1 @@
+"""Which costs are unusual, since when, and what made them so."""
