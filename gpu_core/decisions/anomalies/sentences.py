@@ -42,7 +42,7 @@ def describe_new(scope: Scope, cost_micro_usd: int, allowance: Allowance) -> str
     """A part without a history, beside its budget or its peers."""
     reference = _usd(allowance.reference_micro_usd)
     beside = (
-        f"the dearest of {count(allowance.peers, 'peer')} usually costs {reference}"
+        f"the most expensive of {count(allowance.peers, 'peer')} usually costs {reference}"
         if allowance.peers
         else f"its budget allows {reference} a day"
     )

@@ -86,7 +86,7 @@ def test_a_team_without_a_history_is_judged_by_its_peers(
 def test_a_new_team_says_what_its_peers_cost_and_is_new_once() -> None:
     first, second = new_team(100.0), new_team(100.0, 100.0)
     assert first.summary == (
-        "Daily cost of new team new: actual $100; the dearest of 2 peers usually costs $40"
+        "Daily cost of new team new: actual $100; the most expensive of 2 peers usually costs $40"
     )
     assert (first.is_new, second.is_new, second.since) == (True, False, DAY - timedelta(days=1))
 
