@@ -168,7 +168,7 @@ class Infrastructure(Protocol):
 
         Args:
             running: It waited for nodes which were still to come, or another scheduler places it.
-            others: All others that hold something.
+            others: All others that are not settled: they hold something, or have held it.
             policy: Of the pool.
         """
         ...

@@ -104,6 +104,7 @@ class GpuScheduler:
         self._nodes: tuple[Node, ...] = ()
         # Held while queued runs are written to.
         self._turn = anyio.Lock()
+        self._binding = anyio.Lock()
         self._faults = RunFaults(hidden)
         self._reader = DemandReader(client, pool, queues, infrastructure, self._turn, self._faults)
         self._watch_pool = PoolWatch(client, pool, queues, wake)
@@ -524,29 +525,39 @@ class GpuScheduler:
         return allocations
 
     async def _bind(self, policy: Policy) -> bool:
-        """Is an attempt on other nodes than planned, or bound later? It holds what it has there."""
-        zones, holding = self._zones(), self._attempts.holding()
+        """Is an attempt on other nodes than planned, or bound later? It holds what it has there.
+
+        One after the other, each with what those before it were found to hold. Attempts that have
+        ended and are not settled are among them: they may have been there with one that lives.
+        """
         has_moved = False
-        for running in holding:
-            with self._faults.of_run(running, "put on its nodes"):
-                if await self._bind_one(running, holding, zones, policy):
-                    has_moved = True
+        async with self._binding:
+            zones, unsettled = self._zones(), list(self._attempts)
+            for running in unsettled:
+                with self._faults.of_run(running, "put on its nodes"):
+                    if await self._bind_one(running, unsettled, zones, policy):
+                        has_moved = True
         return has_moved
 
     async def _bind_last(self, running: AttemptState) -> None:
-        """Before its pods go: it may have ended before a cycle saw where it is."""
+        """Before its pods go: it may have ended before a cycle saw where it is.
+
+        So may those that were there with it, and a worker that has just begun knows no nodes yet.
+        """
         with self._faults.of_run(running, "put on its nodes"):
             policy = self._policies.current()
-            await self._bind_one(running, self._attempts.holding(), self._zones(), policy)
+            if not self._nodes:
+                await self._refresh(policy)
+            await self._bind(policy)
 
     async def _bind_one(
         self,
         running: AttemptState,
-        holding: Sequence[AttemptState],
+        unsettled: Sequence[AttemptState],
         zones: Mapping[str, str | None],
         policy: Policy,
     ) -> bool:
-        others = [other for other in holding if other is not running]
+        others = [other for other in unsettled if other is not running]
         binding = self._infrastructure.binding(running, others, policy)
         if binding is None:
             return False

@@ -24,7 +24,12 @@ from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.manifests.resources import planned_share_milli, pod_size
 from gpu_core.decisions.kubernetes.nodes.overlap import is_overlapping, without_overlap
-from gpu_core.decisions.kubernetes.nodes.virtual_nodes import landed, taken_milli, wanted_for
+from gpu_core.decisions.kubernetes.nodes.virtual_nodes import (
+    landed,
+    taken_milli,
+    wanted_for,
+    with_foreign_gpus,
+)
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod
@@ -315,22 +320,25 @@ class KubernetesInfrastructure:
         if since is None or len(pods) != len(placement.shares):
             return None
         is_pinned = policy.kubernetes.kueue_queue is None
-        holding = [
+        if is_pinned and self._is_in_place(running):
+            return None
+        names = {pod["spec"]["nodeName"] for pod in pods}
+        holding = (
             other
             for other in others
-            if (is_pinned or self._is_in_place(other)) and self._were_together(running, other)
-        ]
+            if any(share.node in names for share in other.attempt.held)
+            and (is_pinned or self._is_in_place(other))
+            and self._were_together(running, other)
+        )
         taken = taken_milli(other.allocation() for other in holding)
         # Kubernetes cuts moments off to the second: a pod that was bound in the second of its
         # admission may have GPUs that another one has.
-        is_known = is_pinned or (
-            since <= running.attempt.admitted_at and not is_overlapping(placement, taken)
-        )
+        is_known = since <= running.attempt.admitted_at and not is_overlapping(placement, taken)
         if is_known and self._is_in_place(running):
             return None
         pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
         facts = [self._offers.facts(pod["spec"]["nodeName"]) for pod in pods]
-        nodes = [known.node for known in facts if known is not None]
+        nodes = [with_foreign_gpus(known) for known in facts if known is not None]
         if len(nodes) != len(pods):
             return None
         found = landed(placement, nodes, taken)

@@ -65,3 +65,48 @@ def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
     want_node = "n1" if ledger_fails else "n2"
     assert killed_on == [want_node]
     assert (attempt.node, attempt.capacity_type == "spot") == (want_node, not ledger_fails)
+
+
+def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_were_on(
+    tmp_path, monkeypatch
+):
+    """Both are settled at once, and the first may be long over when the second is put there; a
+    worker that has just begun has seen no nodes."""
+    prefect = FakePrefect()
+    runs = [prefect.submit(number, {}) for number in (1, 2)]
+    nodes = [make_node("n1", gpus=2), make_node("n2")]
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, nodes)
+        settled, all_settled = set(), anyio.Event()
+
+        def note_settled(running):
+            settled.add(running.attempt.attempt_id)
+            if len(settled) == len(runs):
+                all_settled.set()
+
+        def binding(running, others, _policy):
+            assert pool.scheduler._nodes
+            if running.attempt.node == "n2":
+                return None
+            taken = {gpu for o in others if o.attempt.node == "n2" for gpu in o.attempt.gpu_ids}
+            free = min({"0", "1"} - taken)
+            shares = (NodeShare(node="n2", gpu_ids=(free,)),)
+            placement = Placement(gpu_type="a10g", capacity_type="spot", shares=shares)
+            return Binding(placement=placement, since=datetime.now(UTC))
+
+        async with pool.scheduling():
+            assert await pool.cycle() == set(runs)
+            monkeypatch.setattr(pool.infrastructure, "binding", binding)
+            monkeypatch.setattr(pool.infrastructure, "settled", note_settled)
+            pool.scheduler._nodes = ()
+            pool.infrastructure.ended |= {a.attempt.attempt_id for a in pool.scheduler._attempts}
+            pool.scheduler.settler.find_ended(set())
+            with anyio.fail_after(20):
+                await all_settled.wait()
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+        found = ledger.attempts_of([str(run) for run in runs])
+    held = sorted((attempt.node, *attempt.gpu_ids) for (attempt,) in found.values())
+    assert held == [("n2", "0"), ("n2", "1")]

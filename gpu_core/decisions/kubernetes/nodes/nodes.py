@@ -44,6 +44,8 @@ class NodeFacts:
     """The taint that says that it is about to go; None: none does."""
     foreign_gpus: int = 0
     """GPUs that other people's pods hold."""
+    foreign_gpu_ids: tuple[str, ...] = ()
+    """Which of them are not listed for that."""
     zone: str | None = None
     instance_type: str | None = None
 
@@ -79,7 +81,7 @@ def node_facts(
     why_not = [*blocked_by(node, policy.gpu_conditions), *gpus.unusable]
     if not gpus.total:
         why_not.append("its device plugin offers no GPU yet")
-    listed, unhealthy = _numbered(gpus, held_gpu_ids)
+    listed, unhealthy, foreign_ids = _numbered(gpus, held_gpu_ids)
     gpu_type = gpu_type or "unknown"
     return NodeFacts(
         node=Node(
@@ -107,6 +109,7 @@ def node_facts(
         unusable=gpus.unusable,
         contradictions=gpus.contradictions,
         foreign_gpus=gpus.foreign,
+        foreign_gpu_ids=foreign_ids,
         zone=labels.get(ZONE_LABEL),
         instance_type=labels.get(INSTANCE_TYPE_LABEL),
     )
@@ -125,17 +128,20 @@ def _machine(node: Mapping[str, Any], capacity: Requests, gpus: int) -> Machine:
     )
 
 
-def _numbered(gpus: NodeGpus, held: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The ids of the GPUs that are ours to plan with, and which of them are unhealthy.
+def _numbered(
+    gpus: NodeGpus, held: frozenset[str]
+) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...]]:
+    """The ids of the GPUs that are ours to plan with, which of them are unhealthy, and the others.
 
     It is unknown which of the GPUs others hold or which is broken: it is those with the highest
     numbers that none of our attempts holds.
     """
     ids = [str(number) for number in range(gpus.total)]
     spare = [gpu_id for gpu_id in reversed(ids) if gpu_id not in held]
-    foreign = set(spare[: gpus.foreign])
+    foreign = tuple(spare[: gpus.foreign])
     unhealthy = spare[gpus.foreign : gpus.foreign + gpus.unhealthy]
-    return tuple(gpu_id for gpu_id in ids if gpu_id not in foreign), frozenset(unhealthy)
+    ours = tuple(gpu_id for gpu_id in ids if gpu_id not in foreign)
+    return ours, frozenset(unhealthy), foreign
 
 
 def _left(allocatable: Requests, foreign: Requests, name: str, unit: Fraction) -> int | None:

@@ -116,6 +116,19 @@ def taken_milli(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]
     return dict(taken)
 
 
+def with_foreign_gpus(facts: NodeFacts) -> Node:
+    """The node with the GPUs that other people's pods hold now, which are taken last.
+
+    Who was bound there before them had one of those, perhaps; the cluster found room for it.
+    """
+    node, foreign = facts.node, facts.foreign_gpu_ids
+    return replace(
+        node,
+        gpu_ids=(*node.gpu_ids, *foreign),
+        unhealthy_gpu_ids=node.unhealthy_gpu_ids.union(foreign),
+    )
+
+
 def landed(
     placement: Placement, nodes: Sequence[Node], taken_milli: Mapping[tuple[str, str], int]
 ) -> Placement | None:

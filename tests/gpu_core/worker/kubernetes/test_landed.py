@@ -197,6 +197,15 @@ def test_where_it_was_is_known_when_its_pod_is_gone():
     assert landed.placement.shares[0].node == "nvidia-b"
 
 
+def test_where_it_was_is_known_when_the_pods_of_others_have_its_gpus_by_now():
+    """They were bound after it had ended, before this worker looked."""
+    ended, foreign = (a_pod(name, 0, "nvidia-b", 2) for name in ("a", "b"))
+    ended["status"]["phase"] = "Succeeded"
+    foreign["metadata"]["labels"][POOL_LABEL] = "other"
+    attempt = an_attempt("a", "nvidia-a: 0 1")
+    assert moved(KUEUE, [attempt], ended, foreign) == [["nvidia-b: 0 1"]]
+
+
 def test_what_was_promised_is_held_from_its_promise_on():
     infrastructure = a_cluster(OWN, a_pod("a", 0, "nvidia-a"))
     assert infrastructure.binding(a_waiting_attempt("a", "nvidia-a: 1"), [], OWN) is None

@@ -178,7 +178,7 @@ class PlacedByOthers(RuleBasedStateMachine):
         """In whatever order the ends are seen."""
         ended = [truth for truth in self.open if truth.ended_at is not None]
         truth = data.draw(st.sampled_from(ended))
-        self.bind(truth.running)
+        self.cycle()
         self.open.remove(truth)
         self.closed.append(truth)
         attempt = truth.running.attempt
