@@ -147,6 +147,25 @@ def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iter
 
 
 def _values(namespace: Namespace, pool: Pool) -> Json:
+    return {
+        **values_of_this_machine(namespace.cluster, pool.folder),
+        "pool": pool.name,
+        "policy": pool.policy_path.read_text(),
+        "prefect": {"apiUrl": pool.environment["PREFECT_API_URL"]},
+        "ledger": {"existingSecret": _LEDGER},
+        "runs": {"namespaces": [{"name": namespace.name}]},
+        # Two pods on the machine's network cannot have one port.
+        "probes": {"enabled": False},
+    }
+
+
+def values_of_this_machine(cluster: Cluster, folder: Path) -> Json:
+    """What makes a worker of this machine's Python, in place of the image.
+
+    Args:
+        cluster: Where it runs.
+        folder: One that it sees too.
+    """
     fragment = python_in_pod(_ROOT)
     image, tag = fragment["container"]["image"].split(":")
     variables = {
@@ -154,32 +173,26 @@ def _values(namespace: Namespace, pool: Pool) -> Json:
         "PREFECT_LOGGING_LEVEL": "DEBUG",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
-        **_api_server(namespace.cluster),
+        "PATH": f"{Path(fragment['python']).parent}:/usr/bin:/bin",
+        **_api_server(cluster),
     }
     return {
-        "pool": pool.name,
-        "policy": pool.policy_path.read_text(),
         "image": {"repository": image, "tag": tag},
         "command": [fragment["python"], "-m"],
-        "prefect": {"apiUrl": pool.environment["PREFECT_API_URL"]},
-        "ledger": {"existingSecret": _LEDGER},
-        "runs": {"namespaces": [{"name": namespace.name}]},
         "resources": {"requests": {"cpu": "100m"}},
         "podSecurityContext": None,
         "hostNetwork": True,
-        # Two pods on the machine's network cannot have one port.
-        "probes": {"enabled": False},
         "extraEnv": [
             *fragment["container"]["env"],
             *({"name": name, "value": value} for name, value in variables.items()),
         ],
         "extraVolumes": [
             *fragment["pod"]["volumes"],
-            {"name": "pool", "hostPath": {"path": str(pool.folder)}},
+            {"name": "shared", "hostPath": {"path": str(folder)}},
         ],
         "extraVolumeMounts": [
             *fragment["container"]["volumeMounts"],
-            {"name": "pool", "mountPath": str(pool.folder)},
+            {"name": "shared", "mountPath": str(folder)},
         ],
     }
 

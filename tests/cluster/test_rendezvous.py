@@ -5,15 +5,25 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from gpu_core.cli.quickstart.services import free_port
-from tests.cluster.pools import FLOWS, POLICY
-from tests.support.cluster import GPU, Cluster, Json, KubectlFailed, Namespace, kubernetes
-from tests.support.prefect_stack import Pool, wait_for
+from tests.cluster.pools import FLOWS, POLICY, kubernetes_pool
+from tests.support.cluster import (
+    GPU,
+    Cluster,
+    Json,
+    KubectlFailed,
+    Namespace,
+    kubernetes,
+    new_namespace,
+)
+from tests.support.prefect_stack import Pool, PrefectServer, wait_for
 from tests.support.tools import do_without
 
 # The first story brings its cluster up besides, and each starts a worker and two rounds of pods.
@@ -37,6 +47,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def policy(cluster: Cluster) -> str:
+    """Of the pool of the test."""
+    return policy_of(cluster)
+
+
+def policy_of(cluster: Cluster) -> str:
     """The tests', with a port of its own: on the host's network another may have torchrun's."""
     server = json.loads(cluster.kubectl("version", "-o", "json"))["serverVersion"]
     version = re.match(r"v(\d+\.\d+)", server["gitVersion"])[1]
@@ -82,49 +97,93 @@ def test_a_flow_leads_and_the_other_node_runs_the_command(new_pool, namespace, p
     all_met(namespace, pods_of(namespace, run, attempt=1), processes=1)
 
 
-@pytest.mark.parametrize("kind", ["flow", "containers"])
-def test_a_gang_of_which_a_quota_refuses_one_pod_is_postponed_without_charge(
-    new_pool, namespace, policy, kind
-):
-    """The first pod runs for 20 s before a worker looks: its flow must not have begun by then."""
+@dataclass(frozen=True)
+class Refused:
+    """A gang in a namespace whose quota has room for one of its two pods."""
+
+    pool: Pool
+    namespace: Namespace
+    run: str
+
+    def pods(self) -> list[Json]:
+        """Those of its first attempt."""
+        return pods_of(self.namespace, self.run, attempt=1)
+
+    def wait_until(self, state: str) -> None:
+        """Wait until the run is in this state."""
+        self.pool.wait_until(self.run, state, timeout_s=TOGETHER_S)
+
+
+def refused(server: PrefectServer, namespace: Namespace, folder: Path, kind: str) -> Refused:
+    """Submit the gang, with a worker that acts."""
     namespace.kubectl("create", "quota", "small", "--hard=requests.nvidia.com/gpu=1")
     wait_for(lambda: "hard" in namespace.get("quota", "small")["status"], "it is in force")
-    pool = new_pool(policy.replace("pending_timeout: 20s", "pending_timeout: 10m"))
+    patient = policy_of(namespace.cluster).replace("pending_timeout: 20s", "pending_timeout: 10m")
+    pool = kubernetes_pool(server, namespace, folder, patient)
     pool.start_worker()
-    journal = pool.folder / "shared" / "journal"
+    entry = "tests/cluster/flows.py:meet_and_note" if kind == "flow" else f"{FLOWS}:do_nothing"
+    parameters = {"folder": str(journal_of(pool).parent)} if kind == "flow" else {}
     command = f"{sys.executable} -m tests.cluster.rendezvous sockets"
-    gang = {"nodes": NODES, "max_interruptions": 1}
-    if kind == "flow":
-        flow = pool.deploy("tests/cluster/flows.py:meet_and_note")
-        folder = {"folder": str(journal.parent)}
-        run = pool.submit(flow, kind, folder, **gang, container_command=command)
-    else:
-        run = pool.submit(
-            pool.deploy(f"{FLOWS}:do_nothing"), kind, **gang, container_command=command
-        )
-    wait_for(lambda: pods_of(namespace, run, attempt=1), "the first pod is there", TOGETHER_S)
-    pool.kill_worker()
-    wait_for(lambda: runs_for_s(namespace, run) > 20, "its container has run for 20 s", TOGETHER_S)
-    pool.start_worker()
-    pool.wait_until(run, "WaitingForClusterQuota", timeout_s=TOGETHER_S)
-    assert "exceeded quota: small" in pool.message(run)
-    assert all(attempt.released_at for attempt in pool.attempts(run))
+    gang = {"nodes": NODES, "max_interruptions": 1, "container_command": command}
+    return Refused(pool, namespace, pool.submit(pool.deploy(entry), kind, parameters, **gang))
 
-    namespace.kubectl("delete", "resourcequota", "small")
-    pool.wait_until(run, "Completed", timeout_s=TOGETHER_S)
-    wait_for(lambda: all(a.released_at for a in pool.attempts(run)), "all attempts are settled")
-    *postponed, last = pool.attempts(run)
+
+def test_a_gang_of_which_a_quota_refuses_one_pod_is_postponed_without_charge(
+    server, cluster, namespace, tmp_path
+):
+    """The first pod runs for 20 s before a worker looks: its flow must not have begun by then.
+
+    A flow's gang and one of containers wait at the same time, each in a namespace of its own.
+    """
+    with ExitStack() as stack:
+        other = stack.enter_context(new_namespace(cluster))
+        gangs = []
+        for kind, place in (("flow", namespace), ("containers", other)):
+            gangs.append(refused(server, place, tmp_path / kind, kind))
+            stack.callback(gangs[-1].pool.print_logs)
+            stack.callback(gangs[-1].pool.close)
+        for gang in gangs:
+            wait_for(gang.pods, "the first pod is there", TOGETHER_S)
+            gang.pool.kill_worker()
+        for gang in gangs:
+            wait_for(lambda gang=gang: runs_for_s(gang) > 20, "its pod has run 20 s", TOGETHER_S)
+            gang.pool.start_worker()
+        for gang in gangs:
+            gang.wait_until("WaitingForClusterQuota")
+            assert "exceeded quota: small" in gang.pool.message(gang.run)
+            assert all(attempt.released_at for attempt in gang.pool.attempts(gang.run))
+            gang.namespace.kubectl("delete", "resourcequota", "small")
+        for gang in gangs:
+            gang.wait_until("Completed")
+            was_postponed_without_charge(gang)
+        flow = gangs[0]
+        *_, last = flow.pool.attempts(flow.run)
+        lines = journal_of(flow.pool).read_text().splitlines()
+        assert [line.split()[3] for line in lines] == [str(last.number)]
+
+
+def was_postponed_without_charge(gang: Refused) -> None:
+    """All its attempts but the last one cost nothing, and count as no failure."""
+
+    def settled() -> bool:
+        return all(attempt.released_at for attempt in gang.pool.attempts(gang.run))
+
+    wait_for(settled, "all attempts are settled")
+    *postponed, last = gang.pool.attempts(gang.run)
     assert {attempt.end_reason for attempt in postponed} == {"Postponed"}
     assert {attempt.released_at - attempt.admitted_at for attempt in postponed} == {timedelta()}
     assert not any(a.is_charged_failure or a.lost_capacity for a in postponed)
     assert last.end_reason == "Completed"
-    if kind == "flow":
-        assert [line.split()[3] for line in journal.read_text().splitlines()] == [str(last.number)]
 
 
-def runs_for_s(namespace: Namespace, run: str) -> float:
+def journal_of(pool: Pool) -> Path:
+    """Where the flow notes its attempts; its pods see it too."""
+    return pool.folder / "shared" / "journal"
+
+
+def runs_for_s(gang: Refused) -> float:
     """How long has the container of the first pod been running?"""
-    (pod,) = pods_of(namespace, run, attempt=1)
+    (pod,) = gang.pods()
     found = pod["status"].get("containerStatuses") or [{}]
     started_at = found[0].get("state", {}).get("running", {}).get("startedAt")
     if started_at is None:
