@@ -57,5 +57,5 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, want_message: st
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """Named, with what a file should hold."""
-    with pytest.raises(InvalidInput, match=r"absent\.json cannot be read.*gap_seconds"):
+    with pytest.raises(InvalidInput, match=r"absent\.json does not exist.*gap_seconds"):
         read_spot_trace(tmp_path / "absent.json")
