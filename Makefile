@@ -10,7 +10,7 @@ DATA ?= $(or $(PREFECT_GPU_DATA),../shared/data)
 JOBS ?= 2
 
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES = python3-venv git gcc libc6-dev postgresql chromium $(CLUSTER_PACKAGES)
+SYSTEM_PACKAGES = python3-venv git gcc libc6-dev postgresql chromium prometheus $(CLUSTER_PACKAGES)
 # For the local Kubernetes. What another source has installed stays: Docker's packages hold
 # containerd and runc, and Debian's would remove them.
 absent = $(if $(shell command -v $(1) || true),,$(2))

@@ -37,8 +37,9 @@ from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import Infrastructure, NotStarted, Postponed, Refused
 from gpu_core.worker.operations.health import HealthMonitor, WorkerState
-from gpu_core.worker.operations.health_routes import serve_health
+from gpu_core.worker.operations.health_routes import serve_health, serve_metrics
 from gpu_core.worker.operations.json_lines import log_json_lines
+from gpu_core.worker.operations.metrics import WorkerMetrics
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
@@ -166,6 +167,7 @@ class GpuWorker(_Mixin):
         self._is_stopping = False
         # A flow that is bound to the pool makes a worker too, to submit with: it schedules nothing.
         self._is_started = False
+        self._metrics = WorkerMetrics(self._work_pool_name)
         self._health = HealthMonitor(get_current_settings().worker.query_seconds)
 
     # -- what a worker type brings ---------------------------------------------------------------
@@ -256,6 +258,7 @@ class GpuWorker(_Mixin):
             return
         self._tasks = await self._gpu_stack.enter_async_context(anyio.create_task_group())
         serve_health(self._health)
+        serve_metrics(self._metrics.facts)
         self._tasks.start_soon(self._show_that_loop_runs)
         self._tasks.start_soon(self._listen)
         self._tasks.start_soon(self._cycle_when_woken)
@@ -565,6 +568,7 @@ class GpuWorker(_Mixin):
                 wake=self._wake,
                 starts=self._starts,
                 hidden=self._secrets.hidden,
+                metrics=self._metrics,
             )
             await scheduler.recover(self._template)
         except BaseException:
@@ -603,6 +607,7 @@ class GpuWorker(_Mixin):
         """Stop deciding and carrying out; runs continue, for the next acting worker."""
         scheduler, scheduling = self._scheduler, self._scheduling
         self._scheduler = self._scheduling = None
+        self._metrics.forget()
         if scheduling is not None:
             scheduling.cancel_scope.cancel()
         names = await scheduler.close() if scheduler is not None else []

@@ -20,6 +20,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.state import AttemptState
 
 
@@ -269,6 +270,10 @@ class Infrastructure(Protocol):
 
     def settled(self, running: AttemptState) -> None:
         """Its end is written down: forget it."""
+        ...
+
+    def with_devices(self, facts: WorkerFacts) -> WorkerFacts:
+        """These facts, with what is known of the GPUs of this machine. Any thread may ask."""
         ...
 
     async def close(self) -> None:

@@ -25,6 +25,7 @@ from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.spot.capacity_view import CapacityView
 from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.decisions.spot.run_budget import refusal
+from gpu_core.decisions.telemetry.gpu_groups import gpu_groups
 from gpu_core.worker.attempts.launch import Launching
 from gpu_core.worker.attempts.recovery import Recovery
 from gpu_core.worker.attempts.registry import AttemptRegistry
@@ -37,6 +38,7 @@ from gpu_core.worker.attempts.terminator import Terminator
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
+from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.demand import Demand, DemandReader, PendingRuns
 from gpu_core.worker.pending.forecasts import Forecasts
@@ -55,6 +57,7 @@ from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
 from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.spot import CapacityChanges
+from gpu_core.worker.watch.team_costs import TeamCosts
 
 _log = logging.getLogger("prefect.gpu.scheduler")
 
@@ -78,6 +81,7 @@ class GpuScheduler:
         wake: Called when something changed that the next cycle should see.
         starts: Which starts are under way; the ends of runs let them pass.
         hidden: A text without secrets, for the pages of runs.
+        metrics: What is exported to Prometheus; None: nothing is.
     """
 
     def __init__(
@@ -95,7 +99,11 @@ class GpuScheduler:
         wake: Callable[[], None],
         starts: StartsFirst,
         hidden: Callable[[str], str] = str,
+        metrics: WorkerMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or WorkerMetrics(pool)
+        self._metrics.with_devices = infrastructure.with_devices
+        self._team_costs = TeamCosts(ledger, pool, self._metrics)
         self._client = client
         self._pool = pool
         self._ledger = ledger
@@ -161,6 +169,7 @@ class GpuScheduler:
             starts=starts,
             hidden=hidden,
             bind=self._bind_last,
+            note_end=self._metrics.note_end,
         )
         self.terminator = Terminator(
             client=client,
@@ -362,6 +371,9 @@ class GpuScheduler:
             gpus_free=len(known - used - unhealthy),
         )
         self._cycle_log.note(counts, steps.seconds, steps.cpu_s, now_s=anyio.current_time())
+        costs = [hourly_cost(r.record, r.attempt) for r in self._attempts.holding()]
+        held = {gpu_id for _node, gpu_id in used}
+        self._metrics.note_cycle(counts, steps.seconds, gpu_groups(there, used), held, costs)
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where a more urgent run waits for a start to be over."""
@@ -442,6 +454,12 @@ class GpuScheduler:
                 if demands[explanation.workload_id].flow_run.run_count > 0
             ]
         )
+        since = [demands[explanation.workload_id].workload.submitted_at for explanation in waiting]
+        self._metrics.note_waiting(
+            [explanation.reason for explanation in waiting],
+            max(0.0, (now - min(since)).total_seconds()) if since else 0.0,
+        )
+        await self._team_costs.refresh(now, anyio.current_time())
         limit = self._policies.current().waiting.publish_per_cycle
         await self._publisher.waiting(
             waiting,

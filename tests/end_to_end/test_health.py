@@ -40,6 +40,13 @@ class Probe:
             return 0, {}
         return answer.status_code, answer.json()
 
+    def metrics(self):
+        """The samples of a scrape, by name and labels."""
+        answer = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=30)
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
     def says(self, live, ready, state):
         """Wait for these statuses of both probes, and this state."""
 
@@ -100,6 +107,12 @@ def test_outages_and_standby_restart_no_worker(pool, probe, server):
     pool.start_worker(options=["--with-healthcheck"])
     second.says(200, 200, "standby")
     assert second()[1]["reason"] == "another one acts for this pool"
+    labels = f'capacity_type="on-demand",gpu_type="a100-80gb",pool="{pool.name}"'
+    free, cycles = f'prefect_gpu_gpus{{{labels},state="free"}}', "prefect_gpu_cycles_total"
+    assert probe.metrics()[free] == 8
+    assert probe.metrics()[f'{cycles}{{pool="{pool.name}"}}'] > 0
+    assert free not in second.metrics()
+    assert second.metrics()[f'{cycles}{{pool="{pool.name}"}}'] == 0
 
     server.stop()
     try:

@@ -5,6 +5,8 @@ import importlib
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.decisions.scheduling.queue_table import COLUMNS as QUEUE_COLUMNS
 from tests.layout import policy_reference
 from tests.support.page import Block, blocks_of
+from tests.support.tools import require
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -148,7 +151,7 @@ def test_every_block_says_its_language(page: Path) -> None:
 def test_yaml_is_accepted_by_what_reads_it(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A policy, the chart's values or a prefect.yaml; anything else fails."""
+    """A policy, the chart's values, a prefect.yaml or a prometheus.yml; anything else fails."""
     data = yaml.safe_load(block.text)
     if data.keys() <= Policy.model_json_schema()["properties"].keys():
         parse_policy({"version": 1, **data})
@@ -160,6 +163,11 @@ def test_yaml_is_accepted_by_what_reads_it(
         (tmp_path / "prefect.yaml").write_text(block.text)
         monkeypatch.chdir(tmp_path)
         assert main(["check", "prefect.yaml"]) == 0
+    elif "scrape_configs" in data:
+        (tmp_path / "prometheus.yml").write_text(block.text)
+        shutil.copy(ROOT / "infra/monitoring/rules.yaml", tmp_path)
+        promtool = require(shutil.which("promtool"), "promtool (prometheus)")
+        subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], check=True)
     else:
         chart = ROOT / "infra/helm/prefect-gpu"
         schema = json.loads((chart / "values.schema.json").read_text())

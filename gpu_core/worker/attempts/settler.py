@@ -68,6 +68,7 @@ class Settler:
         starts: Which starts are under way: ends are reported after them.
         hidden: A text without secrets: why an attempt ended is on the page of its run.
         bind: Writes down where an attempt was that is about to be settled; None: as planned.
+        note_end: Called with the reason of each end that was written down.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Settler:
         starts: StartsFirst,
         hidden: Callable[[str], str] = str,
         bind: Callable[[AttemptState], Awaitable[None]] | None = None,
+        note_end: Callable[[EndReason], None] = lambda _reason: None,
     ) -> None:
         self._client = client
         self._ledger = ledger
@@ -101,6 +103,7 @@ class Settler:
         self._runs = RunReader(client)
         self._hidden = hidden
         self._bind = bind
+        self._note_end = note_end
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
@@ -278,6 +281,7 @@ class Settler:
         summaries = await self._gpu_summaries(running)
         await in_thread(self._close, running, ending, summaries)
         if reason is not None:
+            self._note_end(reason)
             self._log_end(running, reason, ending.settlement.message)
         self._forget(running)
         return published

@@ -59,6 +59,7 @@ from gpu_core.decisions.policy.kubernetes_version import why_too_old
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
 from gpu_core.worker.infrastructure import (
@@ -661,6 +662,10 @@ class KubernetesInfrastructure:
         if self._containers and self._containers.follows(attempt_id, pod["metadata"]["uid"]):
             return
         await self._final_logs.keep(attempt_id, pod)
+
+    def with_devices(self, facts: WorkerFacts) -> WorkerFacts:
+        """The same: the GPUs are in other machines."""
+        return facts
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
         """None yet: pods are not sampled."""

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gpu_core.decisions.telemetry.metrics import WorkerFacts, worker_metrics
 from gpu_core.worker.operations.health import Health, HealthMonitor
 
 LIVE_PATH = "/health"
@@ -16,6 +17,9 @@ LIVE_PATH = "/health"
 
 READY_PATH = "/ready"
 """As Prefect's API server calls it: for readiness probes; 404 until the worker is there."""
+
+METRICS_PATH = "/metrics"
+"""For Prometheus."""
 
 _OK, _UNAVAILABLE = 200, 503
 
@@ -39,6 +43,26 @@ def serve_health(monitor: HealthMonitor) -> bool:
     ]
     # Before Prefect's own; the first route that matches answers.
     app.router.routes[:0] = routes
+    return True
+
+
+def serve_metrics(read: Callable[[], WorkerFacts]) -> bool:
+    """Answer Prometheus' scrapes on the same server. False: it is off.
+
+    Args:
+        read: What is known at the moment of a scrape; called in the server's threads.
+    """
+    app = _health_app()
+    if app is None:
+        return False
+
+    def answer(_request: Request) -> Response:
+        # Imported here: Prefect imports the worker for every command.
+        from gpu_core.adapters.prometheus.exposition import CONTENT_TYPE, exposition
+
+        return Response(exposition(worker_metrics(read())), media_type=CONTENT_TYPE)
+
+    app.router.routes[:0] = [Route(METRICS_PATH, answer, methods=["GET"])]
     return True
 
 

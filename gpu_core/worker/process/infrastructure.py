@@ -32,6 +32,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.run_faults import OUTAGE_ERRNOS
 from gpu_core.worker.attempts.state import AttemptState
@@ -312,6 +313,18 @@ class ProcessInfrastructure:
             return None
         return Exit(
             exit_code=report.exit_code, started_at=report.started_at, ended_at=report.ended_at
+        )
+
+    def with_devices(self, facts: WorkerFacts) -> WorkerFacts:
+        """With the last samples of the machine's GPUs, and which of them are held."""
+        if self._health is None:
+            return facts
+        held = {gpu_id: gpu.verdict for gpu_id, gpu in self._held_now.items()}
+        verdicts = self._health.verdicts()
+        return replace(
+            facts,
+            samples=self._health.samples,
+            verdicts=verdicts | {gpu: each for gpu, each in held.items() if gpu in verdicts},
         )
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:

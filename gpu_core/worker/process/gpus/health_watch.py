@@ -60,6 +60,8 @@ class HealthWatch:
         self._interval_s = interval_s
         self._sampler = sampler or GpuSampler(gpu_ids)
         self._health = {gpu_id: GpuHealth(gpu_id=gpu_id) for gpu_id in gpu_ids}
+        self.samples: tuple[GpuSample, ...] = ()
+        """The last sample of each; empty: the driver does not answer."""
         self._is_failing = False
         self._pause_s = _FIRST_PAUSE_S
         self._stop = threading.Event()
@@ -70,6 +72,10 @@ class HealthWatch:
         if self._health and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gpu health", daemon=True)
             self._thread.start()
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """How is each GPU, by what was found since the worker began?"""
+        return {gpu_id: health.verdict for gpu_id, health in [*self._health.items()]}
 
     def close(self) -> None:
         """Stop watching; a driver that hangs keeps its thread."""
@@ -89,6 +95,7 @@ class HealthWatch:
         if self._is_failing:
             _log.warning("The GPUs of this machine are sampled again")
         self._is_failing, self._pause_s = False, _FIRST_PAUSE_S
+        self.samples = samples
         held = self._held.read()
         for sample in samples:
             # A MIG instance is as well as its GPU.
@@ -126,7 +133,7 @@ class HealthWatch:
     def _note_failure(self, error: GpuDiscoveryError) -> float:
         if not self._is_failing:
             _log.warning("The GPUs of this machine are not sampled: %s", error)
-        self._is_failing = True
+        self._is_failing, self.samples = True, ()
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return pause_s
 

@@ -16,6 +16,9 @@ from prefect.settings import (
 )
 from prefect.workers.server import _run_healthcheck_server
 
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.worker.operations.cycle_log import CycleCounts
 from gpu_core.worker.operations.health import (
     STUCK_AFTER_INTERVALS,
     HealthMonitor,
@@ -23,7 +26,14 @@ from gpu_core.worker.operations.health import (
     WorkerState,
     judge,
 )
-from gpu_core.worker.operations.health_routes import LIVE_PATH, READY_PATH, serve_health
+from gpu_core.worker.operations.health_routes import (
+    LIVE_PATH,
+    METRICS_PATH,
+    READY_PATH,
+    serve_health,
+    serve_metrics,
+)
+from gpu_core.worker.operations.metrics import WorkerMetrics
 
 LIMIT_S = 150.0
 ACTING = Observed(
@@ -189,8 +199,33 @@ def test_prefects_server_answers_with_the_state_of_the_worker():
         client.close()
 
 
+def test_prefects_server_answers_scrapes_with_what_is_known_then():
+    metrics = WorkerMetrics("gpu", clock_s=lambda: 1000.0)
+    counts = CycleCounts(
+        pending=3, held=1, started=2, preempted=1, running=4, gpus_used=5, gpus_free=3
+    )
+    with prefects_health_server(lambda: True) as client:
+        assert serve_metrics(metrics.facts)
+        assert 'prefect_gpu_cycles_total{pool="gpu"} 0.0' in client.get(METRICS_PATH).text
+        metrics.note_cycle(counts, {"plan": 0.5}, {}, ["GPU-a"], [])
+        metrics.note_waiting([Reason.WAITING_FOR_GPUS, Reason.WAITING_FOR_GPUS], 60.0)
+        metrics.note_end(EndReason.COMPLETED)
+        found = client.get(METRICS_PATH).text
+        assert 'prefect_gpu_starts_total{pool="gpu"} 2.0' in found
+        assert 'prefect_gpu_runs_waiting{pool="gpu",reason="WaitingForGpus"} 2.0' in found
+        assert 'prefect_gpu_attempts_ended_total{pool="gpu",reason="Completed"} 1.0' in found
+        assert 'prefect_gpu_last_cycle_timestamp_seconds{pool="gpu"} 1000.0' in found
+        metrics.note_waiting([], 0.0)
+        found = client.get(METRICS_PATH).text
+        assert 'prefect_gpu_runs_waiting{pool="gpu",reason="WaitingForGpus"} 0.0' in found
+        metrics.forget()
+        assert 'prefect_gpu_starts_total{pool="gpu"} 0.0' in client.get(METRICS_PATH).text
+        client.close()
+
+
 def test_without_prefects_server_nothing_is_served():
     assert not serve_health(HealthMonitor(5.0))
+    assert not serve_metrics(WorkerMetrics("gpu").facts)
 
 
 @pytest.mark.parametrize(

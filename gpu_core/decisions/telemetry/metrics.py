@@ -1,0 +1,285 @@
+"""What a worker exports: families of metrics from frozen facts, in base units and our own names.
+
+Names and labels are public: add, never rename. Labels have few values: reasons, types of GPUs, and
+at most `MOST_VALUES` teams, models and the like, the rest under `other`. No run's id is a label.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.telemetry.health import Verdict
+from gpu_core.decisions.telemetry.samples import GpuSample
+
+MOST_VALUES = 50
+OTHER = "other"
+_NONE = "none"
+
+Labels = tuple[str, ...]
+GpuState = Literal["held", "free", "unhealthy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFamily:
+    """One metric with all its label values."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    labels: Labels
+    samples: Mapping[Labels, float]
+
+
+class GpuGroup(NamedTuple):
+    """GPUs that are counted together."""
+
+    gpu_type: str
+    capacity_type: str
+    state: GpuState
+
+
+class HourlyCost(NamedTuple):
+    """What one attempt costs in an hour, and what it is counted under."""
+
+    model: str | None
+    team: str | None
+    workload_type: str | None
+    micro_usd: float | None
+    """None: it has no price, and is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """What a worker knows of itself when it is scraped."""
+
+    pool: str
+    waiting: Mapping[Reason, int] = field(default_factory=dict)
+    """Runs that wait, by reason."""
+    oldest_wait_s: float = 0.0
+    running: int = 0
+    starts: int = 0
+    """Since the worker began, like all counters."""
+    preemptions: int = 0
+    ends: Mapping[EndReason, int] = field(default_factory=dict)
+    gpus: Mapping[GpuGroup, int] = field(default_factory=dict)
+    held_gpu_ids: frozenset[str] = frozenset()
+    """GPUs of which an attempt holds a part."""
+    costs: tuple[HourlyCost, ...] = ()
+    steps_s: Mapping[str, float] = field(default_factory=dict)
+    """Of the last cycle, by step."""
+    cycles: int = 0
+    cycle_ended_at_s: float | None = None
+    """Seconds since 1970; None: no cycle has ended."""
+    team_cost_micro_usd: Mapping[tuple[str | None, str], float] = field(default_factory=dict)
+    """Cost so far by team and period (`day`, `month`), from the ledger."""
+    ledger_read_at_s: float | None = None
+    """When the ledger was read for these costs; None: it was not."""
+    samples: tuple[GpuSample, ...] = ()
+    """The last of each GPU of this machine."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """How each GPU of this machine is."""
+
+
+def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
+    """The metrics of a scheduling worker, and of the GPUs of its machine."""
+    pool = (facts.pool,)
+    ended = facts.cycle_ended_at_s
+    read = facts.ledger_read_at_s
+    families = [
+        _gauge(
+            "prefect_gpu_runs_waiting",
+            "Runs that wait, by the reason that the worker last gave.",
+            ("pool", "reason"),
+            {(*pool, reason.value): count for reason, count in facts.waiting.items()},
+        ),
+        _gauge(
+            "prefect_gpu_oldest_wait_seconds",
+            "How long the run has waited that waits the longest; 0: none waits.",
+            ("pool",),
+            {pool: facts.oldest_wait_s},
+        ),
+        _gauge(
+            "prefect_gpu_runs_running",
+            "Attempts that hold GPUs, or need none, and have not ended.",
+            ("pool",),
+            {pool: facts.running},
+        ),
+        _counter("prefect_gpu_starts", "Runs that were admitted.", ("pool",), {pool: facts.starts}),
+        _counter(
+            "prefect_gpu_preemptions",
+            "Attempts that were preempted.",
+            ("pool",),
+            {pool: facts.preemptions},
+        ),
+        _counter(
+            "prefect_gpu_attempts_ended",
+            "Attempts that ended, by reason.",
+            ("pool", "reason"),
+            {(*pool, reason.value): count for reason, count in facts.ends.items()},
+        ),
+        _gauge(
+            "prefect_gpu_gpus",
+            "GPUs by type, capacity type and state: held, free or unhealthy.",
+            ("pool", "gpu_type", "capacity_type", "state"),
+            {(*pool, *group): count for group, count in facts.gpus.items()},
+        ),
+        _gauge(
+            "prefect_gpu_hourly_cost_usd",
+            "What the running attempts cost in an hour, where they have a price.",
+            ("pool", "team", "model", "workload_type"),
+            _hourly(facts),
+        ),
+        _gauge(
+            "prefect_gpu_cost_usd",
+            "Cost of this day and month (UTC) so far, by team, from the ledger.",
+            ("pool", "team", "period"),
+            _team_costs(facts),
+        ),
+        _gauge(
+            "prefect_gpu_cycle_step_seconds",
+            "How long each step of the last scheduling cycle took.",
+            ("pool", "step"),
+            {(*pool, step): seconds for step, seconds in facts.steps_s.items()},
+        ),
+        _counter("prefect_gpu_cycles", "Scheduling cycles.", ("pool",), {pool: facts.cycles}),
+        _gauge(
+            "prefect_gpu_last_cycle_timestamp_seconds",
+            "When the last scheduling cycle ended, in seconds since 1970.",
+            ("pool",),
+            {} if ended is None else {pool: ended},
+        ),
+        _gauge(
+            "prefect_gpu_ledger_read_timestamp_seconds",
+            "When the ledger was last read for costs, in seconds since 1970.",
+            ("pool",),
+            {} if read is None else {pool: read},
+        ),
+    ]
+    return [*families, *gpu_metrics(facts.samples, facts.verdicts, facts.held_gpu_ids)]
+
+
+def gpu_metrics(
+    samples: Sequence[GpuSample], verdicts: Mapping[str, Verdict], held: frozenset[str]
+) -> list[MetricFamily]:
+    """The metrics of the GPUs of one machine; what is unknown has no sample.
+
+    Args:
+        samples: The last of each GPU and MIG instance.
+        verdicts: How each GPU is.
+        held: The GPUs of which an attempt holds a part.
+    """
+
+    def of_each(name: str, text: str, value: str) -> MetricFamily:
+        known = {s.gpu_id: getattr(s, value) for s in samples if getattr(s, value) is not None}
+        return _gauge(name, text, ("gpu",), {(gpu,): float(v) for gpu, v in known.items()})
+
+    throttled: dict[Labels, float] = {
+        (s.gpu_id, reason.value): 1.0 for s in samples for reason in s.throttle_reasons or ()
+    }
+    counters = {s.gpu_id: s.energy_j for s in samples}
+    energy: dict[Labels, float] = {(gpu,): j for gpu, j in counters.items() if j is not None}
+    return [
+        of_each(
+            "prefect_gpu_device_utilization_ratio",
+            "Part of the time in which a kernel ran, 0 to 1.",
+            "utilization_ratio",
+        ),
+        of_each(
+            "prefect_gpu_device_sm_active_ratio",
+            "Part of the multiprocessors that worked, 0 to 1; from Hopper on.",
+            "sm_active_ratio",
+        ),
+        of_each("prefect_gpu_device_memory_used_bytes", "Memory in use.", "memory_used_bytes"),
+        of_each(
+            "prefect_gpu_device_memory_total_bytes", "Memory of the device.", "memory_total_bytes"
+        ),
+        of_each(
+            "prefect_gpu_device_temperature_celsius", "Temperature of the GPU.", "temperature_c"
+        ),
+        of_each("prefect_gpu_device_power_watts", "Power draw.", "power_w"),
+        _counter(
+            "prefect_gpu_device_energy_joules",
+            "Energy since the driver was loaded.",
+            ("gpu",),
+            energy,
+        ),
+        _gauge(
+            "prefect_gpu_device_throttled",
+            "1: the clocks are held down for this reason.",
+            ("gpu", "reason"),
+            throttled,
+        ),
+        _gauge(
+            "prefect_gpu_device_held",
+            "1: an attempt holds the GPU, or a part of it.",
+            ("gpu",),
+            {(sample.gpu_id,): float(sample.gpu_id in held) for sample in samples},
+        ),
+        of_each("prefect_gpu_device_lost", "1: the GPU does not answer.", "is_lost"),
+        _gauge(
+            "prefect_gpu_device_health",
+            "1 for the verdict on the GPU: healthy, degraded, drain, reset or replace.",
+            ("gpu", "verdict"),
+            {
+                (gpu, each.value): float(each is verdict)
+                for gpu, verdict in verdicts.items()
+                for each in Verdict
+            },
+        ),
+    ]
+
+
+def _gauge(name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> MetricFamily:
+    return MetricFamily(name=name, kind="gauge", help=text, labels=labels, samples=samples)
+
+
+def _counter(name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> MetricFamily:
+    return MetricFamily(name=name, kind="counter", help=text, labels=labels, samples=samples)
+
+
+def _hourly(facts: WorkerFacts) -> dict[Labels, float]:
+    priced = [cost for cost in facts.costs if cost.micro_usd is not None]
+    teams = _bounded(cost.team for cost in priced)
+    models = _bounded(cost.model for cost in priced)
+    kinds = _bounded(cost.workload_type for cost in priced)
+    sums: dict[Labels, float] = {}
+    for cost in priced:
+        names = (
+            _name(cost.team, teams),
+            _name(cost.model, models),
+            _name(cost.workload_type, kinds),
+        )
+        key = (facts.pool, *names)
+        sums[key] = sums.get(key, 0.0) + (cost.micro_usd or 0.0) / 1e6
+    return sums
+
+
+def _team_costs(facts: WorkerFacts) -> dict[Labels, float]:
+    dearest = sorted(facts.team_cost_micro_usd.items(), key=lambda item: -item[1])
+    teams = _first(team for (team, _), _cost in dearest)
+    sums: dict[Labels, float] = {}
+    for (team, period), micro_usd in dearest:
+        key = (facts.pool, _name(team, teams), period)
+        sums[key] = sums.get(key, 0.0) + micro_usd / 1e6
+    return sums
+
+
+def _bounded(values: Iterable[str | None]) -> frozenset[str]:
+    """The most frequent values, as many as labels may have."""
+    counts = Counter(value for value in values if value is not None)
+    ordered = sorted(counts, key=lambda value: (-counts[value], value))
+    return frozenset(ordered[:MOST_VALUES])
+
+
+def _first(values: Iterable[str | None]) -> frozenset[str]:
+    distinct = dict.fromkeys(value for value in values if value is not None)
+    return frozenset([*distinct][:MOST_VALUES])
+
+
+def _name(value: str | None, shown: frozenset[str]) -> str:
+    if value is None:
+        return _NONE
+    return value if value in shown else OTHER

@@ -1,0 +1,219 @@
+"""Rules and dashboards, with promtool and a real Prometheus that scrapes what a worker exports."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from gpu_core.adapters.prometheus.exposition import CONTENT_TYPE, exposition
+from gpu_core.cli.quickstart.services import free_port
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.reasons import Reason
+from gpu_core.decisions.telemetry.health import Verdict
+from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, WorkerFacts, worker_metrics
+from gpu_core.decisions.telemetry.samples import GpuSample
+from tests.support.prefect_stack import wait_for
+from tests.support.tools import require
+
+MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
+RULES = MONITORING / "rules.yaml"
+UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
+DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
+
+# Names of PromQL that look like metrics.
+_WORDS = {
+    *("and", "or", "on", "by", "sum", "avg", "max", "min", "unless", "vector", "time", "rate"),
+    *("avg_over_time", "max_over_time", "min_over_time", "label_replace"),
+}
+
+
+def rules(kind):
+    """The rules of this kind, `record` or `alert`, by name."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule[kind]: rule for group in groups for rule in group["rules"] if kind in rule}
+
+
+def queries(path):
+    """The queries of a dashboard, with its variables filled in as Grafana does for All."""
+    dashboard = json.loads(path.read_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return [re.sub(r"\$(gpu|pool)", ".*", query) for query in found]
+
+
+def metrics_in(query):
+    """The metrics that a query names."""
+    bare = re.sub(r'"[^"]*"', "", query)
+    bare = re.sub(r"\b(by|on) \([^)]*\)", "", bare)
+    bare = re.sub(r"\{[^}]*\}|\[[^]]*\]", "", bare)
+    return {name for name in re.findall(r"[a-z_][a-z0-9_:]*", bare) if name not in _WORDS}
+
+
+def promtool(*arguments, folder):
+    program = require(shutil.which("promtool"), "promtool (prometheus)")
+    ran = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_alert_fires_and_keeps_silent(tmp_path):
+    for path in (RULES, UNIT_TESTS):
+        shutil.copy(path, tmp_path)
+    promtool("test", "rules", UNIT_TESTS.name, folder=tmp_path)
+    cases = [
+        case
+        for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"]
+        for case in test["alert_rule_test"]
+    ]
+    for is_firing in (True, False):
+        tested = {case["alertname"] for case in cases if bool(case["exp_alerts"]) is is_firing}
+        assert tested == set(rules("alert"))
+
+
+def test_rules_stand_on_metrics_that_a_worker_exports():
+    exported = {
+        f"{family.name}_total" if family.kind == "counter" else family.name
+        for family in worker_metrics(WorkerFacts(pool="gpu"))
+    }
+    recorded = set(rules("record"))
+    for name, rule in rules("record").items():
+        assert metrics_in(rule["expr"]) <= exported, name
+    for name, rule in rules("alert").items():
+        assert metrics_in(rule["expr"]) <= recorded | exported, name
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_names_recording_rules_only_and_its_queries_parse(path, tmp_path):
+    assert queries(path)
+    for query in queries(path):
+        assert metrics_in(query) <= set(rules("record")), query
+    parsed = [{"record": f"query:{n}", "expr": query} for n, query in enumerate(queries(path))]
+    (tmp_path / "q.yaml").write_text(yaml.safe_dump({"groups": [{"name": "q", "rules": parsed}]}))
+    promtool("check", "rules", "q.yaml", folder=tmp_path)
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_can_be_provisioned(path):
+    """Without an import: its data source is a variable, its uid is short, no panel has another's
+    place or number."""
+    dashboard = json.loads(path.read_text())
+    assert dashboard["id"] is None
+    assert 0 < len(dashboard["uid"]) <= 40
+    assert "__inputs" not in dashboard
+    assert dashboard["templating"]["list"][0]["type"] == "datasource"
+    numbers = [panel["id"] for panel in dashboard["panels"]]
+    assert len(numbers) == len(set(numbers))
+    places = [
+        (panel["gridPos"]["x"] + dx, panel["gridPos"]["y"] + dy)
+        for panel in dashboard["panels"]
+        for dx in range(panel["gridPos"]["w"])
+        for dy in range(panel["gridPos"]["h"])
+    ]
+    assert len(places) == len(set(places))
+    assert all(x < 24 for x, _ in places)
+
+
+def facts():
+    """A worker with something of everything; its counters grow with each scrape."""
+    now_s = datetime.now(UTC).timestamp()
+    return WorkerFacts(
+        pool="gpu",
+        waiting={Reason.WAITING_FOR_GPUS: 5000},
+        oldest_wait_s=60.0,
+        running=1,
+        starts=int(now_s),
+        preemptions=int(now_s),
+        ends={EndReason.COMPLETED: int(now_s)},
+        gpus={GpuGroup("h100-80gb", "spot", "held"): 1, GpuGroup("h100-80gb", "spot", "free"): 1},
+        held_gpu_ids=frozenset({"GPU-a"}),
+        costs=(HourlyCost("llama", "vision", "training", 3_600_000.0),),
+        steps_s={"plan": 0.25},
+        cycles=int(now_s),
+        cycle_ended_at_s=now_s,
+        team_cost_micro_usd={("vision", "day"): 1e6, ("vision", "month"): 2e6},
+        ledger_read_at_s=now_s,
+        samples=(
+            GpuSample(
+                gpu_id="GPU-a",
+                at=datetime.now(UTC),
+                utilization_ratio=0.01,
+                sm_active_ratio=0.01,
+                memory_used_bytes=10,
+                memory_total_bytes=80,
+                temperature_c=60.0,
+                power_w=100.0,
+                energy_j=100.0 * now_s,
+            ),
+        ),
+        verdicts={"GPU-a": Verdict.RESET},
+    )
+
+
+class Scraped(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = exposition(worker_metrics(facts()))
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments):
+        pass
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    """A real Prometheus with our rules, which scrapes a worker's metrics each second."""
+    program = require(shutil.which("prometheus"), "prometheus")
+    worker = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
+    threading.Thread(target=worker.serve_forever, daemon=True).start()
+    target = f"127.0.0.1:{worker.server_address[1]}"
+    shutil.copy(RULES, tmp_path)
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [{"job_name": "gpu", "static_configs": [{"targets": [target]}]}],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    address = f"127.0.0.1:{free_port()}"
+    with (tmp_path / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                *(program, "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
+                f"--web.listen-address={address}",
+            ],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
+    yield f"http://{address}"
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    worker.shutdown()
+    worker.server_close()
+
+
+def test_a_real_prometheus_scrapes_a_worker_and_every_panel_has_data(prometheus):
+    def result(query):
+        try:
+            answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=10)
+        except httpx.TransportError:
+            return []
+        return answer.json()["data"]["result"] if answer.is_success else []
+
+    for name in rules("record"):
+        wait_for(lambda name=name: result(name), f"the rule {name} has a value")
+    for path in DASHBOARDS:
+        for query in queries(path):
+            wait_for(lambda query=query: result(query), f"{path.stem} has data for {query}")
+    (waiting,) = result("pool:runs_waiting:count")
+    assert waiting["metric"]["reason"] == "WaitingForGpus"
+    assert waiting["value"][1] == "5000"
