@@ -22,10 +22,10 @@ _LAST_WORDS_S = 15.0
 
 
 class PrefectReport:
-    """Tells reports one after the other, beside the work; the newest replaces what still waits.
+    """Sends reports one after the other, beside the work; the newest replaces the one that waits.
 
-    A server that is slow or away must not make training stand still, and a report that cannot be
-    told is only missed: the next one says more.
+    A slow or unreachable server must not stop training. A report that cannot be sent is dropped:
+    the next one has its content, too.
 
     Args:
         flow_run_id: The run.

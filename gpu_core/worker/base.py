@@ -352,7 +352,7 @@ class GpuWorker(_Mixin):
             self.get_flow_run_logger(flow_run).info("Prefect does not start it: %s", refusal)
             return False
         except Exception:
-            # It may have been heard. If it was, nobody else would put the run back.
+            # The server may have accepted it. Then only this worker can put the run back.
             running.claim(datetime.now(UTC))
             raise
         if not state.is_pending():

@@ -195,7 +195,7 @@ class Infrastructure(Protocol):
             NotStarted: It can be created another time.
             Unavailable: The platform failed.
             Refused: It can be created at no time.
-            InvalidInput: What the run asks for cannot be had.
+            InvalidInput: The run asks for something that the infrastructure does not offer.
             Exception: It could not be created, for a reason that is the run's.
         """
         ...
@@ -269,7 +269,7 @@ class Infrastructure(Protocol):
         ...
 
     def settled(self, running: AttemptState) -> None:
-        """Its end is written down: forget it."""
+        """Forget an attempt whose end is in the ledger."""
         ...
 
     def with_devices(self, facts: WorkerFacts) -> WorkerFacts:

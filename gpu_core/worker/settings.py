@@ -119,5 +119,5 @@ class GpuWorkerSettings(PrefectBaseSettings):
 
 
 def file_name(pool: str) -> str:
-    """What files of this pool's worker begin with, whatever the pool is called."""
+    """The pool's name for files: letters, digits, `-` and `_` stay, others become `_`."""
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in pool)

@@ -1,4 +1,4 @@
-"""`prefect-gpu catalog`: what can be had at which price, and a look at what is offered now."""
+"""`prefect-gpu catalog`: offerings with their prices, and their refresh from the provider."""
 
 import json
 import sys

@@ -57,7 +57,7 @@ def _type_cells(
 
 
 def _has_price(catalog: Catalog, offering: Offering) -> bool:
-    """Is it a whole GPU that can be had now, at a price with a source?"""
+    """Is it a whole GPU that is available now, at a price with a source?"""
     is_whole = catalog.instance_type(offering).gpu_share_milli == WHOLE_GPU_MILLI
     return is_whole and catalog.is_available(offering) and offering.price.source is not None
 
@@ -70,7 +70,7 @@ def _summary_caption(catalog: Catalog, offerings: Sequence[Offering]) -> str:
 
 
 def offerings_table(catalog: Catalog, offerings: Sequence[Offering]) -> Table:
-    """A row for each offering; those that cannot be had now say so instead of a price."""
+    """A row for each offering; those that are unavailable now say so instead of a price."""
     table = simple_table("Offerings", _caption(catalog, offerings))
     for heading in ("GPU type", "Instance type", "Where", "Capacity"):
         table.add_column(heading, overflow="fold")

@@ -1,4 +1,4 @@
-"""`prefect-gpu check`: files that people write, checked without a server and without a cluster."""
+"""`prefect-gpu check`: checks files without a server and without a cluster."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ _OBJECT = FileKind.MANIFEST
 
 
 def _report(read: _Read, policy: Policy | None) -> FileReport | None:
-    """What a file is and what is wrong with it; None: it was not named and is of no known kind."""
+    """The kind of a file and its errors; None: it was not named and is of no known kind."""
     source, documents, unreadable = read
     if unreadable:
         return FileReport(file=source.name, contents="unreadable", findings=tuple(unreadable))

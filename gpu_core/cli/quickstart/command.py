@@ -1,4 +1,4 @@
-"""`prefect-gpu quickstart`: the whole story on one machine, checked, and cleaned up afterwards."""
+"""`prefect-gpu quickstart`: runs on one machine, with checks, and stops all it started."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ _UP_S = 120.0
 _WIDTH = 100
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# Of the user's own world nothing may leak in: no server, no profile, no MLflow.
+# Variables of the user's own server, profile and MLflow are removed.
 _FOREIGN = ("PREFECT_", "MLFLOW_")
 
 
@@ -79,7 +79,7 @@ def _story(console: Console, services: Services, folder: Path, *, keep: bool) ->
     console.rule("[bold]1. Servers[/]", align="left")
     with Progress(console, "Prefect's server and MLflow are starting"):
         prefect, mlflow = _start_servers(services, folder, addresses)
-        # Prefect reads its settings when it is first imported: only now are they ours.
+        # Prefect reads its settings when it is first imported, so that it is imported after them.
         from gpu_core.cli.quickstart.demo import tell
         from gpu_core.cli.setup.arguments import SetupOptions
         from gpu_core.cli.setup.command import setup

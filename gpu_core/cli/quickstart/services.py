@@ -1,4 +1,4 @@
-"""Servers that belong to one command: started on free loopback ports, stopped in every case."""
+"""Servers of one command: started on free loopback ports, and stopped when the command ends."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ class Services:
         return service
 
     def use(self, environment: Mapping[str, str]) -> None:
-        """What the servers that are started from now on get."""
+        """Set the environment of the servers that are started after this call."""
         self._environment = dict(environment)
 
     def wait_until_up(self, service: Service, url: str, timeout_s: float) -> None:

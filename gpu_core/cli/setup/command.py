@@ -1,4 +1,4 @@
-"""`prefect-gpu setup`: pool, queues, blocks and deployments, as they should be. Safe to repeat."""
+"""`prefect-gpu setup`: creates or updates pool, queues, blocks and deployments."""
 
 import os
 from collections.abc import Mapping

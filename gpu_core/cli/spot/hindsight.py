@@ -1,4 +1,4 @@
-"""`prefect-gpu spot-replay --ledger`: what the best possible would have cost finished runs."""
+"""`prefect-gpu spot-replay --ledger`: the lowest possible cost of finished runs."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ class SpotHindsight:
 
     @property
     def paid_micro_usd(self) -> int:
-        """All that was paid for these runs' GPUs."""
+        """What these runs' GPUs cost."""
         return sum(run.paid_micro_usd for run in self.runs)
 
     @property

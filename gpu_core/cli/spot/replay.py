@@ -29,7 +29,7 @@ def run_spot_replay(files: tuple[Path, ...], ledger: str | None, options: SpotRe
     """Replay, and print a table or JSON. Returns the exit code: 1 if a deadline was missed.
 
     Raises:
-        InvalidInput: Something that was asked for cannot be used.
+        InvalidInput: A file, the ledger or an option cannot be used.
     """
     if (ledger is None) is not bool(files):
         raise InvalidInput("FILE", "and ledger are alternatives", remedy="name one of them")

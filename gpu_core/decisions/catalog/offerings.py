@@ -1,4 +1,4 @@
-"""What can be had: instance types, and what each costs in which place on which terms."""
+"""Offerings: instance types, and the price of each by zone and capacity type."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -108,7 +108,7 @@ class TransferPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All that is known to be had."""
+    """All known offerings."""
 
     instance_types: Mapping[TypeKey, InstanceType] = field(
         default_factory=lambda: MappingProxyType({})
@@ -144,7 +144,7 @@ class Catalog:
         return None
 
     def is_available(self, offering: Offering) -> bool:
-        """Can it be had?
+        """Is it available?
 
         Where the price for spot is that for on-demand, or more, there is no spot capacity: price
         lists fill the gap with the on-demand price, rounded to a hundredth of a cent (AWS's spot

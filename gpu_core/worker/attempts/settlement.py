@@ -265,7 +265,7 @@ def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) ->
 
 
 def ends_run(state: State[Any]) -> bool:
-    """Does no other attempt follow, whatever the worker thinks of this one?"""
+    """Does this state end the run, so that no other attempt follows?"""
     return state.is_completed() or state.is_cancelled() or state.is_cancelling()
 
 

@@ -24,8 +24,8 @@ class BoundedCall(Generic[T]):
         """The answer of this function.
 
         Args:
-            function: What to call.
-            wait_s: How long to wait for it, 0 or more; for an earlier call there is no wait.
+            function: The function to call.
+            wait_s: How long to wait for its answer, 0 or more.
 
         Raises:
             TimeoutError: There is no answer in time, or an earlier call has not returned.

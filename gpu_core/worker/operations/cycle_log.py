@@ -39,7 +39,7 @@ class CycleCounts:
 
     @property
     def standing(self) -> tuple[int, ...]:
-        """What was found, whatever the cycle did."""
+        """What the cycle found, without what it did."""
         return self.pending, self.held, self.running, self.gpus_used, self.gpus_free
 
 

@@ -1,4 +1,4 @@
-"""When waiting runs will start: learned from starts, kept over restarts."""
+"""Expected starts of waiting runs: learned from observed starts, and kept over restarts."""
 
 import json
 import logging

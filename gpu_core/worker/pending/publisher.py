@@ -111,8 +111,8 @@ class Publisher:
         client: Prefect's client.
         pool: The pool's name, for its artifact.
         state_name: The name of the state of every waiting run; None: the reason why it waits.
-        turn: Held while the state of one waiting run is written. Who starts a run lets it pass
-            first: the run is held then, so that no later one makes it wait again.
+        turn: Held while the state of one waiting run is written. A start waits for it once the run
+            is held: no later write then makes the run wait again.
         faults: What goes wrong for single runs.
     """
 
@@ -271,7 +271,7 @@ class Publisher:
         is_held: Callable[[str], bool],
     ) -> None:
         flow_run = demand.flow_run
-        # Looked at again: a cancelled run that is shown why it waits would come back to life.
+        # Read again: a new state would undo the cancellation of a cancelled run.
         current = await self._client.read_flow_run(flow_run.id)
         if current.state is None or not current.state.is_scheduled():
             return

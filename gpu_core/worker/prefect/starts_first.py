@@ -10,10 +10,10 @@ LONGEST_YIELD_S = 5.0
 
 
 class StartsFirst:
-    """Which starts are under way, and who lets them pass.
+    """The starts that are under way; other reports to Prefect wait for them.
 
-    Prefect's server is one process, and the GPUs of a run idle until it starts. That a run has
-    begun or ended may be told a moment later: its GPUs are free before its end is reported.
+    Prefect's server is one process, and the GPUs of a run idle until it starts. The report that a
+    run has begun or ended can wait a moment: its GPUs are free before its end is reported.
     """
 
     def __init__(self) -> None:

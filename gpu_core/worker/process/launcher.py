@@ -56,14 +56,13 @@ def launch(run_dir: str, beside: list[str], command: list[str]) -> int:
 def run(command: list[str], beside: list[str]) -> int:
     """Start the command and wait for it; negative: the signal that killed it.
 
-    The signals are blocked and taken one by one instead of being handled whenever they come: none
-    can arrive before there is a command to pass it to, or after its process id has been given up
-    and may belong to somebody else.
+    The signals are blocked and taken one by one: none arrives before the command runs, or after its
+    process id has been released and may belong to another process.
 
     Raises:
         OSError: The command cannot be started.
     """
-    # Blocked signals that nobody handles may be dropped (SIGCHLD is, on macOS).
+    # The system may drop a blocked signal without a handler (macOS drops SIGCHLD).
     for number in (*FORWARDED, signal.SIGCHLD):
         signal.signal(number, lambda _number, _frame: None)
     outer_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
@@ -81,7 +80,7 @@ def run(command: list[str], beside: list[str]) -> int:
         return wait(pid)
     finally:
         if observer is not None:
-            # Reaped by nobody before this: its number is still its own.
+            # It is not reaped yet: its process id is still its own.
             os.kill(observer, signal.SIGKILL)
 
 

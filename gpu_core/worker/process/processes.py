@@ -106,7 +106,7 @@ class LocalProcesses:
             del self._children[attempt.pid]
             return False
         try:
-            # Not its start time: that moves whenever somebody sets the clock.
+            # Not its start time, which changes when the clock is set.
             return _attempt_id(psutil.Process(attempt.pid)) == attempt.attempt_id
         except psutil.NoSuchProcess:
             return False
@@ -175,7 +175,7 @@ class LocalProcesses:
         for descriptor in list(self._descriptors):
             self._forget(descriptor, loop)
         for child in self._children.values():
-            # Without a result the object would warn that nobody waits for a living process.
+            # Without a result the object warns that its process is not waited for.
             if child.poll() is None:
                 child.returncode = 0
         self._children.clear()

@@ -16,9 +16,9 @@ _OURS = (RUNS, "checkpoints", "ledger.db*", "*.lock", "*.forecasts.json*", "*.ou
 def open_state_folder(path: Path) -> None:
     """Have the state folder and the folder of runs in it, closed to other users.
 
-    Earlier versions left both open to all. A state folder that also holds files of somebody else
-    stays as it is: only the runs in it are closed. Without a disk to make it on the worker goes on:
-    what has to write there fails by itself, and says so.
+    Earlier versions left both open to all. A state folder that also holds files of another
+    user stays as it is: only the runs in it are closed. The worker continues if the folder cannot
+    be made: each write to it then fails with its own error.
     """
     try:
         make_private_folder(path / RUNS)

@@ -1,4 +1,4 @@
-"""SIGTERM stops a worker within seconds, whatever the parent process did to its signals."""
+"""SIGTERM stops a worker within seconds, also where its parent process has blocked signals."""
 
 import asyncio
 import os

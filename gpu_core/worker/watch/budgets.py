@@ -46,7 +46,7 @@ class BudgetWatch:
         return stopped
 
     def held(self, policy: Policy, usage: Usage, now: datetime) -> list[tuple[AttemptState, str]]:
-        """Which attempts must stop for a budget of their pool, team or the like, and why?"""
+        """Which attempts must stop for a budget of their pool, team, user and so on, and why?"""
         up = {each.attempt.attempt_id: each for each in self._attempts if each.phase.is_up}
         running = [(each.record, each.attempt) for each in self._attempts.holding()]
         stops = due_stops(policy.budgets, usage, running, policy.preemption.grace_period_s, now)

@@ -69,11 +69,11 @@ class OutageWatch:
 
     @property
     def is_api_away(self) -> bool:
-        """Did Prefect's API not work when it was polled last?"""
+        """Did the last poll of Prefect's API fail?"""
         return "api" in self._away
 
     async def watch(self) -> None:
-        """Poll until cancelled. Requests of the client that an outage cuts off wait for its end."""
+        """Poll until cancelled. Requests that an outage interrupts wait for its end."""
         with awaiting_return(self._client, lambda: self.is_api_away, self.wait_for_return):
             while True:
                 try:

@@ -61,7 +61,7 @@ class CapacityChanges:
 
 
 def _may_change(running: AttemptState) -> bool:
-    """Does it work, on capacity that its owner left open?"""
+    """Does the attempt run, with the capacity type `auto`?"""
     return (
         running.phase.is_up and not running.awaited_kinds and running.request.capacity_type == AUTO
     )

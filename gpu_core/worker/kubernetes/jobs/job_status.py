@@ -146,7 +146,7 @@ _MAY_FOLLOW = frozenset({Cause.FAILED, Cause.COMPLETED})
 def silent_partner_of(
     ended: Sequence[Json], pods: Sequence[Json], nodes: Mapping[str, Json]
 ) -> str | None:
-    """Which other node had fallen silent when the pod failed that ended its gang? None: none.
+    """Which node did not report when a pod of another node ended their gang? None: none.
 
     Args:
         ended: The pods whose ends say why the attempt ended.

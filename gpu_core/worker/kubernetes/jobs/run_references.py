@@ -139,10 +139,10 @@ class RunReferences:
         return self._current().rendered(variables).further_size
 
     async def namespace_of(self, variables: Json) -> str:
-        """In which namespace is the Job with these job variables made?
+        """In which namespace is the Job with these job variables created?
 
         Args:
-            variables: Of the run over the deployment's over the pool's defaults.
+            variables: The run's; the deployment's and the pool's defaults stand for missing ones.
         """
         found = self._current().rendered(variables).namespace
         if isinstance(found, dict) or (isinstance(found, str) and "{{" in found):

@@ -24,9 +24,9 @@ _AT_ONCE = 20
 class TtlCleanup:
     """The RayJobs, TrainJobs and SparkApplications of one pool whose attempts are settled.
 
-    Not every operator takes them away itself: a RayJob goes only where KubeRay is told so for the
-    whole cluster, and a TrainJob has no time to live. Which are due is read from the objects, so
-    a worker that starts anew knows as much.
+    Not every operator deletes them: KubeRay deletes RayJobs only where it is configured for the
+    whole cluster, and a TrainJob has no time to live. The objects say which are due, so that a
+    restarted worker knows it, too.
 
     Args:
         api: The cluster.

@@ -9,7 +9,7 @@ class UnadmittedAttempts:
     """Remembers which attempts had no pod on a node when they were seen last.
 
     Args:
-        view: What the watches have seen. It forgets a Job that is deleted, so that an attempt is
+        view: The watched objects. It forgets a Job that is deleted, so that an attempt is
             observed before its end.
     """
 

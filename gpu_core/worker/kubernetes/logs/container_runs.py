@@ -42,7 +42,7 @@ class ContainerRuns:
         output: Reads what they write.
         tasks: Where logs are followed.
         is_over: Has this attempt's pod of this uid ended, so that no more output comes?
-        starts: Which starts are under way: that a container runs is told after them.
+        starts: The starts that are under way: a running container is reported after them.
         hidden: A text as people may read it: what the run's log has of a line.
     """
 

@@ -21,9 +21,9 @@ _READABLE = 0o644
 class DevicesLock:
     """One worker of a machine holds it, whichever user it belongs to.
 
-    Each user locks a file of his own and looks at those of the others: a file that somebody made
-    first, made unreadable, or linked to elsewhere keeps nobody from the GPUs. Only who holds a lock
-    does, with a process that lives.
+    Each user locks a file of his own and looks at those of the others: a file that another
+    user made first, made unreadable, or linked to elsewhere locks nothing. Only a lock that a
+    running process holds does.
 
     Args:
         folders: Where the files are.
