@@ -4,16 +4,27 @@ The cost of a flow run stands in one MLflow run and nowhere else: `cost/total_us
 then adds up to the bill.
 """
 
+import logging
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
 
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, RESOURCE_DOES_NOT_EXIST, ErrorCode
 from prefect.utilities.urls import url_for
 
 from gpu_core.adapters.mlflow.experiment import experiment_id
 from gpu_core.adapters.mlflow.tags import FLOW_RUN_TAG, TRACKED_RUN_TAG
+from gpu_core.decisions.costs.cost_ratios import (
+    BASELINE_TAG,
+    GOAL_TAG,
+    QUALITY_TAG,
+    improvement_per_usd,
+    usd_per_count,
+)
+from gpu_core.decisions.costs.mlflow_views import experiment_tags
 from gpu_core.decisions.costs.usage import Usage
 from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
@@ -22,6 +33,10 @@ from gpu_core.decisions.model.units import MICRO_USD_PER_USD, SECONDS_PER_HOUR
 from gpu_core.decisions.telemetry.summary import GpuUse, gpu_use
 
 DEFAULT_EXPERIMENT = "prefect-gpu"
+
+# A run that was deleted for good, and an id that is none.
+_NO_SUCH_RUN = {ErrorCode.Name(code) for code in (RESOURCE_DOES_NOT_EXIST, INVALID_PARAMETER_VALUE)}
+_log = logging.getLogger("prefect.gpu.mlflow")
 
 _STATUS_TAG = "cost.status"
 _PARENT_TAG = "mlflow.parentRunId"
@@ -83,7 +98,12 @@ def log_run_cost(
     for older in found[1:]:
         _supersede(client, older)
     tags = _tags(record, cost, status, price_book) | _description(newest, record)
-    _write(client, newest, _metrics(cost), tags)
+    metrics = _metrics(cost)
+    total_usd = metrics.get("cost/total_usd")
+    metrics |= usd_per_count(total_usd, newest.data.metrics)
+    metrics |= _improvement(client, newest, total_usd)
+    _write(client, newest, metrics, tags)
+    _keep_views(client, newest)
     return str(newest.info.run_id)
 
 
@@ -138,6 +158,37 @@ def _supersede(client: MlflowClient, older: Run) -> None:
     _write(client, older, dict.fromkeys(logged, 0.0), {_STATUS_TAG: CostStatus.SUPERSEDED.value})
 
 
+def _improvement(client: MlflowClient, run: Run, total_usd: float | None) -> dict[str, float]:
+    """What the run's tags ask for; nothing where a tag or the baseline is missing or unknown."""
+    tags = run.data.tags
+    baseline_id, quality = tags.get(BASELINE_TAG), tags.get(QUALITY_TAG)
+    if baseline_id is None or quality is None:
+        return {}
+    try:
+        baseline = client.get_run(baseline_id).data.metrics
+    except MlflowException as error:
+        if error.error_code not in _NO_SUCH_RUN:
+            raise
+        baseline = {}
+    found = improvement_per_usd(
+        run.data.metrics.get(quality),
+        baseline.get(quality),
+        tags.get(GOAL_TAG, "higher"),
+        total_usd,
+    )
+    return {} if found is None else {"cost/improvement_per_usd": found}
+
+
+def _keep_views(client: MlflowClient, run: Run) -> None:
+    """Give the run's experiment its views; the cost is logged even where that is refused."""
+    try:
+        experiment = client.get_experiment(run.info.experiment_id)
+        for name, text in experiment_tags(experiment.tags, run.data.metrics).items():
+            client.set_experiment_tag(experiment.experiment_id, name, text)
+    except MlflowException as error:
+        _log.warning("MLflow keeps no saved views: %s", error.error_code)
+
+
 def _write(client: MlflowClient, run: Run, metrics: dict[str, float], tags: dict[str, str]) -> None:
     for name, value in metrics.items():
         if run.data.metrics.get(name) != value:
@@ -154,6 +205,8 @@ def _metrics(cost: RunCost) -> dict[str, float]:
         "cost/sm_active_avg": use.sm_active_mean_ratio,
         "cost/energy_kwh": use.energy_kwh,
         "cost/total_usd": _usd(cost.usage),
+        "cost/gpu_usd": _part_usd(cost, cost.usage.gpu_micro_usd),
+        "cost/cpu_memory_usd": _part_usd(cost, cost.usage.cpu_micro_usd + cost.usage.gib_micro_usd),
         "cost/retry_waste_usd": _usd(cost.lost),
         "cost/checkpoint_saved_usd": _usd(cost.saved),
         "cost/gpu_hours": cost.usage.gpu_hours,
@@ -172,6 +225,13 @@ def _gpu_use(cost: RunCost) -> GpuUse:
 def _usd(usage: Usage) -> float | None:
     # Not rounded to micro-dollars, so that runs that share a GPU add up to the price of the GPU.
     return None if usage.is_unpriced else float(usage.exact_micro_usd / Fraction(MICRO_USD_PER_USD))
+
+
+def _part_usd(cost: RunCost, micro_usd: Fraction | int) -> float | None:
+    """A part of the cost; None: unknown, or the price of the rest includes it."""
+    if cost.usage.is_unpriced or not micro_usd:
+        return None
+    return float(micro_usd / Fraction(MICRO_USD_PER_USD))
 
 
 def _tags(record: RunRecord, cost: RunCost, status: CostStatus, price_book: str) -> dict[str, str]:

@@ -115,6 +115,7 @@ def test_metrics_and_tags_say_what_it_cost_and_on_what_basis(client: MlflowClien
     run = log(client, make_run("metrics", experiment=None))
     want_metrics = {
         "cost/total_usd": 3.0,
+        "cost/gpu_usd": 3.0,
         "cost/retry_waste_usd": 0.5,
         "cost/checkpoint_saved_usd": 1.5,
         "cost/gpu_hours": 3.0,
