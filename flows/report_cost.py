@@ -40,6 +40,13 @@ from gpu_core.decisions.checks.prefect.pool_blocks import (
     pool_block_names,
 )
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.run_durations import ARTIFACT_KEY as DURATIONS_KEY
+from gpu_core.decisions.costs.run_durations import PERIOD as DURATIONS_PERIOD
+from gpu_core.decisions.costs.run_durations import (
+    DeploymentDurations,
+    deployment_durations,
+    durations_markdown,
+)
 from gpu_core.decisions.costs.usage_cost import RunCost, Window, daily_costs, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
@@ -83,6 +90,7 @@ def report_cost(
             history = read_history(ledger, day, with_generated, now)
         report = read_and_decide(ledger, day, with_generated, now, history, planned)
         publish_report(report, with_generated)
+        publish_durations(read_durations(ledger, now))
         if access is None:
             get_run_logger().warning(
                 "Costs are not logged: there is no block %s", _either(MLFLOW_BLOCK, names)
@@ -157,6 +165,22 @@ def whole_costs(ledger: Ledger, day: date, now: datetime) -> list[RunCost]:
     usage = ledger.usage(window.start, window.end, provenance=Provenance.MEASURED)
     costs = [run_cost(run, attempts, now) for run, attempts in usage]
     return [cost for cost in costs if cost.held_gpus]
+
+
+def read_durations(ledger: Ledger, now: datetime) -> tuple[DeploymentDurations, ...]:
+    """Run time and lateness of the measured runs of the last 30 days, by deployment."""
+    records = ledger.usage(now - DURATIONS_PERIOD, now, provenance=Provenance.MEASURED)
+    return deployment_durations(records, now)
+
+
+@task(cache_policy=NO_CACHE)
+def publish_durations(found: tuple[DeploymentDurations, ...]) -> None:
+    """Publish how long runs take and how late they start, as one artifact."""
+    create_markdown_artifact(
+        durations_markdown(found),
+        key=DURATIONS_KEY,
+        description="Run time and lateness by deployment, p50 to p99",
+    )
 
 
 @task(cache_policy=NO_CACHE)

@@ -88,6 +88,7 @@ def test_a_past_day_is_reported_in_prefect_and_logged_to_mlflow(
         ("vision", "$2.00"),
         ("total", "$2.00"),
     ]
+    assert page("gpu-run-durations").startswith("# Run time and lateness by deployment")
     (run,) = logged(tracking_uri)
     assert run.data.metrics["cost/total_usd"] == 2.0
     assert run.data.tags["cost.status"] == "final"
