@@ -23,7 +23,7 @@ class Meeting:
     def __init__(self, count: int) -> None:
         self._count = count
         self._told: dict[int, int] = {}
-        self._barrier = threading.Barrier(count, timeout=20)
+        self._barrier = threading.Barrier(count)
 
     def ranks(self) -> list[Ranks]:
         return [

@@ -56,8 +56,7 @@ def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
                 monkeypatch.setattr(ledger, "move_attempt", lambda *_: 1 / 0)
             pool.infrastructure.ended.add(running.attempt.attempt_id)
             pool.scheduler.settler.find_ended(set())
-            with anyio.fail_after(20):
-                await came.wait()
+            await came.wait()
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         anyio.run(story, ledger)

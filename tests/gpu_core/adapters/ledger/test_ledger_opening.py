@@ -60,7 +60,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_get_it(ledger_url: str) ->
         assert opener.stdin is not None
         opener.stdin.write("go\n")
         opener.stdin.flush()
-    outcomes = [opener.communicate(timeout=60) for opener in openers]
+    outcomes = [opener.communicate() for opener in openers]
     assert outcomes == [("opened\n", "")] * _OPENERS
 
 

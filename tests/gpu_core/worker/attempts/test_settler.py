@@ -124,8 +124,7 @@ def test_gpus_are_free_only_when_the_last_process_has_ended(tmp_path, ledger, ru
         settler.find_ended(set())
         assert orphan.poll() is None
         assert running.phase.holds_gpus
-        with anyio.fail_after(20):
-            await woken.wait()
+        await woken.wait()
         assert orphan.poll() is not None
         assert not running.phase.holds_gpus
 
@@ -176,8 +175,7 @@ def test_an_attempt_that_can_never_start_is_refused_once(tmp_path, ledger, runni
         # What is settled already is left alone.
         monkeypatch.setattr(settler, "end_unstarted", None)
         await terminator.stop_troubled(Policy(version=1), datetime.now(UTC))
-        with anyio.fail_after(20):
-            await woken.wait()
+        await woken.wait()
 
     while_the_api_is_away(tmp_path, ledger, running, act)
 
@@ -189,8 +187,7 @@ def test_an_attempt_that_ended_by_itself_is_not_overdue_while_it_waits_for_the_a
 
     async def act(settler, woken):
         settler.find_ended(set())
-        with anyio.fail_after(20):
-            await woken.wait()
+        await woken.wait()
         await terminator_of(settler).stop_overdue(Policy(version=1), datetime.now(UTC))
         assert running.drain_reason is None
 
@@ -242,8 +239,7 @@ def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, runnin
         settler.find_ended(set(), is_beside_cycle=True)
         assert running.phase.has_ended is is_started
         if is_started:
-            with anyio.fail_after(20):
-                await woken.wait()
+            await woken.wait()
             assert not running.phase.holds_gpus
 
     while_the_api_is_away(tmp_path, ledger, running, act)
@@ -276,13 +272,12 @@ def test_an_end_is_settled_as_soon_as_the_api_is_back(tmp_path, ledger, running,
 
         monkeypatch.setattr(settler, "_settle", settle)
         settler.find_ended(set())
-        with anyio.fail_after(20):
-            await tried.wait()
-            tried = anyio.Event()
-            await anyio.wait_all_tasks_blocked()
-            settler._outages._note("api", True, datetime.now(UTC))
-            settler._outages._note("api", False, datetime.now(UTC))
-            await tried.wait()
+        await tried.wait()
+        tried = anyio.Event()
+        await anyio.wait_all_tasks_blocked()
+        settler._outages._note("api", True, datetime.now(UTC))
+        settler._outages._note("api", False, datetime.now(UTC))
+        await tried.wait()
         assert tries == [1, 2]
 
     while_the_api_is_away(tmp_path, ledger, running, act)
@@ -319,8 +314,7 @@ def test_an_attempt_that_is_withdrawn_meanwhile_is_settled_no_further(
         monkeypatch.setattr(settler, "_settle", settle)
         monkeypatch.setattr(settler, "_report", report)
         settler.find_ended(set())
-        with anyio.fail_after(60):
-            await reported.wait()
+        await reported.wait()
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         while_the_api_is_away(tmp_path, ledger, running, act)
@@ -363,8 +357,7 @@ def test_an_end_that_cannot_be_settled_is_closed_after_a_day(
         settled = anyio.Event()
         monkeypatch.setattr(settler._infrastructure, "settled", lambda _running: settled.set())
         settler.find_ended(set())
-        with anyio.fail_after(60):
-            await settled.wait()
+        await settled.wait()
 
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         while_the_api_is_away(tmp_path, ledger, running, act)
@@ -426,8 +419,7 @@ def test_of_many_that_end_together_a_few_ask_prefects_server_at_a_time(
         assert len(asking) == 4
         for _ in many:
             judged.release()
-        with anyio.fail_after(60):
-            await all_asked.wait()
+        await all_asked.wait()
 
     while_the_api_is_away(tmp_path, ledger, running, act)
 
@@ -452,7 +444,6 @@ def test_an_end_is_judged_after_the_starts_that_are_under_way(
                 await anyio.wait_all_tasks_blocked()
             await anyio.wait_all_tasks_blocked()
             assert not judged.is_set()
-        with anyio.fail_after(60):
-            await judged.wait()
+        await judged.wait()
 
     while_the_api_is_away(tmp_path, ledger, running, act)

@@ -128,7 +128,7 @@ def test_a_request_of_prefects_client_goes_on_when_the_api_is_back(tmp_path):
                 done.set()
 
             before = client._client._transport
-            with awaiting_return(client, lambda: watch.is_api_away, wait), anyio.fail_after(60):
+            with awaiting_return(client, lambda: watch.is_api_away, wait):
                 await watch.poll()
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(ask)

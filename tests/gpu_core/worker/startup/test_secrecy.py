@@ -105,9 +105,8 @@ def test_why_an_attempt_ended_is_said_without_passwords(tmp_path):
             why = "no connection to postgresql://u:pa55@db/x"
             failure = StartFailure(StartFailureKind.REFUSED, why)
             pool.scheduler.settler.end_unstarted(running, failure)
-            with anyio.fail_after(60):
-                while pool.holding():
-                    await anyio.wait_all_tasks_blocked()
+            while pool.holding():
+                await anyio.wait_all_tasks_blocked()
             return ledger.attempts_of([str(run)])[str(run)]
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:

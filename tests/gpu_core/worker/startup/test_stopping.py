@@ -62,7 +62,7 @@ def test_a_stop_that_takes_too_long_ends_the_process(monkeypatch, capsys):
         codes.append(code)
         ended.set()
 
-    run(lambda: ended.wait(TIME_LIMIT_S), end_process)
+    run(ended.wait, end_process)
     assert codes == [128 + signal.SIGTERM]
     assert "did not stop within" in capsys.readouterr().err
 
@@ -96,7 +96,7 @@ def test_without_sigterm_the_handler_before_is_there_again():
         with stop_on_sigterm(lambda: None, lambda: None, survive):
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
             (guard,) = set(threading.enumerate()) - earlier
-        guard.join(TIME_LIMIT_S)
+        guard.join()
         assert not guard.is_alive()
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

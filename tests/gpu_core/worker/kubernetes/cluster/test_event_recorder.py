@@ -65,8 +65,7 @@ def told(api, story, view=None, want=0):
             recorder = EventRecorder(client, view or view_of(), MissingRights())
             story(recorder)
             tasks.start_soon(recorder.run)
-            with anyio.fail_after(200):
-                await api.is_done.wait()
+            await api.is_done.wait()
             tasks.cancel_scope.cancel()
 
     anyio.run(scenario)
