@@ -31,7 +31,6 @@ from gpu_core.decisions.checks.prefect.api_address import check_api_address
 from gpu_core.decisions.checks.prefect.pool_commands import setup_command
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.worker.attempts.job_configuration import configured
-from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import describe_placement
 from gpu_core.worker.attempts.settlement import ATTEMPT_FOLLOWS
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
@@ -40,6 +39,7 @@ from gpu_core.worker.operations.health import HealthMonitor, WorkerState
 from gpu_core.worker.operations.health_routes import serve_health, serve_metrics
 from gpu_core.worker.operations.json_lines import log_json_lines
 from gpu_core.worker.operations.metrics import WorkerMetrics
+from gpu_core.worker.operations.outage_errors import is_outage, is_unanswered, platform_failure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.prefect.batch_loader import BatchLoader
@@ -60,7 +60,6 @@ from gpu_core.worker.startup.connections import Connections, read_connections
 from gpu_core.worker.startup.secrecy import Secrets, hidden_in_logs, prefect_keys, secrets_of
 from gpu_core.worker.startup.state_folder import open_state_folder
 from gpu_core.worker.startup.stopping import stop_on_sigterm
-from gpu_core.worker.watch.outages import is_unanswered, platform_failure
 from gpu_core.worker.watch.policy import PolicySource
 
 # States of a run that can change what the next cycle decides. Our own states for waiting runs are

@@ -6,8 +6,8 @@ from gpu_core.adapters.ledger.errors import (
     LedgerTooNew,
     PoolNotOurs,
     UnknownAttempt,
-    is_ledger_outage,
 )
+from gpu_core.adapters.ledger.outages import is_ledger_outage
 from gpu_core.adapters.ledger.store import Ledger
 
 __all__ = [

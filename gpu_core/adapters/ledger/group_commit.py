@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from gpu_core.adapters.ledger.errors import LedgerError, is_clash, is_ledger_outage
+from gpu_core.adapters.ledger.errors import LedgerError
+from gpu_core.adapters.ledger.outages import is_clash, is_ledger_outage
 
 T = TypeVar("T")
 

@@ -25,10 +25,11 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_run_counts,
 )
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
-from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt, is_refusal
+from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
+from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs

@@ -1,6 +1,5 @@
 """What goes wrong for one run stays with it: the others continue, and it is tried again later."""
 
-import errno
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -8,11 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-import httpx
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-
-from gpu_core.adapters.kubernetes.api import KubernetesError
-from gpu_core.adapters.ledger import LedgerError, is_ledger_outage
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
 from gpu_core.decisions.model.errors import one_line
 from gpu_core.decisions.model.reasons import Reason
@@ -20,6 +14,7 @@ from gpu_core.decisions.model.units import format_duration
 from gpu_core.decisions.model.workload import Hold
 from gpu_core.worker.attempts.run_log import log_of_run
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.outage_errors import is_outage
 
 _log = logging.getLogger("prefect.gpu.faults")
 
@@ -30,50 +25,6 @@ _LONGEST_HOLD_S = 600
 
 # Characters of an error's text on the page of its run.
 _SHOWN = 300
-
-# Answers of a server that every request may get: how often it is asked, and what is behind it.
-_OUTAGE_STATUSES = frozenset({408, 429, 502, 503, 504})
-
-OUTAGE_ERRNOS = frozenset(
-    {
-        errno.EDQUOT,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EROFS,
-    }
-)
-"""What the machine lacks for every run."""
-
-
-def is_outage(error: BaseException) -> bool:
-    """Is something away that all runs need, so that no run can be blamed for this error?
-
-    The ledger, Prefect's API, the cluster or the machine. A server that answers with an error of
-    its own (500) to what concerns one run may not be able to handle this one, and one that refuses
-    it (401, 403) may refuse this one alone: an account without a right, a proxy's filter. Where the
-    database or the worker's key is at fault, the question for all runs that begins each cycle
-    fails too.
-    """
-    match error:
-        case httpx.HTTPStatusError():
-            return error.response.status_code in _OUTAGE_STATUSES
-        case KubernetesError():
-            is_unknown = error.status == httpx.codes.UNAUTHORIZED  # of the worker itself
-            return is_unknown or error.is_retryable or error.status in _OUTAGE_STATUSES
-        case IntegrityError():
-            return True  # a damaged database: what is written down is new each time
-        case SQLAlchemyError() | LedgerError():
-            return is_ledger_outage(error)
-        case httpx.TransportError() | ConnectionError() | TimeoutError():
-            return True
-        case OSError():
-            return error.errno in OUTAGE_ERRNOS
-        case MemoryError():
-            return True
-    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.prefect.flow_runs import read_flow_run, read_flow_runs_by_id
-from gpu_core.worker.attempts.run_faults import is_outage
+from gpu_core.worker.operations.outage_errors import is_outage
 from gpu_core.worker.prefect.batch_loader import BatchLoader
 
 

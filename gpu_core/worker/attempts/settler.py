@@ -22,7 +22,6 @@ from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
-from gpu_core.worker.attempts.run_faults import is_outage
 from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.run_reader import RunReader
 from gpu_core.worker.attempts.settlement import (
@@ -41,6 +40,7 @@ from gpu_core.worker.attempts.settlement_retries import SettlementRetries
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
 from gpu_core.worker.infrastructure import Exit, Infrastructure
+from gpu_core.worker.operations.outage_errors import is_outage
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.prefect.starts_first import StartsFirst

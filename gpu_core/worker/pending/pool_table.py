@@ -9,7 +9,7 @@ from prefect.client.schemas.actions import ArtifactCreate
 
 from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
 from gpu_core.decisions.model.table_cells import Row
-from gpu_core.worker.attempts.run_faults import is_outage
+from gpu_core.worker.operations.outage_errors import is_outage
 
 _log = logging.getLogger("prefect.gpu.publisher")
 

@@ -34,9 +34,9 @@ from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
-from gpu_core.worker.attempts.run_faults import OUTAGE_ERRNOS
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.infrastructure import Exit, Started, TerminationRequest, Unavailable
+from gpu_core.worker.operations.outage_errors import OUTAGE_ERRNOS
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
 from gpu_core.worker.process.gpus.health_watch import HealthWatch, text_of

@@ -13,9 +13,7 @@ import httpx
 from prefect.client.orchestration import PrefectClient
 
 from gpu_core.adapters.files.atomic_file import make_folder, replace_file
-from gpu_core.adapters.ledger import is_ledger_outage
 from gpu_core.decisions.attempts.excused_ends import Outage, Part, seen_away
-from gpu_core.worker.infrastructure import Unavailable
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
 from gpu_core.worker.prefect.repeated_requests import UNAWAITED, awaiting_return
@@ -147,31 +145,6 @@ class OutageWatch:
             _log.log(level, "%s cannot be written: %s", self._path, error)
         else:
             self._write_error.forget()
-
-
-def platform_failure(error: BaseException) -> str | None:
-    """What of the platform's does this error of the worker itself show? None: nothing; a clause.
-
-    Args:
-        error: What a start of a run failed with. Only Prefect's API and the ledger are asked in it;
-            other systems raise errors of their own.
-    """
-    if isinstance(error, Unavailable):
-        return str(error)
-    if is_ledger_outage(error):
-        return f"the ledger did not answer the worker: {type(error).__name__}"
-    if not is_unanswered(error):
-        return None
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"Prefect's API answered the worker with HTTP {error.response.status_code}"
-    return f"Prefect's API did not answer the worker: {type(error).__name__}"
-
-
-def is_unanswered(error: BaseException) -> bool:
-    """Did Prefect's API give no answer, or one that it cannot serve the request?"""
-    if isinstance(error, httpx.HTTPStatusError):
-        return error.response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
-    return isinstance(error, httpx.TransportError)
 
 
 def _is_full(folder: Path) -> bool:

@@ -14,7 +14,7 @@ from prefect.logging.handlers import APILogHandler
 from gpu_core.adapters.prefect.paging import read_pages
 from gpu_core.worker.attempts.run_log import output_log_name
 from gpu_core.worker.kubernetes.logs.log_position import OVERLAP, LogLine
-from gpu_core.worker.watch.outages import is_unanswered
+from gpu_core.worker.operations.outage_errors import is_unanswered
 
 _log = logging.getLogger("prefect.gpu.output")
 

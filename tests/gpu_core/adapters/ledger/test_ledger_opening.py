@@ -12,7 +12,7 @@ from alembic.migration import MigrationContext
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, LedgerRefused, LedgerTooNew
 from gpu_core.adapters.ledger.engine import connect, parse_url
-from gpu_core.adapters.ledger.errors import is_refusal
+from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.schema import metadata
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.testing.builders.attempts import admit, make_attempt, make_run

@@ -23,7 +23,8 @@ from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.quota.usage_tracker import UsageBook
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.attempts.registry import AttemptRegistry
-from gpu_core.worker.attempts.run_faults import RunFaults, is_outage
+from gpu_core.worker.attempts.run_faults import RunFaults
+from gpu_core.worker.operations.outage_errors import is_outage
 from tests.support.pool import FakePrefect, OnePool, refused_request, run_id
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -14,7 +14,8 @@ from sqlalchemy.exc import TimeoutError as SqlTimeout
 
 from gpu_core.cli.quickstart.services import free_port
 from gpu_core.worker.infrastructure import Unavailable
-from gpu_core.worker.watch.outages import OutageWatch, platform_failure
+from gpu_core.worker.operations.outage_errors import platform_failure
+from gpu_core.worker.watch.outages import OutageWatch
 
 
 def polled(url, path, times=1):
