@@ -1,15 +1,20 @@
 """What `prefect-gpu gpus` does, in the state folder of this machine's worker."""
 
 import json
+import os
 from dataclasses import asdict
 
 from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.worker.process.gpus.held import HeldGpus
-from gpu_core.worker.settings import GpuWorkerSettings
+from gpu_core.worker.startup.checks import read_settings
 
 
 def show_held(*, as_json: bool) -> int:
-    """Print the held GPUs, one a line."""
+    """Print the held GPUs, one a line.
+
+    Raises:
+        InvalidInput: A setting of the worker cannot be used.
+    """
     found = list(_held_gpus().read().values())
     if as_json:
         rows = [
@@ -29,7 +34,7 @@ def free_gpu(gpu_id: str) -> int:
     """Free this GPU.
 
     Raises:
-        InvalidInput: It is not held.
+        InvalidInput: It is not held, or a setting of the worker cannot be used.
     """
     gpus = _held_gpus()
     found = gpus.read()
@@ -47,4 +52,12 @@ def free_gpu(gpu_id: str) -> int:
 
 
 def _held_gpus() -> HeldGpus:
-    return HeldGpus(GpuWorkerSettings().resolved_state_dir())
+    """In the folder that a worker with this environment uses.
+
+    Raises:
+        InvalidInput: A setting cannot be used.
+    """
+    settings, mistakes = read_settings(os.environ)
+    if mistakes:
+        raise mistakes[0]
+    return HeldGpus(settings.resolved_state_dir())

@@ -62,6 +62,7 @@ class HealthWatch:
         self._health = {gpu_id: GpuHealth(gpu_id=gpu_id) for gpu_id in gpu_ids}
         self.samples: tuple[GpuSample, ...] = ()
         """The last sample of each; empty: the driver does not answer."""
+        self._unwritten: set[str] = set()
         self._is_failing = False
         self._pause_s = _FIRST_PAUSE_S
         self._stop = threading.Event()
@@ -104,29 +105,32 @@ class HealthWatch:
         return self._interval_s
 
     def _judge(self, sample: GpuSample, held: Collection[str]) -> None:
-        before = self._health[sample.gpu_id]
-        if not before.verdict.is_usable and before.gpu_id not in held:
+        gpu_id = sample.gpu_id
+        before = self._health[gpu_id]
+        is_unwritten = gpu_id in self._unwritten
+        if not before.verdict.is_usable and gpu_id not in held and not is_unwritten:
             # A person has freed it: what was found is taken back.
-            before = GpuHealth(gpu_id=before.gpu_id)
-        after = self._health[sample.gpu_id] = before.with_sample(sample)
-        if after.finding is not None and after.finding is not before.finding:
-            self._act(after.gpu_id, after.finding)
+            before = GpuHealth(gpu_id=gpu_id)
+        after = self._health[gpu_id] = before.with_sample(sample)
+        if after.finding is not None and (is_unwritten or after.finding is not before.finding):
+            self._act(gpu_id, after.finding)
 
     def _act(self, gpu_id: str, finding: Finding) -> None:
         if finding.verdict is Verdict.DEGRADED:
             _log.warning("%s is degraded: %s; %s", gpu_id, finding.reason, finding.remedy)
             return
+        try:
+            self._held.hold(gpu_id, finding)
+        except OSError as error:
+            if gpu_id not in self._unwritten:
+                _log.error("%s cannot be held yet: %s", gpu_id, error)
+            self._unwritten.add(gpu_id)
+            return
+        self._unwritten.discard(gpu_id)
         _log.error(
             "%s is held (%s): %s; %s, and free it with `prefect-gpu gpus free %s`",
             *(gpu_id, finding.verdict, finding.reason, finding.remedy, gpu_id),
         )
-        try:
-            self._held.hold(gpu_id, finding)
-        except OSError as error:
-            # It is tried again with the next sample that finds it.
-            _log.error("%s cannot be held: %s", gpu_id, error)
-            self._health[gpu_id] = GpuHealth(gpu_id=gpu_id)
-            return
         with suppress(RuntimeError):  # the loop that it wakes is closed
             self._wake()
 

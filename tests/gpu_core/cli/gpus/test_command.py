@@ -51,6 +51,13 @@ def test_a_freed_gpu_is_held_no_longer(held, capsys):
     assert held.read() == {}
 
 
+@pytest.mark.parametrize("command", [["held"], ["free", "GPU-aaaa"]])
+def test_a_setting_that_cannot_be_used_is_named(held, capsys, monkeypatch, command):
+    monkeypatch.setenv("PREFECT_INTEGRATIONS_GPU_SAMPLE_INTERVAL_S", "often")
+    assert main(["gpus", *command]) == 2
+    assert "PREFECT_INTEGRATIONS_GPU_SAMPLE_INTERVAL_S" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("typed", ["GPU-aaab", "../GPU-aaaa", "", ".", "GPU-aaaa/"])
 def test_what_is_not_held_is_refused_and_nothing_is_freed(held, capsys, typed):
     held.hold("GPU-aaaa", HOT)
