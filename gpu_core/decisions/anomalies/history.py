@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from fractions import Fraction
 from functools import cached_property
 
 from gpu_core.decisions.costs.cost_report import COLUMNS_OF_RUNS, CostSlice
-from gpu_core.decisions.costs.usage import Exact, round_half_up
+from gpu_core.decisions.costs.scale import Scale
+from gpu_core.decisions.costs.usage import round_half_up
 from gpu_core.decisions.costs.usage_cost import RunCost, Window
 
 DIMENSIONS = ("team", "project", "deployment", "gpu_type", "capacity_type", "zone")
@@ -88,13 +90,18 @@ class CostHistory:
 
     @cached_property
     def _costs(self) -> dict[Scope, list[int]]:
-        exact: dict[Scope, list[Exact]] = {}
+        scale = Scale(part.tariff for slices in self.days for part in slices)
+        exact: dict[Scope, list[int]] = {}
         for index, slices in enumerate(self.days):
             for part in slices:
-                amount = part.tariff.usage(part.held_us).exact_micro_usd
+                amount = scale.cost([(part.tariff, part.held_us)])
                 for scope in (TOTAL, *_scopes_of(part)):
                     exact.setdefault(scope, [0] * len(self.days))[index] += amount
-        return {scope: [round_half_up(x) for x in row] for scope, row in exact.items()}
+        whole = scale.cost_denominator
+        return {
+            scope: [round_half_up(Fraction(amount, whole)) for amount in row]
+            for scope, row in exact.items()
+        }
 
 
 def _scopes_of(part: CostSlice) -> list[Scope]:
