@@ -17,6 +17,7 @@ from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.gpus.arguments import free as gpus_free
 from gpu_core.cli.gpus.arguments import held as gpus_held
+from gpu_core.cli.ledger.arguments import verify
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
@@ -64,6 +65,9 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("held", gpus_held, ("gpus held",)),
     ("free", gpus_free, ("gpus free GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37",)),
+)
+_LEDGER_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
+    ("verify", verify, ("ledger verify --pool gpu",)),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),
@@ -118,6 +122,7 @@ def _app() -> App:
         ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
         ("gpus", _OBSERVE, "Show this machine's held GPUs, or free one.", _GPUS_PARTS),
         ("cost", _OBSERVE, "Show what runs cost, write it as a bill, or explain one.", _COST_PARTS),
+        ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
     )
     for group_name, group, help_text, parts in groups:
         part = App(name=group_name, group=group, help=help_text)

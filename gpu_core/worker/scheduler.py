@@ -13,8 +13,9 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.states import Cancelled, Failed
 from prefect.workers.base import BaseJobConfiguration
+from sqlalchemy.exc import SQLAlchemyError
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, LedgerError
 from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
@@ -52,6 +53,7 @@ from gpu_core.worker.startup.connections import Connections
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.capacity import CapacityWatch
+from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
@@ -124,6 +126,7 @@ class GpuScheduler:
             client, pool, settings.waiting_state_name, self._turn, self._faults
         )
         self._prices = Prices(ledger)
+        self._decisions = DecisionLog(ledger, pool, infrastructure.host)
         self._attempts = AttemptRegistry(
             pool,
             infrastructure.host,
@@ -131,6 +134,7 @@ class GpuScheduler:
             ledger,
             self._faults,
             self._prices,
+            self._decisions,
         )
         self._recovery = Recovery(self._attempts, ledger, client, self._reader, infrastructure)
         self._launching = Launching(
@@ -179,6 +183,7 @@ class GpuScheduler:
             tasks=tasks,
             wake=wake,
             settler=self.settler,
+            decisions=self._decisions,
             hidden=hidden,
         )
         self._scale_hints = ScaleHints(pool)
@@ -246,6 +251,7 @@ class GpuScheduler:
             await self._find_ended(template, submitting, policy)
         # Not before that step: an attempt that gets GPUs now gets them after the last holder's end.
         now = datetime.now(UTC)
+        await self._decisions.policy(policy, now)
         with steps.timed("terminate"):  # 2
             await self._terminate(policy, now)
         with steps.timed("reconcile"):  # 3
@@ -318,6 +324,7 @@ class GpuScheduler:
     ) -> Mapping[str, Demand]:
         """The pending runs with what their past says, without those that no budget can pay."""
         competing = {demand.workload.workload_id: demand for demand in queue.demands}
+        self._decisions.moved_up([demand.workload for demand in queue.demands], now)
         await self._refuse_over_bounds(competing, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         return await self._refuse_unpayable(demands, allocations, policy, now)
@@ -447,6 +454,8 @@ class GpuScheduler:
             {workload_id: demand.workload for workload_id, demand in demands.items()},
             now,
         )
+        self._decisions.waiting(waiting, now)
+        await self._decisions.flush()
         await self.settler.learn_stories(
             [
                 explanation.workload_id
@@ -500,6 +509,8 @@ class GpuScheduler:
     async def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that continue, for the next worker."""
         await self._infrastructure.close()
+        with suppress(SQLAlchemyError, LedgerError):  # it is away, and the worker must end
+            await self._decisions.flush()
         return sorted(running.record.name for running in self._attempts.holding())
 
     def _plan(self, snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
@@ -678,5 +689,6 @@ class GpuScheduler:
     async def _end(self, flow_run: FlowRun, state: State[Any]) -> None:
         with self._faults.contained(str(flow_run.id), flow_run.name, "refused"):
             await self._client.set_flow_run_state(flow_run.id, state)
+            self._decisions.refused(str(flow_run.id), state.message or "", datetime.now(UTC))
             fields = {"flow_run_id": str(flow_run.id), "flow_run_name": flow_run.name}
             _log.warning("Flow run %r cannot run: %s", flow_run.name, state.message, extra=fields)

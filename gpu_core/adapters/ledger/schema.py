@@ -315,6 +315,27 @@ sa.Index(
     postgresql_where=capacity_intervals.c.until.is_(None),
 )
 
+# Who decided what, when and why. Texts: their bytes are what the chain of hashes is made of.
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("decision_id", sa.String, primary_key=True),
+    sa.Column("writer", sa.String, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("decided_at", sa.String, nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("flow_run_id", sa.String),
+    sa.Column("who", sa.String, nullable=False),
+    sa.Column("reason", sa.String),
+    sa.Column("message", sa.String, nullable=False),
+    sa.Column("numbers", sa.String, nullable=False),
+    sa.Column("previous_hash", sa.String, nullable=False),
+    sa.Column("hash", sa.String, nullable=False),
+    sa.UniqueConstraint("writer", "number"),
+    sa.Index("ix_decisions_flow_run_id", "flow_run_id"),
+)
+
 # What refresh-catalog found: a price sheet for each provider.
 catalogs = sa.Table(
     "catalogs",

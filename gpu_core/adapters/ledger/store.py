@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -24,6 +24,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_cost_slices,
     read_run_counts,
 )
+from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -33,6 +34,7 @@ from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
+from gpu_core.decisions.attempts.decision_chain import ChainCheck, Decision, Link, check_chains
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
@@ -49,6 +51,14 @@ from gpu_core.decisions.quota.budget_alerts import AlertMark
 # Well under the number of parameters that any SQLite accepts in one statement.
 _IDS_PER_QUERY = 500
 _RESUMED = (EndReason.PREEMPTED, EndReason.BUDGET_HELD)
+
+
+class Logged(NamedTuple):
+    """Decisions for the log."""
+
+    writer: str
+    """Whose chain they are added to."""
+    decisions: Sequence[Decision]
 
 
 class Ledger:
@@ -123,11 +133,20 @@ class Ledger:
 
     # Attempts
 
-    def admit(self, records: Sequence[tuple[RunRecord, Attempt]]) -> frozenset[str]:
+    def admit(
+        self,
+        records: Sequence[tuple[RunRecord, Attempt]],
+        decided: Logged | None = None,
+    ) -> frozenset[str]:
         """Write down runs, each with the attempt that it begins, in one transaction.
 
         A run that is already there is corrected, but keeps its first `submitted_at` (its place in
         line), and a known final state is not erased by None.
+
+        Args:
+            records: The runs and attempts.
+            decided: Their admissions for the log of decisions, by attempt id; of those that are
+                refused here nothing is written.
 
         Returns:
             The ids of the attempts that hold their GPUs from now on. One that is missing was
@@ -147,7 +166,11 @@ class Ledger:
             if self._fence is not None:
                 check_claim(connection, *self._fence)
             connection.execute(self._recorded(), run_rows)
-            return frozenset(connection.scalars(begun, attempt_rows))
+            admitted = frozenset(connection.scalars(begun, attempt_rows))
+            if decided is not None:
+                batch = [d for d in decided.decisions if d.decision_id in admitted]
+                append(connection, decided.writer, batch)
+            return admitted
 
         return self._commits.write(write)
 
@@ -235,6 +258,7 @@ class Ledger:
         deadline_at: datetime,
         message: str,
         preempted_by: str | None = None,
+        decided: Logged | None = None,
     ) -> bool:
         """Ask an open attempt to end; False if it is over or was already asked.
 
@@ -254,7 +278,14 @@ class Ledger:
                 "preempted_by": sa.func.coalesce(preempted_by, attempts.c.preempted_by),
             }
         )
-        return self._changes_a_row(statement)
+
+        def write(connection: sa.Connection) -> bool:
+            is_first = connection.execute(statement).rowcount == 1
+            if is_first and decided is not None:
+                append(connection, decided.writer, decided.decisions)
+            return is_first
+
+        return self._commits.write(write)
 
     def note_settlement(
         self, attempt_id: str, settlement: Mapping[str, str | int | bool | None]
@@ -356,6 +387,29 @@ class Ledger:
             sa.and_(attempts.c.attempt_id == attempt.attempt_id, attempts.c.released_at.is_(None)),
             later_prices=attempt.later_prices,
         )
+
+    # Decisions
+
+    def log(self, decided: Logged) -> None:
+        """Add decisions to the log; those that are there are left out."""
+        self._commits.write(
+            lambda connection: append(connection, decided.writer, decided.decisions)
+        )
+
+    def decisions(self, *, flow_run_id: str | None = None, kind: str | None = None) -> list[Link]:
+        """Which decisions were written down, about a run or of a kind? By writer and number."""
+        with self._reader.begin() as connection:
+            return list(read_links(connection, flow_run_id, kind))
+
+    def last_policy(self, writer: str) -> str | None:
+        """The digest of the policy that this writer noted last; None: it has noted none."""
+        with self._reader.begin() as connection:
+            return last_policy(connection, writer)
+
+    def check_decisions(self) -> list[ChainCheck]:
+        """Was a record of the log changed or taken out? For each writer."""
+        with self._reader.begin() as connection:
+            return check_chains(read_links(connection))
 
     # Capacity
 

@@ -33,6 +33,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
 from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.startup.state_folder import RUNS
+from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.prices import Prices
 
 _log = logging.getLogger("prefect.gpu.attempts")
@@ -51,6 +52,7 @@ class AttemptRegistry:
         ledger: The truth about attempts.
         faults: What goes wrong for single runs.
         prices: What attempts pay; None: what the policy alone says.
+        decisions: The log of decisions; None: a new one.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class AttemptRegistry:
         ledger: Ledger,
         faults: RunFaults | None = None,
         prices: Prices | None = None,
+        decisions: DecisionLog | None = None,
     ) -> None:
+        self._decisions = decisions or DecisionLog(ledger, pool, host)
         self._prices = prices or Prices(ledger)
         self._pool = pool
         self._host = host
@@ -263,7 +267,10 @@ class AttemptRegistry:
             # Without a disk the start fails, and says so on the page of its run alone.
             with suppress(OSError):
                 make_private_folder(running.run_dir)
-        return self._ledger.admit([(running.record, running.attempt) for running in begun])
+        return self._ledger.admit(
+            [(running.record, running.attempt) for running in begun],
+            self._decisions.admissions([(r.attempt, r.workload) for r in begun]),
+        )
 
     def run_dir(self, attempt: Attempt) -> Path:
         """Where the files of this attempt are."""

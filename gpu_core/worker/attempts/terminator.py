@@ -29,6 +29,7 @@ from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFail
 from gpu_core.worker.infrastructure import Infrastructure
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.operations.throttle import Throttle
+from gpu_core.worker.watch.decision_log import DecisionLog
 
 _log = logging.getLogger("prefect.gpu.terminator")
 
@@ -54,6 +55,7 @@ class Terminator:
         tasks: Where draining runs beside the cycle.
         wake: Called when GPUs may have become free.
         settler: Ends at once what can never start.
+        decisions: The log of decisions.
         hidden: A text without secrets, for Kubernetes Events.
     """
 
@@ -67,8 +69,10 @@ class Terminator:
         tasks: TaskGroup,
         wake: Callable[[], None],
         settler: Settler,
+        decisions: DecisionLog,
         hidden: Callable[[str], str] = str,
     ) -> None:
+        self._decisions = decisions
         self._client = client
         self._ledger = ledger
         self._attempts = attempts
@@ -236,6 +240,7 @@ class Terminator:
                 deadline_at=deadline_at,
                 message=message,
                 preempted_by=preempted_by,
+                decided=self._decisions.stop(running.attempt, reason, message, now, preempted_by),
             )
         )
         if not is_first:

@@ -1,0 +1,63 @@
+"""The log of decisions: statements over one connection, in its transaction. Nothing is updated."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger.schema import decisions
+from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind, Head, Link, chained
+
+_c = decisions.c
+_IDS_PER_QUERY = 500
+_ROWS_PER_READ = 1000
+
+
+def append(connection: sa.Connection, writer: str, batch: Sequence[Decision]) -> None:
+    """Add these decisions to the end of a writer's chain; those that are there are left out."""
+    if not batch:
+        return
+    if connection.dialect.name == "postgresql":  # SQLite lets one transaction write at a time
+        lock = sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"prefect-gpu decisions {writer}"))
+        connection.execute(sa.select(lock))
+    known = _known(connection, [decision.decision_id for decision in batch])
+    new = {d.decision_id: d for d in batch if d.decision_id not in known}
+    links = chained(writer, _head(connection, writer), new.values())
+    if links:
+        connection.execute(sa.insert(decisions), [asdict(link) for link in links])
+
+
+def read_links(
+    connection: sa.Connection, flow_run_id: str | None = None, kind: str | None = None
+) -> Iterator[Link]:
+    """All decisions by writer and number, or those about a run, or of a kind."""
+    statement = sa.select(decisions).order_by(_c.writer, _c.number)
+    if flow_run_id is not None:
+        statement = statement.where(_c.flow_run_id == flow_run_id)
+    if kind is not None:
+        statement = statement.where(_c.kind == kind)
+    found = connection.execution_options(yield_per=_ROWS_PER_READ).execute(statement)
+    return (Link(**row) for row in found.mappings())
+
+
+def last_policy(connection: sa.Connection, writer: str) -> str | None:
+    """The digest of the policy that this writer noted last; None: it has noted none."""
+    of_policy = sa.and_(_c.writer == writer, _c.kind == DecisionKind.POLICY_CHANGED.value)
+    last = sa.select(_c.numbers).where(of_policy).order_by(_c.number.desc()).limit(1)
+    text = connection.scalar(last)
+    return None if text is None else str(json.loads(text).get("sha256"))
+
+
+def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        chunk = ids[start : start + _IDS_PER_QUERY]
+        found.update(connection.scalars(sa.select(_c.decision_id).where(_c.decision_id.in_(chunk))))
+    return found
+
+
+def _head(connection: sa.Connection, writer: str) -> Head:
+    last = sa.select(_c.number, _c.hash).where(_c.writer == writer)
+    row = connection.execute(last.order_by(_c.number.desc()).limit(1)).one_or_none()
+    return Head() if row is None else Head(row.number, row.hash)

@@ -1,0 +1,1 @@
+"""`prefect-gpu ledger`: is the ledger as it was written?"""

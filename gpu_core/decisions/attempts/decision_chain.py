@@ -1,0 +1,173 @@
+"""The log of decisions: who decided what, when and why, each record chained to the one before.
+
+A record's hash is of its content and of the hash before it, so that a record which is changed,
+taken out or put in later no longer fits (RFC 9162, section 2, chains the leaves of a log likewise
+by hashes). What it proves: no record was changed, unless all later hashes were written anew.
+Records that are missing at the end are seen only by comparing the last hash with one that was kept
+elsewhere.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from gpu_core.decisions.model.units import require_aware
+
+
+class DecisionKind(StrEnum):
+    """What was decided. Stable: people search for these."""
+
+    ADMITTED = "Admitted"
+    """An attempt got its GPUs."""
+    PREEMPTED = "Preempted"
+    """An attempt must give its GPUs to a more urgent run."""
+    STOPPED = "Stopped"
+    """An attempt must end for another reason, such as a cancellation or a limit."""
+    REFUSED = "Refused"
+    """A run can never start, and is ended."""
+    HELD = "Held"
+    """A run waits, for a new reason."""
+    MOVED_UP = "MovedUp"
+    """A person moved a run to the front of the queue."""
+    POLICY_CHANGED = "PolicyChanged"
+    """Another policy is in force."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision."""
+
+    decision_id: str
+    """Writing a record twice is writing it once."""
+    decided_at: datetime
+    kind: DecisionKind
+    pool: str
+    flow_run_id: str | None = None
+    """None: it is about no run."""
+    who: str = "scheduler"
+    """`scheduler`, or `person` where a person asked for it."""
+    reason: str | None = None
+    """The code of why: a `Reason` or an `EndReason`."""
+    message: str = ""
+    """Why, in sentences."""
+    numbers: Mapping[str, int | str | None] = field(default_factory=dict)
+    """What it was decided with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A decision in its writer's chain, as the ledger keeps it: texts, whose bytes are hashed."""
+
+    writer: str
+    number: int
+    """1 for the first of this writer."""
+    decision_id: str
+    decided_at: str
+    kind: str
+    pool: str
+    flow_run_id: str | None
+    who: str
+    reason: str | None
+    message: str
+    numbers: str
+    previous_hash: str
+    """Empty for the first."""
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a chain."""
+
+    number: int = 0
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainCheck:
+    """What the check of one writer's chain found."""
+
+    writer: str
+    records: int
+    head: Head
+    problem: str | None
+    """The first record that does not fit, and why; None: all do."""
+
+
+def chained(writer: str, head: Head, decisions: Iterable[Decision]) -> list[Link]:
+    """These decisions as the next links of a writer's chain."""
+    links: list[Link] = []
+    for decision in decisions:
+        link = _link(writer, head, decision)
+        links.append(link)
+        head = Head(link.number, link.hash)
+    return links
+
+
+def check_chains(links: Iterable[Link]) -> list[ChainCheck]:
+    """Does each chain fit together?
+
+    Args:
+        links: All of them, by writer and number.
+    """
+    checks: list[ChainCheck] = []
+    for link in links:
+        if not checks or checks[-1].writer != link.writer:
+            checks.append(ChainCheck(writer=link.writer, records=0, head=Head(), problem=None))
+        last = checks[-1]
+        checks[-1] = ChainCheck(
+            writer=last.writer,
+            records=last.records + 1,
+            head=Head(link.number, link.hash),
+            problem=last.problem or _problem(link, last.head),
+        )
+    return checks
+
+
+def _problem(link: Link, before: Head) -> str | None:
+    name = f"record {link.number} ({link.decision_id})"
+    if link.number != before.number + 1:
+        return f"{name} follows record {before.number}: records between them are missing"
+    if link.previous_hash != before.hash:
+        return f"{name} does not follow record {before.number}: one of them was exchanged"
+    if link.hash != _hash(link):
+        return f"{name} was changed after it was written"
+    return None
+
+
+def _link(writer: str, head: Head, decision: Decision) -> Link:
+    unsigned = Link(
+        writer=_clean(writer),
+        number=head.number + 1,
+        decision_id=decision.decision_id,
+        decided_at=require_aware(decision.decided_at, "decided_at").isoformat(
+            timespec="microseconds"
+        ),
+        kind=decision.kind.value,
+        pool=_clean(decision.pool),
+        flow_run_id=decision.flow_run_id,
+        who=_clean(decision.who),
+        reason=decision.reason,
+        message=_clean(decision.message),
+        numbers=_clean(json.dumps(dict(decision.numbers), sort_keys=True, ensure_ascii=False)),
+        previous_hash=head.hash,
+        hash="",
+    )
+    return replace(unsigned, hash=_hash(unsigned))
+
+
+def _hash(link: Link) -> str:
+    content = json.dumps(_content(link), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _content(link: Link) -> dict[str, object]:
+    return {name: getattr(link, name) for name in Link.__slots__ if name != "hash"}
+
+
+def _clean(text: str) -> str:
+    """What every database keeps as it is: no NUL, and no half of a surrogate pair."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,176 @@
+"""What this worker decides, for the log of decisions in the ledger."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import uuid4
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.store import Logged
+from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.worker.operations.threads import in_thread
+
+# Reasons of runs that wait go back and forth with what happens ahead of them.
+_REASON_EVERY = timedelta(seconds=30)
+
+
+class DecisionLog:
+    """Collects decisions, and writes them down with what they change or at the cycle's end.
+
+    Args:
+        ledger: Where the log is.
+        pool: Of this worker.
+        host: Of this worker: `pool@host` has one chain, whichever worker acts.
+    """
+
+    def __init__(self, ledger: Ledger, pool: str, host: str) -> None:
+        self._ledger = ledger
+        self._pool = pool
+        self._writer = f"{pool}@{host}"
+        self._waiting: list[Decision] = []
+        self._reasons: dict[str, tuple[Reason, datetime]] = {}
+        self._first: set[str] = set()
+        self._policy: Policy | None = None
+
+    def admissions(self, admitted: Sequence[tuple[Attempt, Workload]]) -> Logged:
+        """That these attempts get their GPUs."""
+        return self._logged(*(self._admission(a, workload) for a, workload in admitted))
+
+    def stop(
+        self, attempt: Attempt, reason: EndReason, message: str, now: datetime, by: str | None
+    ) -> Logged:
+        """That an attempt must end.
+
+        Args:
+            by: The run that its GPUs are taken for.
+        """
+        is_preempted = reason is EndReason.PREEMPTED
+        return self._logged(
+            Decision(
+                decision_id=str(uuid4()),
+                decided_at=now,
+                kind=DecisionKind.PREEMPTED if is_preempted else DecisionKind.STOPPED,
+                pool=self._pool,
+                flow_run_id=attempt.flow_run_id,
+                who="person" if reason is EndReason.CANCELLED else "scheduler",
+                reason=reason.value,
+                message=message,
+                numbers={"attempt": attempt.number, "gpus": attempt.gpu_count, "for_run": by},
+            )
+        )
+
+    def refused(self, flow_run_id: str, message: str, now: datetime) -> None:
+        """A run can never start."""
+        self._note(DecisionKind.REFUSED, now, flow_run_id, message=message)
+
+    def waiting(self, explanations: Sequence[Explanation], now: datetime) -> None:
+        """Note the reasons that are new, of each run one in half a minute at most."""
+        before, self._reasons = self._reasons, {}
+        for e in explanations:
+            last = before.get(e.workload_id)
+            if last is not None and (last[0] is e.reason or now - last[1] < _REASON_EVERY):
+                self._reasons[e.workload_id] = last
+                continue
+            self._reasons[e.workload_id] = e.reason, now
+            self._note(
+                DecisionKind.HELD,
+                now,
+                e.workload_id,
+                reason=e.reason.value,
+                message=e.summary,
+                numbers={"position": e.position, **e.numbers},
+                who="person" if e.reason is Reason.HELD else "scheduler",
+            )
+
+    def moved_up(self, workloads: Sequence[Workload], now: datetime) -> None:
+        """Note which runs a person has moved to the front of the queue."""
+        first = {workload.workload_id for workload in workloads if workload.priority_override}
+        for flow_run_id in sorted(first - self._first):
+            message = "Moved to the front of the queue, with the tag gpu:first."
+            self._note(DecisionKind.MOVED_UP, now, flow_run_id, message=message, who="person")
+        self._first = first
+
+    async def policy(self, policy: Policy, now: datetime) -> None:
+        """Note that another policy is in force, also than the last worker's."""
+        if policy is self._policy:
+            return
+        digest = sha256(policy.model_dump_json().encode()).hexdigest()
+        known = await in_thread(self._last_policy)
+        if known != digest:
+            self._note(
+                DecisionKind.POLICY_CHANGED,
+                now,
+                message="Another policy is in force."
+                if known
+                else "The first policy that is known.",
+                numbers={"sha256": digest, "sha256_before": known},
+                who="person",
+            )
+        self._policy = policy
+
+    async def flush(self) -> None:
+        """Write down what waits. What cannot be written now is kept for the next time."""
+        if not self._waiting:
+            return
+        batch = list(self._waiting)
+        await in_thread(self._ledger.log, self._logged(*batch))
+        del self._waiting[: len(batch)]
+
+    def _last_policy(self) -> str | None:
+        waiting = [d for d in self._waiting if d.kind is DecisionKind.POLICY_CHANGED]
+        if waiting:
+            return str(waiting[-1].numbers["sha256"])
+        return self._ledger.last_policy(self._writer)
+
+    def _admission(self, attempt: Attempt, workload: Workload) -> Decision:
+        return Decision(
+            decision_id=attempt.attempt_id,
+            decided_at=attempt.admitted_at,
+            kind=DecisionKind.ADMITTED,
+            pool=self._pool,
+            flow_run_id=attempt.flow_run_id,
+            reason=Reason.STARTING.value,
+            message=f"Attempt {attempt.number} got its GPUs on {attempt.node}.",
+            numbers={
+                "attempt": attempt.number,
+                "node": attempt.node,
+                "gpus": str(attempt.gpus),
+                "gpu_type": attempt.gpu_type,
+                "capacity_type": attempt.capacity_type,
+                "points": workload.priority,
+                "waited_s": int((attempt.admitted_at - workload.submitted_at).total_seconds()),
+                "price_micro_usd_per_gpu_hour": attempt.price_micro_usd_per_gpu_hour,
+            },
+        )
+
+    def _note(
+        self,
+        kind: DecisionKind,
+        now: datetime,
+        flow_run_id: str | None = None,
+        *,
+        message: str,
+        reason: str | None = None,
+        numbers: Mapping[str, int | str | None] | None = None,
+        who: str = "scheduler",
+    ) -> None:
+        self._waiting.append(
+            Decision(
+                decision_id=str(uuid4()),
+                decided_at=now,
+                kind=kind,
+                pool=self._pool,
+                flow_run_id=flow_run_id,
+                who=who,
+                reason=reason,
+                message=message,
+                numbers=numbers or {},
+            )
+        )
+
+    def _logged(self, *decisions: Decision) -> Logged:
+        return Logged(self._writer, decisions)

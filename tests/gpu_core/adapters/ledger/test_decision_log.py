@@ -1,0 +1,116 @@
+"""The log of decisions in the ledger: in order, once, and with what it decides."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.store import Logged
+from gpu_core.decisions.attempts.decision_chain import DecisionKind
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.testing.builders.attempts import admit, at, make_attempt, make_run
+from tests.gpu_core.decisions.attempts.test_decision_chain import make_decision
+
+WRITER = "gpus@host-1"
+
+
+def logged(*numbers: int, writer: str = WRITER) -> Logged:
+    """These decisions of a writer."""
+    return Logged(writer, [make_decision(number) for number in numbers])
+
+
+def kept(ledger: Ledger) -> list[tuple[str, int, str]]:
+    """Which records are there: writer, number, id."""
+    return [(link.writer, link.number, link.decision_id) for link in ledger.decisions()]
+
+
+def test_each_writer_has_a_chain_and_a_record_is_written_once(ledger: Ledger) -> None:
+    ledger.log(logged(1, 2))
+    ledger.log(logged(2, 3, 3))
+    ledger.log(logged(9, writer="other"))
+    assert kept(ledger) == [
+        (WRITER, 1, "d-1"),
+        (WRITER, 2, "d-2"),
+        (WRITER, 3, "d-3"),
+        ("other", 1, "d-9"),
+    ]
+    assert [check.problem for check in ledger.check_decisions()] == [None, None]
+
+
+def test_writers_of_one_chain_at_the_same_time_have_one_order(ledger_url: str) -> None:
+    """A worker that has lost its lease, and the one that acts."""
+    with Ledger.open(ledger_url) as ours, Ledger.open(ledger_url) as theirs:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda n: (ours, theirs)[n % 2].log(logged(n)), range(24)))
+        (check,) = ours.check_decisions()
+    assert (check.records, check.head.number, check.problem) == (24, 24, None)
+
+
+def test_an_admission_is_in_the_log_if_the_attempt_holds_its_gpus(ledger: Ledger) -> None:
+    """Another worker has started the run already: neither an attempt nor a decision is added."""
+    admit(ledger, make_attempt("run-1"))
+    records = [
+        (make_run("run-1"), make_attempt("run-1", attempt_id="late")),
+        (make_run("run-2"), make_attempt("run-2")),
+    ]
+    decided = Logged(WRITER, [make_decision(decision_id=a.attempt_id) for _, a in records])
+    assert ledger.admit(records, decided) == {"run-2/1"}
+    assert kept(ledger) == [(WRITER, 1, "run-2/1")]
+
+
+def test_a_preemption_is_in_the_log_once(ledger: Ledger) -> None:
+    admit(ledger, make_attempt())
+    for number in (1, 2):
+        ledger.mark_draining(
+            "run-1/1",
+            requested_at=at(1),
+            reason=EndReason.PREEMPTED,
+            deadline_at=at(2),
+            message="more urgent",
+            decided=logged(number),
+        )
+    assert kept(ledger) == [(WRITER, 1, "d-1")]
+
+
+def test_the_last_policy_of_a_writer(ledger: Ledger) -> None:
+    assert ledger.last_policy(WRITER) is None
+    for number, digest in ((1, "a"), (2, "b")):
+        kind = DecisionKind.POLICY_CHANGED
+        change = make_decision(number, kind=kind, numbers={"sha256": digest})
+        ledger.log(Logged(WRITER, [change]))
+    ledger.log(logged(3))
+    assert ledger.last_policy(WRITER) == "b"
+    assert ledger.last_policy("other") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param(
+            "UPDATE decisions SET message = replace(message, 'GPU', 'gPU') WHERE number = 2",
+            "record 2 (d-2) was changed after it was written",
+            id="one byte",
+        ),
+        pytest.param(
+            "DELETE FROM decisions WHERE number = 2",
+            "record 3 (d-3) follows record 1: records between them are missing",
+            id="a record",
+        ),
+    ],
+)
+def test_what_somebody_changed_in_the_database_is_found(
+    ledger: Ledger, change: str, want: str
+) -> None:
+    ledger.log(logged(1, 2, 3))
+    with ledger._writer.begin() as connection:
+        assert connection.execute(sa.text(change)).rowcount == 1
+    (check,) = ledger.check_decisions()
+    assert check.problem == want
+
+
+def test_the_decisions_about_one_run(ledger: Ledger) -> None:
+    other = make_decision(2, flow_run_id="run-2", kind=DecisionKind.REFUSED)
+    ledger.log(Logged(WRITER, [make_decision(1), other]))
+    assert [link.decision_id for link in ledger.decisions(flow_run_id="run-2")] == ["d-2"]
+    assert [link.decision_id for link in ledger.decisions(kind="Held")] == ["d-1"]

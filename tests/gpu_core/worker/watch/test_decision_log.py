@@ -1,0 +1,108 @@
+"""What a worker writes down of its decisions."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.reasons import Explanation, Reason
+from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
+from gpu_core.testing.builders.workloads import make_policy, make_workload
+from gpu_core.worker.watch.decision_log import DecisionLog
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def log(ledger: Ledger) -> DecisionLog:
+    return DecisionLog(ledger, "gpus", "host-1")
+
+
+def waits(run: str, reason: Reason) -> Explanation:
+    """Why a run waits."""
+    return Explanation(
+        workload_id=run,
+        reason=reason,
+        summary="Why.",
+        resolution="",
+        position=3,
+        numbers={"free": 2},
+    )
+
+
+def kept(ledger: Ledger, log: DecisionLog) -> list[tuple[str, str | None, str, str | None]]:
+    """What is in the ledger: kind, run, who, reason."""
+    anyio.run(log.flush)
+    return [(d.kind, d.flow_run_id, d.who, d.reason) for d in ledger.decisions()]
+
+
+def test_a_reason_is_written_down_when_it_is_new(ledger: Ledger, log: DecisionLog) -> None:
+    """Back and forth within half a minute is no news; what lasts is written down after it."""
+    first, second = Reason.WAITING_FOR_GPUS, Reason.BEHIND_OTHERS
+    for seconds, reason in ((0, first), (5, second), (9, first), (12, second), (31, second)):
+        log.waiting([waits("run-1", reason)], NOON + timedelta(seconds=seconds))
+    assert kept(ledger, log) == [
+        ("Held", "run-1", "scheduler", "WaitingForGpus"),
+        ("Held", "run-1", "scheduler", "BehindOthers"),
+    ]
+    assert ledger.decisions()[0].numbers == '{"free": 2, "position": 3}'
+    log.waiting([], NOON + timedelta(seconds=40))
+    log.waiting([waits("run-1", Reason.HELD)], NOON + timedelta(seconds=41))
+    assert kept(ledger, log)[-1] == ("Held", "run-1", "person", "Held")
+
+
+def test_a_person_moves_a_run_up_once(ledger: Ledger, log: DecisionLog) -> None:
+    first = replace(make_workload("run-1"), priority_override=1)
+    for _ in range(2):
+        log.moved_up([first, make_workload("run-2")], NOON)
+    assert kept(ledger, log) == [("MovedUp", "run-1", "person", None)]
+
+
+def test_another_policy_is_written_down_also_over_restarts(ledger: Ledger) -> None:
+    one, other = make_policy(), make_policy(limits={"max_gpus_per_run": 4})
+    for policy in (one, one, other, other):
+        log = DecisionLog(ledger, "gpus", "host-1")  # another worker
+        anyio.run(log.policy, policy, NOON)
+        anyio.run(log.policy, policy, NOON)
+        anyio.run(log.flush)
+    assert [d.kind for d in ledger.decisions()] == ["PolicyChanged", "PolicyChanged"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        pytest.param(EndReason.PREEMPTED, ("Preempted", "scheduler"), id="for another run"),
+        pytest.param(EndReason.CANCELLED, ("Stopped", "person"), id="by a person"),
+        pytest.param(EndReason.TIMED_OUT, ("Stopped", "scheduler"), id="by a limit"),
+    ],
+)
+def test_an_attempt_that_must_end(log: DecisionLog, reason: EndReason, want: object) -> None:
+    (decision,) = log.stop(make_attempt(), reason, "Why.", NOON, by="run-2").decisions
+    assert (decision.kind, decision.who) == want
+    assert (decision.reason, decision.numbers["for_run"]) == (reason.value, "run-2")
+
+
+def test_an_admission_has_its_numbers_and_the_attempts_id(log: DecisionLog) -> None:
+    attempt = make_attempt(make_run().flow_run_id)
+    workload = make_workload(attempt.flow_run_id, submitted_at=NOON - timedelta(seconds=90))
+    (decision,) = log.admissions([(attempt, workload)]).decisions
+    assert decision.decision_id == attempt.attempt_id
+    assert decision.numbers == {
+        "attempt": 1,
+        "node": "node-1",
+        "gpus": "1",
+        "gpu_type": "a10g",
+        "capacity_type": "on-demand",
+        "points": 1_000,
+        "waited_s": 90,
+        "price_micro_usd_per_gpu_hour": 1_000_000,
+    }
