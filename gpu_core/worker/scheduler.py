@@ -15,7 +15,7 @@ from prefect.states import Cancelled, Failed
 from prefect.workers.base import BaseJobConfiguration
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpu_core.adapters.ledger import Ledger, LedgerError
+from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
 from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
@@ -58,6 +58,7 @@ from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
 from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 from gpu_core.worker.watch.spot import CapacityChanges
 from gpu_core.worker.watch.team_costs import TeamCosts
 
@@ -126,7 +127,10 @@ class GpuScheduler:
             client, pool, settings.waiting_state_name, self._turn, self._faults
         )
         self._prices = Prices(ledger)
-        self._decisions = DecisionLog(ledger, pool, infrastructure.host)
+        self._writes = SpooledWrites(
+            ledger, settings.resolved_state_dir() / f"{file_name(pool)}.ledger.spool"
+        )
+        self._decisions = DecisionLog(ledger, pool, infrastructure.host, self._writes)
         self._attempts = AttemptRegistry(
             pool,
             infrastructure.host,
@@ -147,7 +151,9 @@ class GpuScheduler:
             self._history,
         )
         self._changes = CapacityChanges(ledger, self._attempts)
-        self._capacity = CapacityWatch(ledger, infrastructure.host, pool, self._prices)
+        self._capacity = CapacityWatch(
+            ledger, infrastructure.host, pool, self._prices, self._writes
+        )
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
         self._zombies = ZombieStateGuard(client, self._faults)
@@ -245,6 +251,27 @@ class GpuScheduler:
             template: The pool's base job template.
             submitting: Runs that Prefect's worker is handing to `launch` at this moment.
         """
+        try:
+            return await self._cycle(template, submitting)
+        except Exception as error:
+            if is_ledger_outage(error):
+                await self._note_while_away()
+            raise
+
+    async def _note_while_away(self) -> None:
+        """Machines come and go also while the ledger is away: that waits on the disk."""
+        policy, holding = self._policies.current(), self._attempts.holding()
+        try:
+            allocations = self._infrastructure.allocations(holding, policy)
+            nodes = await self._infrastructure.observe(policy, allocations)
+            await self._capacity.observe(nodes, policy, datetime.now(UTC))
+            await self._decisions.flush()
+        except Exception:
+            _log.exception("What happens during the outage of the ledger is not recorded")
+
+    async def _cycle(
+        self, template: Mapping[str, Any], submitting: Collection[str]
+    ) -> list[WorkerFlowRunResponse]:
         steps, policy = StepTimes(), self._policies.current()
         self.next_due_at = None  # a cycle that fails is not repeated at once
         with steps.timed("find_ended"):  # 1
@@ -259,6 +286,7 @@ class GpuScheduler:
         with steps.timed("read_queue"):  # 4
             queue = await self._read_queue(template, policy, now)
         with steps.timed("observe"):  # 5
+            await self._writes.replay()
             await self._history.refresh(policy, now)
             await self._budget_alerts.check(
                 policy, self._history.usage(now), now, self._budgets.stopped(now)
@@ -509,7 +537,7 @@ class GpuScheduler:
     async def close(self) -> list[str]:
         """Stop watching. Returns the names of the runs that continue, for the next worker."""
         await self._infrastructure.close()
-        with suppress(SQLAlchemyError, LedgerError):  # it is away, and the worker must end
+        with suppress(SQLAlchemyError, LedgerError, OSError):  # the worker must end
             await self._decisions.flush()
         return sorted(running.record.name for running in self._attempts.holding())
 

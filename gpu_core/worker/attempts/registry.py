@@ -35,6 +35,7 @@ from gpu_core.worker.pending.demand import Demand
 from gpu_core.worker.startup.state_folder import RUNS
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 _log = logging.getLogger("prefect.gpu.attempts")
 
@@ -65,7 +66,9 @@ class AttemptRegistry:
         prices: Prices | None = None,
         decisions: DecisionLog | None = None,
     ) -> None:
-        self._decisions = decisions or DecisionLog(ledger, pool, host)
+        self._decisions = decisions or DecisionLog(
+            ledger, pool, host, SpooledWrites(ledger, state_dir / "ledger.spool")
+        )
         self._prices = prices or Prices(ledger)
         self._pool = pool
         self._host = host

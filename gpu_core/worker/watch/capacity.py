@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, is_ledger_outage
+from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.decisions.costs.capacity_intervals import (
     SEEN_EVERY,
     CapacityChanges,
@@ -17,6 +18,7 @@ from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 
 class CapacityWatch:
@@ -30,9 +32,13 @@ class CapacityWatch:
         host: Whose machines they are: this machine, or this cluster.
         pool: Of this worker.
         prices: What machines cost.
+        writes: Keeps what is new while the ledger is away.
     """
 
-    def __init__(self, ledger: Ledger, host: str, pool: str, prices: Prices) -> None:
+    def __init__(
+        self, ledger: Ledger, host: str, pool: str, prices: Prices, writes: SpooledWrites
+    ) -> None:
+        self._writes = writes
         self._ledger = ledger
         self._host = host
         self._pool = pool
@@ -61,7 +67,16 @@ class CapacityWatch:
             await self._write(changes, now)
 
     async def _read(self) -> None:
-        known = await in_thread(self._ledger.known_capacity, self._host)
+        is_first = self._noted_at is None
+        if self._writes.is_behind and not is_first:
+            return  # the ledger lacks what waits
+        try:
+            await self._writes.replay()
+            known = await in_thread(self._ledger.known_capacity, self._host)
+        except Exception as error:
+            if is_first or not is_ledger_outage(error):
+                raise
+            return
         self._known = dict(known.by_node)
         if self._last_look is None:
             self._last_look = known.last_look
@@ -71,7 +86,7 @@ class CapacityWatch:
         begun = {interval.interval_id for interval in changes.begun}
         there = [i for i in known.values() if i.until is None and i.node in self._seen]
         seen = [i.interval_id for i in there if i.interval_id not in begun]
-        await in_thread(self._ledger.write_capacity, changes, seen, now)
+        await self._writes.write(SpooledRecord(changes=changes, seen=tuple(seen), seen_at=now))
         self._known = known | {i.node: replace(i, seen_at=now) for i in there}
         self._noted_at = now
 

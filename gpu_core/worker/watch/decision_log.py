@@ -6,6 +6,7 @@ from hashlib import sha256
 from uuid import uuid4
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.adapters.ledger.store import Logged
 from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind
 from gpu_core.decisions.model.attempts import Attempt, EndReason
@@ -13,6 +14,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 # Reasons of runs that wait go back and forth with what happens ahead of them.
 _REASON_EVERY = timedelta(seconds=30)
@@ -25,9 +27,11 @@ class DecisionLog:
         ledger: Where the log is.
         pool: Of this worker.
         host: Of this worker: `pool@host` has one chain, whichever worker acts.
+        writes: Keeps what is new while the ledger is away.
     """
 
-    def __init__(self, ledger: Ledger, pool: str, host: str) -> None:
+    def __init__(self, ledger: Ledger, pool: str, host: str, writes: SpooledWrites) -> None:
+        self._writes = writes
         self._ledger = ledger
         self._pool = pool
         self._writer = f"{pool}@{host}"
@@ -113,11 +117,11 @@ class DecisionLog:
         self._policy = policy
 
     async def flush(self) -> None:
-        """Write down what waits. What cannot be written now is kept for the next time."""
+        """Write down what was noted, or let it wait on the disk while the ledger is away."""
         if not self._waiting:
             return
-        batch = list(self._waiting)
-        await in_thread(self._ledger.log, self._logged(*batch))
+        batch = tuple(self._waiting)
+        await self._writes.write(SpooledRecord(writer=self._writer, decisions=batch))
         del self._waiting[: len(batch)]
 
     def _last_policy(self) -> str | None:

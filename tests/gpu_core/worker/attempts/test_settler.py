@@ -37,7 +37,6 @@ from gpu_core.worker.prefect import starts_first
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.process.infrastructure import ProcessInfrastructure
 from gpu_core.worker.settings import GpuWorkerSettings
-from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.outages import OutageWatch
 
 RUN = "11111111-1111-1111-1111-111111111111"
@@ -159,7 +158,7 @@ def terminator_of(settler):
         tasks=settler._tasks,
         wake=settler._wake,
         settler=settler,
-        decisions=DecisionLog(settler._ledger, "gpus", "host-1"),
+        decisions=settler._attempts._decisions,
     )
 
 

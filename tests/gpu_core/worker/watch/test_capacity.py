@@ -16,6 +16,7 @@ from gpu_core.decisions.policy.policy import Policy, parse_policy
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -45,9 +46,15 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 Look = Callable[..., None]
 
 
+def _spool(ledger: Ledger) -> Path:
+    """The file beside the ledger's in which records wait."""
+    return Path(str(ledger._reader.url.database)).with_name("spool")
+
+
 def worker(ledger: Ledger, pool: str = "gpus") -> Look:
     """A worker's looks, by the minute."""
-    watch = CapacityWatch(ledger, "cluster-1", pool, Prices(ledger))
+    writes = SpooledWrites(ledger, _spool(ledger))
+    watch = CapacityWatch(ledger, "cluster-1", pool, Prices(ledger), writes)
 
     def look(minute: float, *nodes: Node, price: Policy | None = None) -> None:
         anyio.run(watch.observe, nodes, price or _POLICY, at(minute))

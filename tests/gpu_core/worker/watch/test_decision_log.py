@@ -14,6 +14,7 @@ from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.watch.decision_log import DecisionLog
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
 
 
 @pytest.fixture
@@ -23,8 +24,13 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def log(ledger: Ledger) -> DecisionLog:
-    return DecisionLog(ledger, "gpus", "host-1")
+def log(ledger: Ledger, tmp_path: Path) -> DecisionLog:
+    return new_log(ledger, tmp_path)
+
+
+def new_log(ledger: Ledger, folder: Path) -> DecisionLog:
+    """The log of a worker that has just started."""
+    return DecisionLog(ledger, "gpus", "host-1", SpooledWrites(ledger, folder / "spool"))
 
 
 def waits(run: str, reason: Reason) -> Explanation:
@@ -67,10 +73,10 @@ def test_a_person_moves_a_run_up_once(ledger: Ledger, log: DecisionLog) -> None:
     assert kept(ledger, log) == [("MovedUp", "run-1", "person", None)]
 
 
-def test_another_policy_is_written_down_also_over_restarts(ledger: Ledger) -> None:
+def test_another_policy_is_written_down_also_over_restarts(ledger: Ledger, tmp_path: Path) -> None:
     one, other = make_policy(), make_policy(limits={"max_gpus_per_run": 4})
     for policy in (one, one, other, other):
-        log = DecisionLog(ledger, "gpus", "host-1")  # another worker
+        log = new_log(ledger, tmp_path)
         anyio.run(log.policy, policy, NOON)
         anyio.run(log.policy, policy, NOON)
         anyio.run(log.flush)

@@ -1,0 +1,110 @@
+"""A real PostgreSQL is stopped and the worker killed meanwhile: no record is lost, none twice."""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.model.cluster import Machine, Node
+from gpu_core.testing.builders.attempts import NOON
+from gpu_core.testing.builders.workloads import make_node, make_policy
+from gpu_core.worker.watch.capacity import CapacityWatch
+from gpu_core.worker.watch.decision_log import DecisionLog
+from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.spooled_writes import SpooledWrites
+from tests.support.postgresql import PostgresqlServer, new_database, stoppable_postgresql
+
+POLICY = make_policy()
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresqlServer]:
+    """A server that the test stops."""
+    with stoppable_postgresql() as running:
+        yield running
+
+
+class Worker:
+    """What a worker writes that decides nothing. Another one with its file goes on after a kill."""
+
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self.writes = SpooledWrites(ledger, folder / "gpus.ledger.spool")
+        self._capacity = CapacityWatch(ledger, "host-1", "gpus", Prices(ledger), self.writes)
+        self._decisions = DecisionLog(ledger, "gpus", "host-1", self.writes)
+
+    def look(self, minute: float, *nodes: str) -> None:
+        """See these machines, refuse a run named by the minute, and write it down."""
+        anyio.run(self._look, minute, nodes)
+
+    async def _look(self, minute: float, nodes: tuple[str, ...]) -> None:
+        await self._capacity.observe([_node(name) for name in nodes], POLICY, at(minute))
+        self._decisions.refused(f"run-{minute:g}", "It fits nowhere.", at(minute))
+        await self._decisions.flush()
+
+    def replay(self) -> None:
+        """Begin a cycle."""
+        anyio.run(self.writes.replay)
+
+
+def at(minute: float) -> datetime:
+    return NOON + timedelta(minutes=minute)
+
+
+def _node(name: str) -> Node:
+    return make_node(name, machine=Machine(gpus=8, incarnation=f"uid-{name}"))
+
+
+def written(ledger: Ledger) -> list[tuple[str, datetime, datetime | None]]:
+    """Which machines were there from when to when."""
+    found = ledger.capacity(at(-60), at(600))
+    return sorted((i.node, i.since, i.until) for i in found)
+
+
+@pytest.mark.postgresql
+def test_no_record_is_lost_and_none_is_twice(
+    server: PostgresqlServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    with Ledger.open(new_database(server.address)) as ledger:
+        first = Worker(ledger, tmp_path)
+        first.look(0, "n1", "n2")
+        server.stop()
+        first.look(1, "n1", "n2", "n3")
+        first.look(2, "n1", "n3")
+        with pytest.raises(Exception, match="connection"):
+            first.replay()  # a cycle ends here: nothing is admitted
+        second = Worker(ledger, tmp_path)  # the first one was killed
+        with pytest.raises(Exception, match="connection"):
+            second.replay()
+        server.start()
+        spool = (tmp_path / "gpus.ledger.spool").read_bytes()
+        second.replay()
+        (tmp_path / "gpus.ledger.spool").write_bytes(spool)  # killed before it was emptied
+        third = Worker(ledger, tmp_path)
+        third.replay()
+        assert not third.writes.is_behind
+        third.look(3, "n1", "n4")
+        assert written(ledger) == [
+            ("n1", at(0), None),
+            ("n2", at(0), at(2)),
+            ("n3", at(1), at(3)),
+            ("n4", at(3), None),
+        ]
+        refused = ledger.decisions()
+        assert [d.flow_run_id for d in refused] == ["run-0", "run-1", "run-2", "run-3"]
+        assert [check.problem for check in ledger.check_decisions()] == [None]
+
+
+def test_what_the_ledger_refuses_is_kept_for_a_person(tmp_path: Path) -> None:
+    path = tmp_path / "gpus.ledger.spool"
+    path.write_text("no record\n")
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        worker = Worker(ledger, tmp_path)
+        worker.replay()
+        assert not worker.writes.is_behind
+    (kept,) = tmp_path.glob("*.refused")
+    assert kept.read_text() == "no record\n"
