@@ -127,6 +127,14 @@ _ORDER = (
 
 # What shares a server or a cluster runs in one process, where tests run in several.
 _TOGETHER = {"cluster": "cluster", "infra": "cluster", "end_to_end": "stories"}
+# Two processes, each with its own servers, share the stories: these take half of the time.
+_FAULTS = (
+    "test_chaos",
+    "test_checkpoints_on_s3",
+    "test_endings",
+    "test_killed_worker",
+    "test_outages",
+)
 
 
 # First, as pytest-xdist reads the groups in a hook of the same name.
@@ -141,11 +149,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places = (n for n, prefix in enumerate(_ORDER) if path.startswith(prefix))
         return next(places, len(_ORDER))
 
-    items.sort(key=place)
+    # No property is among those of the integration tier: what takes longest begins first there.
+    items.sort(key=place, reverse=config.getoption("tier") == Tier.INTEGRATION)
     for item in items:
         folder = item.path.relative_to(root).parts[0]
         shares_a_server = "prefect_server" in getattr(item, "fixturenames", ())
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
+        if group == "stories" and item.path.stem in _FAULTS:
+            group = "faults"
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
 
