@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from gpu_core.decisions.anomalies.cost_outlook import cost_outlook
 from gpu_core.decisions.anomalies.history import CostHistory, Scope
 from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
@@ -53,6 +54,8 @@ class DayReport:
     """The first is the total's; then one for each team; then parts that were unusual."""
     days: tuple[DayCost, ...] = ()
     """What this day and those before it cost, in order."""
+    outlook: str | None = None
+    """The last 7 days against the 7 before, and the month; None: too little is known."""
     capacity: CapacityCost | None = None
     """What machines cost on that day; None: not read."""
     generated_before: int = 0
@@ -86,11 +89,12 @@ def day_before(moment: datetime) -> date:
 def window_to_read(day: date) -> Window:
     """Whose runs must be read from the ledger to report on this day?
 
-    Those of the day and of twice the days that make the mean: see `judge_by_mean`.
+    Those of the day, of twice the days that make the mean (see `judge_by_mean`), and of its month.
     """
     history = timedelta(days=2 * Thresholds().history_days)
     window = Window.of_day(day)
-    return Window(window.start - history, window.end)
+    month = Window.of_day(day.replace(day=1))
+    return Window(min(window.start - history, month.start), window.end)
 
 
 def report_day(
@@ -123,6 +127,7 @@ def report_day(
         costs=tuple(costs.get(day, ())),
         judgements=judgements,
         days=_days(day, costs),
+        outlook=cost_outlook(day, costs),
         capacity=capacity,
         generated_before=sum(
             cost.run.provenance is Provenance.GENERATED
@@ -148,6 +153,7 @@ def to_markdown(report: DayReport) -> str:
     parts = [
         f"# GPU cost on {report.day.isoformat()}",
         f"**{_headline(report)}**",
+        *([report.outlook] if report.outlook else []),
         *_notes(report),
         *_anomalies(report),
     ]
@@ -158,6 +164,8 @@ def to_markdown(report: DayReport) -> str:
             _group_table("By team", "Team", report.costs, lambda run: run.team),
             _group_table("By project", "Project", report.costs, lambda run: run.project),
             _group_table("By experiment", "Experiment", report.costs, lambda run: run.experiment),
+            *_named_table("By model", "Model", report.costs, lambda run: run.model),
+            *_named_table("By workload type", "Type", report.costs, lambda run: run.workload_type),
             _dearest_runs(report.costs),
             *_setbacks(report.costs),
         ]
@@ -166,13 +174,18 @@ def to_markdown(report: DayReport) -> str:
 
 
 def team_rows(report: DayReport) -> list[dict[str, str]]:
-    """One row for each team, the dearest first, and one for the total: for a table in the UI."""
+    """One row for each team, the dearest first, and one for the total: for a table in the UI.
+
+    With one team there is no total, which would say the same again.
+    """
     verdicts = {judgement.scope: judgement.verdict.value for judgement in report.judgements}
     groups = group_by(report.costs, lambda run: run.team)
     rows = [
         _team_row(name or "no team", group, verdicts.get(str(Scope("team", name)), _UNJUDGED))
         for name, group in groups.items()
     ]
+    if len(rows) == 1:
+        return rows
     return [*rows, _team_row("total", report.total, verdicts["total"])]
 
 
@@ -245,21 +258,32 @@ def _unpriced_attempts(costs: Iterable[RunCost]) -> list[Attempt]:
 
 
 def _anomalies(report: DayReport) -> list[str]:
-    flagged = [j for j in report.judgements if j.is_anomaly]
+    flagged = [j for j in report.judgements if j.is_anomaly and not _is_total_again(j, report)]
     if not flagged:
         is_judged = report.judgements[0].verdict is AnomalyVerdict.USUAL
         return ["No anomaly."] if is_judged else []
-    new = [j for j in flagged if j.is_new]
-    known = [j for j in flagged if not j.is_new]
+    named: set[str] = set()
+    new = [_anomaly(j, named) for j in flagged if j.is_new]
+    known = [_anomaly(j, named) for j in flagged if not j.is_new]
     return [
-        *(["## Unusual cost", *map(_anomaly, new)] if new else []),
-        *(["## Unusual cost that was reported before", *map(_anomaly, known)] if known else []),
+        *(["## Unusual cost", *new] if new else []),
+        *(["## Unusual cost that was reported before", *known] if known else []),
     ]
 
 
-def _anomaly(judgement: Judgement) -> str:
+def _is_total_again(judgement: Judgement, report: DayReport) -> bool:
+    """Is it that of the only team, which says the same as that of the total?"""
+    scopes = {str(Scope("team", cost.run.team)) for cost in report.costs}
+    return scopes == {judgement.scope} and report.judgements[0].is_anomaly
+
+
+def _anomaly(judgement: Judgement, named: set[str]) -> str:
+    """The sentence and its causes, except those that are named already."""
     lines = [f"**{escaped(judgement.summary)}**"]
     for cause in judgement.causes:
+        if cause.run.flow_run_id in named:
+            continue
+        named.add(cause.run.flow_run_id)
         source = cause.run.deployment or cause.run.flow_name
         lines.append(
             f"- {_run(cause.run)} of {escaped(source)} ({escaped(cause.run.team or 'no team')}): "
@@ -267,6 +291,14 @@ def _anomaly(judgement: Judgement) -> str:
             "over its deployment's usual day"
         )
     return "\n".join(lines)
+
+
+def _named_table(
+    title: str, head: str, costs: Sequence[RunCost], key: Callable[[RunRecord], str | None]
+) -> list[str]:
+    """The table, if a run has a name of this kind."""
+    is_named = any(key(cost.run) is not None for cost in costs)
+    return [_group_table(title, head, costs, key)] if is_named else []
 
 
 def _group_table(

@@ -16,8 +16,8 @@ from gpu_core.decisions.anomalies.daily_report import (
 )
 from gpu_core.decisions.anomalies.judgement import AnomalyVerdict
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
-from gpu_core.decisions.costs.usage_cost import daily_costs
-from gpu_core.decisions.model.attempts import EndReason, Provenance
+from gpu_core.decisions.costs.usage_cost import daily_costs, run_cost
+from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.gpu_core.decisions.anomalies.builders import history_of
 from tests.gpu_core.decisions.costs.test_idle import cost, held, machine
@@ -103,6 +103,60 @@ def test_the_anomaly_is_flagged_with_the_run_that_caused_it() -> None:
     assert report.judgements[0].verdict is AnomalyVerdict.ANOMALY
     assert [cause.run.name for cause in report.judgements[0].causes] == [ANOMALY_NAME]
     assert f"- {ANOMALY_NAME} of generated-finetune-7b" in to_markdown(report)
+
+
+def test_a_cause_and_the_only_team_are_named_once() -> None:
+    page = to_markdown(generated_day())
+    assert page.count(f"- {ANOMALY_NAME} of ") == 1
+    costs = {
+        DAY - timedelta(days=before): [run_cost(make_run(), [a_day_of_work(before)], at(99))]
+        for before in range(8)
+    }
+    report = report_day(DAY, costs, at(36))
+    assert [judgement.verdict for judgement in report.judgements] == [AnomalyVerdict.ANOMALY] * 2
+    assert "**total: " in to_markdown(report)
+    assert "team vision: " not in to_markdown(report)
+    assert [row["team"] for row in team_rows(report)] == ["vision"]
+
+
+def a_day_of_work(days_before: int) -> Attempt:
+    """An hour, and five hours on the test day itself."""
+    start = at(-24 * days_before)
+    hours = 1 if days_before else 5
+    return make_attempt(admitted_at=start, released_at=start + timedelta(hours=hours))
+
+
+@pytest.mark.parametrize(
+    ("day", "known_days", "want"),
+    [
+        pytest.param(date(2026, 3, 4), 6, None, id="less than a week is known"),
+        pytest.param(
+            date(2026, 3, 14), 7,
+            "March so far: $28.00; at the mean of the last 7 days ($4.00) the whole month costs "
+            "$96.00.", id="a week is known",
+        ),
+        pytest.param(
+            date(2026, 3, 14), 14,
+            "The last 7 days cost $28.00, 300 % more than the 7 days before ($7.00). March "
+            "so far: $35.00; at the mean of the last 7 days ($4.00) the whole month costs $103.00.",
+            id="two weeks are known",
+        ),
+        pytest.param(
+            date(2026, 3, 31), 31,
+            "The last 7 days cost $28.00, 300 % more than the 7 days before ($7.00). March "
+            "cost $52.00.", id="the last day of a month",
+        ),
+    ],
+)  # fmt: skip
+def test_where_costs_are_going(day: date, known_days: int, want: str | None) -> None:
+    """A dollar a day, and four in the last week."""
+    costs = {}
+    for before in range(known_days):
+        start = datetime(day.year, day.month, day.day, tzinfo=UTC) - timedelta(days=before)
+        end = start + timedelta(hours=4 if before < 7 else 1)
+        attempt = make_attempt(admitted_at=start, released_at=end)
+        costs[start.date()] = [run_cost(make_run(), [attempt], end)]
+    assert report_day(day, costs, at(999)).outlook == want
 
 
 def test_an_ordinary_day_says_that_nothing_stands_out() -> None:
