@@ -123,11 +123,12 @@ def export(
     *,
     day: _Day = None,
     options: LedgerOptions = DEFAULT_OPTIONS,
+    focus: Annotated[str, Parameter(help="The version of FOCUS: 1.2 or 1.4.")] = "1.2",
     output: Annotated[
         Path | None, Parameter(help="The file to write, .csv or .parquet. Default: CSV to stdout.")
     ] = None,
 ) -> int:
-    """Write a day, a week or a month as a bill in FOCUS 1.2, the FinOps Foundation's format.
+    """Write a day, a week or a month as a bill in FOCUS, the FinOps Foundation's format.
 
     One row for each resource of an attempt at one price in one month. The billed costs add up to
     the report of the same period. What has no price is left out and named on stderr.
@@ -141,6 +142,7 @@ def export(
         pool=options.pool,
         with_generated=options.with_generated,
         path=output,
+        focus=focus,
     )
 
 

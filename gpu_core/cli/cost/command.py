@@ -17,7 +17,7 @@ from gpu_core.cli.cost.table import Show, report_csv, report_document, report_ta
 from gpu_core.cli.shared.prefect_api import ask
 from gpu_core.decisions.costs.charges import Charges, charges_of
 from gpu_core.decisions.costs.cost_report import cost_report, parse_keys, period_window
-from gpu_core.decisions.costs.focus import focus_rows
+from gpu_core.decisions.costs.focus import COLUMNS, focus_rows, parse_focus_version
 from gpu_core.decisions.costs.idle import parse_idle_rule, with_idle
 from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.model.attempts import Provenance
@@ -94,20 +94,22 @@ def run_export(
     pool: str | None,
     with_generated: bool,
     path: Path | None,
+    focus: str,
 ) -> int:
-    """Write what a period is billed as a file of FOCUS 1.2.
+    """Write what a period is billed as a file of FOCUS.
 
     Raises:
-        InvalidInput: The period, the file's name or the ledger's address cannot be used.
+        InvalidInput: The period, the version, the file's name or the ledger's address
+            cannot be used.
         LedgerError: The ledger cannot be read.
         OSError: The file cannot be written.
     """
-    window = period_window(period, day)
+    window, version = period_window(period, day), parse_focus_version(focus)
     provenance = None if with_generated else Provenance.MEASURED
     with open_to_read(ledger_url) as ledger:
         records = ledger.usage(window.start, window.end, provenance=provenance, pool=pool)
     charges = charges_of(records, window, datetime.now(UTC))
-    write_rows(path, focus_rows(charges))
+    write_rows(path, COLUMNS[version], focus_rows(charges))
     _name_unpriced(charges)
     return 0
 

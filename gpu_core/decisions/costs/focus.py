@@ -1,18 +1,22 @@
-"""Charges as rows of FOCUS 1.2, the FinOps Foundation's format of bills.
+"""Charges as rows of FOCUS 1.2 and 1.4, the FinOps Foundation's format of bills.
 
-Source: FOCUS specification 1.2 (focus.finops.org, May 2025). Columns that have no meaning here are
-left out: discounts for commitments, reservations of capacity, other currencies and regions.
+Source: FOCUS specification 1.2 (focus.finops.org, May 2025), and the data model of 1.4, which names
+the service provider and the host provider where 1.2 has a provider and a publisher; other columns
+are the same. Columns that have no meaning here are left out: discounts for commitments,
+reservations of capacity, other currencies and regions.
 """
 
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 
 from gpu_core.decisions.costs.charges import Charge, Charges, Resource, billing_period
 from gpu_core.decisions.costs.usage import Exact, round_half_up
 from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.errors import InvalidInput, listed
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD
 
 PROVIDER = "prefect-gpu"
@@ -27,18 +31,41 @@ _PRICING_CATEGORIES = {"on-demand": "Standard", "spot": "Dynamic", "reserved": "
 
 FocusRow = dict[str, str | None]
 
-COLUMNS = (
+
+class FocusVersion(StrEnum):
+    """A version of the format."""
+
+    V1_2 = "1.2"
+    V1_4 = "1.4"
+
+
+_ALL_COLUMNS = (
     "AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency",
     "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
     "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
     "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
+    "HostProviderName",
     "InvoiceId", "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory",
     "PricingQuantity", "PricingUnit", "ProviderName", "PublisherName", "ResourceId",
-    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory",
-    "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName",
+    "ResourceName", "ResourceType", "ServiceCategory", "ServiceName",
+    "ServiceProviderName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails",
+    "SkuPriceId", "SubAccountId", "SubAccountName",
     "Tags", "x_AttemptNumber", "x_FlowRunId", "x_PriceAsOf", "x_PriceSource",
 )  # fmt: skip
-"""In the order of the file."""
+_OF_ONE_VERSION = {
+    FocusVersion.V1_2: frozenset({"ProviderName", "PublisherName"}),
+    FocusVersion.V1_4: frozenset({"HostProviderName", "ServiceProviderName"}),
+}
+
+COLUMNS = {
+    version: tuple(
+        name
+        for name in _ALL_COLUMNS
+        if name in mine or not any(name in names for names in _OF_ONE_VERSION.values())
+    )
+    for version, mine in _OF_ONE_VERSION.items()
+}
+"""Of each version, in the order of the file."""
 
 DECIMAL_COLUMNS = frozenset(
     {
@@ -54,8 +81,23 @@ MOMENT_COLUMNS = frozenset(
 )  # fmt: skip
 
 
+def parse_focus_version(text: str) -> FocusVersion:
+    """Which version of FOCUS is this?
+
+    Raises:
+        InvalidInput: It is none of those that are written (field `focus`).
+    """
+    names = tuple(version.value for version in FocusVersion)
+    if text not in names:
+        raise InvalidInput("focus", "is not a version", got=text, allowed=listed(names))
+    return FocusVersion(text)
+
+
 def focus_rows(charges: Charges) -> Iterator[FocusRow]:
-    """The rows of a file, one for each charge. Their `BilledCost` adds up to the report."""
+    """The rows of a file, one for each charge, with the columns of all versions.
+
+    Their `BilledCost` adds up to the report.
+    """
     for charge, micro_usd in zip(charges.charges, charges.micro_usd(), strict=True):
         yield _row(charge, micro_usd)
 
@@ -89,6 +131,8 @@ def _row(charge: Charge, micro_usd: int) -> FocusRow:
         "ContractedCost": listed,
         "ContractedUnitPrice": _text(price),
         "EffectiveCost": billed,
+        # The provider of the machine is not in the ledger's attempts; the format allows that.
+        "HostProviderName": None,
         "InvoiceId": None,
         "InvoiceIssuerName": PROVIDER,
         "ListCost": listed,
@@ -103,6 +147,7 @@ def _row(charge: Charge, micro_usd: int) -> FocusRow:
         "ResourceType": attempt.gpu_type or charge.resource.value,
         "ServiceCategory": "Compute",
         "ServiceName": "GPU work pool",
+        "ServiceProviderName": PROVIDER,
         "ServiceSubcategory": "Virtual Machines",
         "SkuId": sku,
         "SkuMeter": f"{charge.resource.value} time",

@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
-from gpu_core.decisions.costs.focus import COLUMNS
+from gpu_core.decisions.costs.focus import COLUMNS, FocusVersion
 from gpu_core.decisions.costs.time_use import TimeUse
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.gpu_core.adapters.ledger.test_capacity import make_interval
@@ -197,9 +197,25 @@ def test_the_bill_has_the_cost_of_the_report_and_names_what_has_no_price(
     assert "2.00 GPU-hours have no price and are not in the file" in told.err
     table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     assert sum(round(float(cost) * 10**6) for cost in table["BilledCost"]) == 3_670_001
-    assert list(table.columns) == list(COLUMNS)
+    assert list(table.columns) == list(COLUMNS[FocusVersion.V1_2])
     if path.suffix == ".parquet":
         assert str(table["ChargePeriodStart"].dtype).startswith("datetime64")
+
+
+def test_a_bill_of_the_newer_version_has_its_columns(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["cost", "export", "month", "--day", "2026-03-04", "--ledger", ledger_url]
+    for name in ("bill.csv", "bill.parquet"):
+        path = tmp_path / name
+        assert main([*arguments, "--focus", "1.4", "--output", str(path)]) == 0
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        assert list(table.columns) == list(COLUMNS[FocusVersion.V1_4])
+        assert set(table["ServiceProviderName"]) == {"prefect-gpu"}
+        assert "ProviderName" not in table
+    capsys.readouterr()
+    assert main([*arguments, "--focus", "1.3"]) == 2
+    assert "focus is not a version (got '1.3'); allowed: 1.2, 1.4" in capsys.readouterr().err
 
 
 def test_a_bill_of_another_form_is_refused(

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.costs.charges import Charges, charges_of
-from gpu_core.decisions.costs.focus import COLUMNS, FocusRow, focus_rows
+from gpu_core.decisions.costs.focus import COLUMNS as COLUMNS_OF
+from gpu_core.decisions.costs.focus import FocusRow, FocusVersion, focus_rows
 from gpu_core.decisions.costs.usage import sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
@@ -22,6 +23,7 @@ from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.testing.builders.attempts import NOON, at, make_attempt, make_run
 from tests.gpu_core.decisions.costs.focus_rules import FocusRules
 
+COLUMNS = COLUMNS_OF[FocusVersion.V1_2]
 SUPPORTED = frozenset(
     {
         "ACCOUNT_NAMING_SUPPORTED",
