@@ -1,7 +1,7 @@
 """A day's cost as people read it: one headline, a few tables, and what to look at."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from gpu_core.decisions.anomalies.cost_outlook import cost_outlook
@@ -121,11 +121,12 @@ def report_day(
         if history is None
         else judge_by_season(day, history, costs, planned=planned)
     )
+    is_day_over = Window.of_day(day).end <= now
     return DayReport(
         day=day,
-        is_day_over=Window.of_day(day).end <= now,
+        is_day_over=is_day_over,
         costs=tuple(costs.get(day, ())),
-        judgements=judgements,
+        judgements=judgements if is_day_over else tuple(map(_so_far, judgements)),
         days=_days(day, costs),
         outlook=cost_outlook(day, costs),
         capacity=capacity,
@@ -136,6 +137,13 @@ def report_day(
             for cost in of_day
         ),
     )
+
+
+def _so_far(judgement: Judgement) -> Judgement:
+    """A day that is not over is never too cheap."""
+    if judgement.cost_micro_usd >= (judgement.expected_micro_usd or 0):
+        return judgement
+    return replace(judgement, verdict=AnomalyVerdict.USUAL, kind=None, since=None, causes=())
 
 
 def _days(day: date, costs: DailyCosts) -> tuple[DayCost, ...]:

@@ -190,3 +190,10 @@ def test_where_a_report_is_published(
 def test_a_nightly_report_is_about_the_utc_day_before() -> None:
     india = datetime.fromisoformat("2026-03-05T03:00:00+05:30")
     assert day_before(india) == date(2026, 3, 3)
+
+
+def test_a_day_that_is_not_over_is_not_too_cheap() -> None:
+    records = generated_history(42, DAY - timedelta(days=1), anomaly_on=date(2020, 1, 1))
+    for now, want in ((at(1), "No anomaly."), (at(36), "Daily cost drop")):
+        report = report_day(DAY, {}, now, history=history_of(records, DAY, now))
+        assert want in to_markdown(report)
