@@ -40,6 +40,8 @@ class LogPosition:
         self._expected: Counter[bytes] = Counter()
         self._expected_texts: Counter[str] = Counter()
         self._unterminated = b""
+        self.is_cut = False
+        """The last answer with a line without a line feed was not followed by one that has it."""
 
     def begin_again(self) -> str | None:
         """Read on: `sinceTime` of the next request; None: from the beginning."""
@@ -61,8 +63,9 @@ class LogPosition:
             has_ended: Whether the container had ended when the answer was asked for.
         """
         if raw.endswith(b"\n") or (has_ended and raw == self._unterminated):
+            self.is_cut = self.is_cut and not raw.startswith(self._unterminated)
             return True
-        self._unterminated = raw
+        self._unterminated, self.is_cut = raw, True
         return False
 
     def take(self, raw: bytes) -> LogLine | None:

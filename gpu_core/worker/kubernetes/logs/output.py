@@ -102,10 +102,10 @@ class OutputFollower:
             if new_lines is None:
                 continue
             # The API server ends its answer as if it were complete where the kubelet goes away.
-            if was_over and has_answer and new_lines == 0:
+            if was_over and has_answer and new_lines == 0 and not position.is_cut:
                 return
             has_answer = True
-            if not was_over:
+            if not was_over or position.is_cut:
                 await anyio.sleep(_RETRY_S)
 
     def hurry(self, key: str) -> None:

@@ -149,5 +149,12 @@ def test_a_kubelet_that_goes_away_looks_like_the_end_of_the_log_and_is_not(ends,
     assert told_by(server) == both([HELLO, WORLD])
 
 
+def test_a_last_line_without_an_end_is_told_after_an_answer_without_it():
+    """An answer that ends before the line does not say that the line was not there."""
+    nothing = Answer(cut=0, is_clean=True)
+    server = Server(["last"], False, [Answer(ends=True), Answer(), nothing])
+    assert told_by(server) == both(["last"])
+
+
 def test_a_last_line_without_an_end_is_told():
     assert told_by(Server([HELLO, WORLD], False, [])) == both([HELLO, WORLD])
