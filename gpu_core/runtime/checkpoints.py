@@ -397,7 +397,7 @@ class Checkpointing:
             self._tell_worker(replace(self._report, restored_from=key))
 
     def _note_first_step(self) -> None:
-        """Tell the worker, once in an attempt: from its admission until now it was starting."""
+        """Report the first step of the attempt, once: until now it was starting."""
         if self._report.first_step_at is not None:
             return
         with self._report_lock:

@@ -43,7 +43,7 @@ class PrefectReport:
         self._thread: threading.Thread | None = None
 
     def tell(self, report: CheckpointReport) -> None:
-        """Tell this report soon; returns at once."""
+        """Send this report soon; returns at once."""
         with self._changed:
             self._waiting = report
             if self._thread is None:

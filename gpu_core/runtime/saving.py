@@ -56,7 +56,7 @@ class Saver:
 
     Args:
         checkpoints: Where they go.
-        on_saved: Told of each checkpoint that is safe, before old ones are deleted.
+        on_saved: Called with each checkpoint that is safe, before old ones are deleted.
         clock: Seconds that only ever grow.
     """
 

@@ -26,13 +26,13 @@ class AttemptInTest:
 
     @property
     def report(self) -> CheckpointReport | None:
-        """What the run has told its worker about its checkpoints; None: nothing yet."""
+        """What the run has reported of its checkpoints; None: nothing yet."""
         return read_checkpoint_report(str(self.run_dir))
 
     def give_notice(
         self, left_s: float = 30, *, reason: str = "Preempted", message: str = "a test"
     ) -> Notice:
-        """Tell the run that it will be ended: `due()` is true until it has saved.
+        """Give the run notice of its end: `due()` is true until it has saved.
 
         Args:
             left_s: Seconds from now to the deadline.

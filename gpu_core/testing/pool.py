@@ -25,7 +25,7 @@ class MemoryPool:
     Args:
         nodes: The cluster; one node of 8 GPUs by default.
         policy: As in `policy.yaml`, parsed; the default policy with prices by default.
-        clock: Tells the moment of each cycle; shared with the test, which moves it.
+        clock: The moment of each cycle; shared with the test, which moves it.
     """
 
     def __init__(

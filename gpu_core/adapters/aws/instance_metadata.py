@@ -1,4 +1,4 @@
-"""What EC2 tells an instance about its end (instance metadata service, version 2).
+"""What EC2 announces to an instance about its end (instance metadata service, version 2).
 
 `spot/instance-action` appears two minutes before a spot instance is stopped or terminated, with
 best effort; `events/recommendations/rebalance` may come earlier, or at the same time (EC2 user
@@ -95,7 +95,7 @@ def _interruption(text: str) -> Notice:
     return Notice(
         reason="Interrupted",
         message=f"EC2 will {fields['action']} this instance at {fields['time']}",
-        # The service tells only the end; the same notice must look the same at every poll.
+        # The service says only the end; the same notice must look the same at every poll.
         requested_at=deadline_at - _WARNING,
         deadline_at=deadline_at,
     )

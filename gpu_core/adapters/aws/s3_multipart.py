@@ -114,7 +114,7 @@ class MultipartUploads:
 
 
 def _is_same(part: Part, checksum: str, there: Mapping[str, Any]) -> bool:
-    """Does the store have this very part? By its checksum, or by MD5 where it tells none."""
+    """Does the store have this very part? By its checksum, or by MD5 where it has none."""
     if there["Size"] != part.content.nbytes:
         return False
     told = there.get("ChecksumSHA256")

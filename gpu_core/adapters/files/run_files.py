@@ -89,7 +89,7 @@ class ExitReport:
 
 
 def write_notice(run_dir: str | Path, notice: Notice) -> None:
-    """Tell the run to end soon. A second notice replaces the first.
+    """Give the run notice of its end. A second notice replaces the first.
 
     Raises:
         OSError: The run's folder is missing, or the disk refused.
@@ -111,7 +111,7 @@ def read_notice_file(path: Path) -> Notice | None:
 
 
 def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> None:
-    """Tell the worker what is safe.
+    """Report to the worker what is safe.
 
     Raises:
         OSError: The run's folder is missing, or the disk refused.

@@ -304,7 +304,7 @@ async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
 
 
 def error_from_answer(status: int, content: bytes) -> KubernetesError:
-    """The error that an answer of the API server tells of."""
+    """The error that an answer of the API server reports."""
     try:
         answer = json.loads(content)
         return KubernetesError(status, answer.get("reason") or "", answer.get("message") or "")

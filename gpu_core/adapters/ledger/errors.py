@@ -4,7 +4,7 @@ from gpu_core.decisions.model.errors import GpuSchedulingError
 
 
 class LedgerError(GpuSchedulingError):
-    """The ledger could not be opened, or refused what it was told; nothing was written."""
+    """The ledger could not be opened, or refused a record; nothing was written."""
 
 
 class LedgerRefused(LedgerError):

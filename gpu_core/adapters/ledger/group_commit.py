@@ -29,9 +29,9 @@ class _Write:
 
 
 class GroupCommit:
-    """Writes to a database; each is on the disk before its caller goes on.
+    """Writes to a database; each is on the disk before its caller continues.
 
-    What comes while a transaction is under way is gathered for the next one, so nobody waits for
+    What comes while a transaction is under way is gathered for the next one, so no caller waits for
     company. Safe to use from any thread.
     """
 

@@ -29,7 +29,7 @@ def read_held(
 ) -> dict[str, Usage]:
     """What did runs hold on each of these machines in the window? By the interval's id.
 
-    Runs of all pools count, whatever is asked: they share machines.
+    Runs of all pools count, as they share machines.
     """
     of_all = replace(asked, pool=None)
     found: dict[str, list[Usage]] = defaultdict(list)

@@ -66,7 +66,7 @@ def is_clash(error: BaseException) -> bool:
 
 
 def is_ledger_outage(error: BaseException) -> bool:
-    """Does this error show that the ledger serves nobody just now, whatever is asked of it?
+    """Does this error show that the ledger answers no request now, whichever it is?
 
     A connection that is cut, a pool of connections that is used up, a server that is read-only
     after a failover, a missing table: all of them meet every statement. What a database says of the

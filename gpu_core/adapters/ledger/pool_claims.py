@@ -52,7 +52,7 @@ def read_claim(
     """The claim of this pool; None: there is none.
 
     Args:
-        is_kept: Whether nobody may change it before this transaction ends.
+        is_kept: Whether it is locked until this transaction ends.
     """
     statement = sa.select(pool_claims).where(_c.pool_id == pool_id)
     if is_kept:

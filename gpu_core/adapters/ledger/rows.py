@@ -1,6 +1,6 @@
 """Rows of the ledger as runs and attempts, also those with values that cannot be read.
 
-Somebody edited the database, a disk damaged it, or a newer version wrote a word that this one does
+A person edited the database, a disk damaged it, or a newer version wrote a word that this one does
 not know: what can be read of such a row is used, and what it holds stays held.
 """
 

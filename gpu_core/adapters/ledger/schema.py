@@ -263,7 +263,7 @@ attempts = sa.Table(
     sa.Column("price_as_of", UtcTimestamp),
     sa.Column("later_prices", PriceChanges),
     sa.Column("gpu_summaries", GpuSummaries),
-    # The fence against starting one attempt twice, whoever tries.
+    # The fence against starting one attempt twice, by any worker.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),
     sa.Index("ix_attempts_released_at", "released_at"),

@@ -150,7 +150,7 @@ class Ledger:
 
         Returns:
             The ids of the attempts that hold their GPUs from now on. One that is missing was
-            refused: its run already has an attempt of this number, so somebody else has started it.
+            refused: its run already has an attempt of this number, so another worker started it.
 
         Raises:
             PoolNotOurs: Another installation has claimed the pool since `claim_pool` got it.
@@ -292,7 +292,7 @@ class Ledger:
     ) -> None:
         """Write down how the end of an open attempt was judged.
 
-        Whoever goes on after a crash applies this, and does not judge anew a state that the first
+        A worker that takes over applies this, and does not judge anew a state that the first
         half of the work has changed.
         """
         self._update(
@@ -349,7 +349,7 @@ class Ledger:
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
 
-        `released_at` is never taken to be before the admission, whatever the clocks say.
+        `released_at` is never before the admission, also where clocks differ.
         """
         released_at = require_aware(released_at, "released_at")
         final = _values(

@@ -205,7 +205,7 @@ async def _served_groups(api: KubernetesApi) -> set[str]:
 async def _may(
     api: KubernetesApi, right: Right, namespace: str | None, question: ClusterQuestion
 ) -> bool | None:
-    """May it? None: the cluster does not tell."""
+    """May it? None: the cluster does not say."""
     service_account = question.service_account
     resource, _, subresource = right.resource.partition("/")
     # The worker has the right on its pool's lease alone.
@@ -243,7 +243,7 @@ def _identity(service_account: str) -> Json:
 
 
 async def _user(api: KubernetesApi, service_account: str | None) -> str | None:
-    """Whose rights were asked for? None: the cluster is older than 1.28 and does not tell."""
+    """Whose rights were asked for? None: the cluster is older than 1.28 and does not say."""
     if service_account is not None:
         return f"{_WORKERS_NAMES}{service_account.replace('/', ':')}"
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -288,7 +288,7 @@ async def _lease(
 
 
 async def _claim(question: ClusterQuestion) -> PoolClaim | None:
-    """Which installation acts; None also where the ledger does not say: its own check tells."""
+    """Which installation acts; None also where the ledger does not say, which has a check."""
     if question.read_claim is None:
         return None
     try:

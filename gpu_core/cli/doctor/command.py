@@ -169,7 +169,7 @@ def _policy(options: DoctorOptions, settings: GpuWorkerSettings) -> tuple[Policy
 
 
 def _type(options: DoctorOptions, facts: PrefectFacts | None) -> str:
-    """Of which type is the pool? Without a server, as far as this machine tells."""
+    """Of which type is the pool? Without a server, as this machine's files say."""
     if facts is not None and facts.pool is not None and facts.pool.worker_type in WORKERS:
         return facts.pool.worker_type
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ or "KUBECONFIG" in os.environ

@@ -62,7 +62,7 @@ def read_places(
     """Where are ledger, MLflow and checkpoints of this pool?
 
     Args:
-        facts: What Prefect says; None: it does not answer, and only the settings tell.
+        facts: What Prefect says; None: it does not answer, and only the settings are known.
         ledger_url: The ledger that the caller names; None: none.
         home: The worker's state folder, with the defaults in it.
     """

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 LEAST_SCALE = 0.05
 """Costs that vary by less than 5 % are taken to vary by 5 %: less is worth no attention."""
 _NORMAL_MAD = 1.4826
-"""A normal distribution's standard deviation is so many times its median absolute deviation."""
+"""A normal distribution's standard deviation as a multiple of its median absolute deviation."""
 _CORE = 3.0
 _FEWEST_OF_LEVEL = 3
 
@@ -77,7 +77,7 @@ class Baseline:
         return None if best is None else self._expectation(best[1], since, at)
 
     def error_of_one_in(self, points: int, at: int, expected: Expectation) -> float:
-        """Which error is exceeded by one in so many points before this one, ordinary or not?"""
+        """Which error do one in `points` points before this one exceed, ordinary or not?"""
         since = max(0, at - self._rhythm.memory)
         errors = self._errors(expected.season, since, at)[self._is_known[since:at]]
         return float(np.quantile(errors[np.isfinite(errors)], 1 - 1 / points))
@@ -98,7 +98,7 @@ class Baseline:
         """Points of an anomaly are ordinary after all, from now on.
 
         Args:
-            is_new_level: The points before them are moved to their level: they tell of the season.
+            is_new_level: The points before them are moved to their level: they show the season.
         """
         if is_new_level:
             self._at_level[:first] += self._distance(first, until)

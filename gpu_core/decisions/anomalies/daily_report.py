@@ -111,7 +111,7 @@ def report_day(
     Args:
         day: A UTC day.
         costs: What each run cost on that day and on those of `window_to_read` before it.
-        now: Only tells whether the day is over.
+        now: Decides whether the day is over.
         history: The days that it is judged by, with their seasons; None: by the mean of 7 days.
         planned: Activity that was announced; the mean of 7 days takes no notice of it.
         capacity: What machines cost on that day; None: not known.

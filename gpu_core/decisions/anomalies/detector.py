@@ -60,7 +60,7 @@ class JudgedPoint:
     since: int | None = None
     """The index of the anomaly's first point."""
     is_new: bool = False
-    """Whether this point is the first that tells of the anomaly: alerts are sent for it alone."""
+    """Whether this point is the first one reported of the anomaly: only it sends alerts."""
 
 
 def detect(
@@ -94,7 +94,7 @@ def detect(
 
 @dataclass(slots=True)
 class _Event:
-    """An anomaly that goes on."""
+    """An anomaly that is not over."""
 
     kind: AnomalyKind
     sign: int

@@ -1,4 +1,4 @@
-"""What is said about a day's cost, whatever rule it was judged by."""
+"""What a report says about a day's cost, under any rule."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Judgement:
     since: date | None = None
     """The anomaly's first day."""
     is_new: bool = True
-    """False: an earlier day told of the same anomaly."""
+    """False: an earlier day reported the same anomaly."""
     causes: tuple[Cause, ...] = ()
     """The dearest excess first; only for an anomaly."""
     summary: str

@@ -23,7 +23,7 @@ class LedgerChanges:
 
 
 class LedgerFollower:
-    """Tells each start and each end of an attempt once, however often it is read.
+    """Reports each start and each end of an attempt once, over any number of reads.
 
     A read has what held GPUs since a little before the last one, and the runs of `open_runs`,
     whose end may be written down long after it was. Machines that share the ledger may learn

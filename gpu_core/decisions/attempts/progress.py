@@ -9,7 +9,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 def attained_gpu_s(attempts: Sequence[Attempt]) -> float:
     """How many GPU-seconds has the run had, in its attempts that are over?
 
-    What it held counts, whatever came of it.
+    What it held counts, also where the work was lost.
     """
     return sum(
         float(attempt.gpus) * (attempt.released_at - attempt.admitted_at).total_seconds()

@@ -49,7 +49,7 @@ class Usage:
         return Usage(**{n: combine(getattr(self, n), getattr(other, n)) for n in _NAMES})
 
     def times(self, number: int) -> "Usage":
-        """So many times the same."""
+        """A multiple of it."""
         return Usage(**{name: number * getattr(self, name) for name in _NAMES})
 
     @property

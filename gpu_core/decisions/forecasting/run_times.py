@@ -225,7 +225,7 @@ def _log_normal_rest_s(run_time: RunTime, elapsed_s: float, quantile: float) -> 
     scale = math.log(run_time.upper_s / run_time.median_s) / _NORMAL.inv_cdf(quantile)
     survival = _NORMAL.cdf(-math.log(elapsed_s / run_time.median_s) / scale)
     beyond = (1 - quantile) * survival
-    if beyond <= 0:  # so far out in the tail that floats cannot tell
+    if beyond <= 0:  # so far out in the tail that floats are equal
         return elapsed_s
     return max(run_time.median_s * math.exp(-scale * _NORMAL.inv_cdf(beyond)) - elapsed_s, 0.0)
 

@@ -58,7 +58,7 @@ class Node:
     """A workload may have one of its GPUs to itself: not so where a device plugin offers replicas
     only."""
     shares_per_gpu: int | None = None
-    """Replicas of each of its GPUs, of which a workload gets one; None: any part can be had."""
+    """Replicas of each of its GPUs, of which a workload gets one; None: any part is possible."""
     gpu_resource: str | None = None
     """What a pod asks for to get a GPU of it, or a part of one; the same on all nodes of a gang."""
     is_mig: bool = False

@@ -1,4 +1,4 @@
-"""Markdown with texts of users in it: a name stays a name, whatever characters it has."""
+"""Markdown with texts of users in it: no character of a name is read as markup."""
 
 import re
 from collections.abc import Iterable, Sequence

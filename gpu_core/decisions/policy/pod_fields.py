@@ -17,7 +17,7 @@ class Judgement(StrEnum):
     NAMED = "by its name"
     """A run whose permission lists the name that the field holds."""
     OURS = "the worker"
-    """The worker writes it, whatever the template and the run say."""
+    """The worker writes it, and overwrites what the template and the run say."""
     REFUSED = "no run"
 
 

@@ -121,7 +121,7 @@ class BudgetCheck:
 class Budgets:
     """What is left of each budget in one cycle: first the past, then what the cycle admits.
 
-    Tell it at the beginning with `commit` what running workloads are still expected to use.
+    Call `commit` at the beginning with what running workloads are still expected to use.
 
     Args:
         policy: The budgets, without contradictions.

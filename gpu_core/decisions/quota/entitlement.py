@@ -39,7 +39,7 @@ def shares_by_weight(policy: QuotaPolicy) -> dict[str, Fraction]:
     """Which part of everything are the teams worth, by their weights and those of their cohorts?
 
     Siblings divide their parent's share in proportion to their weights. The shares add up to 1,
-    unless a cohort is empty: its share is nobody's.
+    unless a cohort is empty: no team has its share.
     """
     members: dict[str | None, list[tuple[str, Fraction, bool]]] = {}
     for name, team in policy.teams.items():

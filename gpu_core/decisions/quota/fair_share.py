@@ -8,7 +8,7 @@ clusters entitled in proportion to their nodes, no preemption. A day is within 3
 in the mean wait and in the largest shortfall, GPU-seconds that a cluster got less than its
 entitlement while it waited. Over the whole month that shortfall is 40 % of greedy backfill's
 (35 % in the other half) and the mean wait 26 % shorter. What a cluster gets beyond its
-entitlement are mostly GPUs that nobody else wanted; an order cannot and should not prevent that.
+entitlement are mostly GPUs that no other team wanted; an order cannot and should not prevent that.
 
 A workload's own size is no part of its key: within a team it would put each gang behind all small
 runs, for as long as those keep coming (Volcano's issue 5805 is of that kind).
@@ -55,10 +55,10 @@ class Shares:
             self._by_group[group] = self._cost(gpus, policy.entry_penalty_s)
 
     def key(self, team: str | None, user: str | None, group: str | None) -> tuple[float, float]:
-        """Where do this user's runs stand? Lower comes first; among equals whoever came first.
+        """Where do this user's runs stand? Lower comes first; among equals the one that came first.
 
         A sweep's runs stand behind the other runs of their user by what the sweep holds. So a
-        sweep of a thousand runs delays nobody else's, and several sweeps gain their user nothing.
+        sweep of a thousand runs delays no other user's, and several sweeps gain their user nothing.
 
         Args:
             team: The run's team; None counts as a team.
@@ -136,14 +136,14 @@ class UsageMeter(Generic[Account]):
         self._decaying: dict[Account, tuple[float, float]] = {}
 
     def start(self, account: Account, gpus: float, at_s: float) -> None:
-        """The account holds so many GPUs more from this moment on, in seconds of any clock.
+        """The account holds this many GPUs more from this moment on, in seconds of any clock.
 
         Where dollars are measured, give the price of what it holds per second instead.
         """
         self._change(account, gpus, at_s)
 
     def stop(self, account: Account, gpus: float, at_s: float) -> None:
-        """The account holds so many GPUs less from this moment on."""
+        """The account holds this many GPUs less from this moment on."""
         self._change(account, -gpus, at_s)
 
     def usage(self, at_s: float) -> dict[Account, float]:

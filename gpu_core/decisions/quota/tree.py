@@ -47,7 +47,7 @@ Path = tuple[QuotaNode, ...]
 class QuotaTree:
     """What each team may have, by bucket. Never changes: a tree for a policy and a cluster.
 
-    The root has whatever the cluster has beyond everybody's nominal quota. Where quotas promise
+    The root has what the cluster has beyond all nominal quotas. Where quotas promise
     more than there is, because a node is gone, the promises stay and the root has nothing.
 
     Args:
@@ -84,7 +84,7 @@ class QuotaTree:
         return known or (_unlisted(team), self._roots[bucket])
 
     def most_ever(self, team: str | None, bucket: str) -> int:
-        """How much could the team have if nobody else had any, in thousandths of GPUs?"""
+        """How much could the team have if no other had any, in thousandths of GPUs?"""
         return QuotaUsage(self).available(team, bucket)
 
 
@@ -117,7 +117,7 @@ class QuotaUsage:
         return other
 
     def allocate(self, team: str | None, bucket: str, milli: int) -> None:
-        """The team holds so many thousandths of GPUs more."""
+        """The team holds this many thousandths of GPUs more."""
         self._change_holding(team, bucket, milli)
         for node in self._tree.path(team, bucket):
             used = self._used.get((node.name, bucket), 0)
@@ -127,7 +127,7 @@ class QuotaUsage:
                 return
 
     def release(self, team: str | None, bucket: str, milli: int) -> None:
-        """The team holds so many thousandths of GPUs less: the inverse of `take`."""
+        """The team holds this many thousandths of GPUs less: the inverse of `take`."""
         self._change_holding(team, bucket, -milli)
         for node in self._tree.path(team, bucket):
             used = self._used.get((node.name, bucket), 0)
@@ -174,7 +174,7 @@ class QuotaUsage:
         return milli > self.nominal_left(team, bucket)
 
     def most_ever(self, team: str | None, bucket: str) -> int:
-        """How much could the team have if nobody else had any, in thousandths of GPUs?"""
+        """How much could the team have if no other had any, in thousandths of GPUs?"""
         return self._tree.most_ever(team, bucket)
 
     def borrowers(self, team: str | None, bucket: str) -> tuple[str | None, ...]:

@@ -85,7 +85,7 @@ class WorkloadOrder:
     def with_share(self, key: Key, share: tuple[float, ...]) -> Key:
         """The key with the fair share in its place."""
         at = self.fair_share_at
-        # Starving workloads are in order of age, whatever their share.
+        # Starving workloads are in order of age; their shares do not count.
         if at is None or key[1] == _STARVING:
             return key
         return (*key[:at], share, *key[at:])

@@ -31,7 +31,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The numbers of one replay. Waits are over finished jobs; None: there was nothing to tell."""
+    """The numbers of one replay. Waits are over finished jobs; None: there is no such job."""
 
     jobs: int
     finished: int

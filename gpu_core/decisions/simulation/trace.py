@@ -81,7 +81,7 @@ class NodeEvent:
     node: Node | None
     """What the node is from now on; None: it is gone, and what ran on it is interrupted."""
     notice_s: float = 0.0
-    """How long before it was gone its jobs were told of it."""
+    """How long before it was gone its jobs got notice."""
 
 
 def interruption(node: Node, at_s: float, notice_s: float) -> tuple[NodeEvent, ...]:

@@ -5,7 +5,7 @@ left`, on-demand started now finishes in time if slack is one changeover. A chan
 allowed with two, because it may be lost at once; waiting until the next look with one more than
 that look. Slack never grows, so on-demand that runs with less than two is kept to the end.
 
-That holds while on-demand can be had. While it cannot, spot that makes progress beats waiting.
+That holds while on-demand is available. While it is not, spot that makes progress beats waiting.
 """
 
 from gpu_core.decisions.policy.capacity import CapacityPolicy

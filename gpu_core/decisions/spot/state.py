@@ -35,7 +35,7 @@ class Rule(StrEnum):
     SPOT_TOO_SHORT = "SpotTooShort"
     """Spot is up, but lately it went before a stay had saved what its start costs."""
     ON_DEMAND_FULL = "OnDemandFull"
-    """The deadline asks for on-demand, none can be had, and a stay on spot makes progress."""
+    """The deadline asks for on-demand, none is available, and a stay on spot makes progress."""
     TAKE_SPOT = "TakeSpot"
     """Spot is there, and nothing else runs."""
     SAFETY_NET = "SafetyNet"
@@ -79,7 +79,7 @@ class CapacityState(NamedTuple):
     """One workload, and what is known of its capacity, at one moment.
 
     Durations are seconds. A gang of several nodes is one workload: spot is up when all its nodes
-    can be had, and prices are of all of them together.
+    are available, and prices are of all of them together.
     """
 
     work_s: float

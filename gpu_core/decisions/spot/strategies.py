@@ -211,7 +211,7 @@ def _take_spot(state: CapacityState) -> Advice | None:
 
 
 def _by_line(state: CapacityState, lead_s: float = 0.0, ahead: Capacity = Capacity.IDLE) -> Advice:
-    """On-demand below the line; above it `ahead`, if that can be had."""
+    """On-demand below the line; above it `ahead`, if that is available."""
     if ahead is Capacity.SPOT and not state.spot.is_up:
         return Advice(Capacity.ON_DEMAND, Rule.STAY_ON_DEMAND)
     if state.time_left_s is None:

@@ -200,7 +200,7 @@ class AttemptRegistry:
             running.attempt = replace(running.attempt, later_prices=repriced.later_prices)
 
     async def beat(self) -> None:
-        """Tell the ledger who is alive, so that even the end of the machine can be dated."""
+        """Record what is alive, so that even the end of the machine has a time."""
         alive = self.holding()
         if not alive or not self._beats.allows(anyio.current_time()):
             return

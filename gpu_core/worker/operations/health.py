@@ -80,7 +80,7 @@ class Health:
 def judge(observed: Observed, *, stuck_after_s: float, now_s: float) -> Health:
     """How is the worker?
 
-    A blocked event loop is stuck whatever else is known, because nothing else is known any more. A
+    A blocked event loop is always stuck, because all else that is known is outdated. A
     cycle that lasts is stuck only when Prefect's API was there all that time.
 
     Args:

@@ -285,5 +285,5 @@ class History:
 
 
 def _place_in_line(workload: Workload) -> tuple[int, datetime, str]:
-    """Who chooses spot or on-demand first: priority and age, whatever else the policy orders by."""
+    """Which run chooses spot or on-demand first: by priority and age, under any ordering policy."""
     return -workload.priority, workload.submitted_at, workload.workload_id

@@ -21,7 +21,7 @@ async def enqueue(client: PrefectClient, flow_run: FlowRun) -> None:
     """Let the scheduler have a run whose bundle was uploaded.
 
     Raises:
-        Exception: Whatever Prefect's client raises; the run stays as it is.
+        Exception: Prefect's client raised it; the run stays as it is.
     """
     await client.set_flow_run_state(flow_run.id, Scheduled())
 

@@ -11,7 +11,7 @@ Signals go to the command alone, not to its process group: Prefect's engine ends
 in its own order. What the command leaves behind is found and ended by the worker.
 
 BESIDE is a program that observes the command while it runs. It begins after the command, without
-the attempt's mark, and is killed when the command has ended; whatever it does changes nothing.
+the attempt's mark, and is killed when the command has ended; nothing that it does changes the run.
 """
 
 # ruff: noqa: PTH105, PTH118, PTH123 - loading pathlib takes longer than all the rest
@@ -110,7 +110,7 @@ def start_beside(beside: list[str], mask: set[int | signal.Signals]) -> int | No
 
 
 def record_exit(run_dir: str, exit_code: int, started_s: float, error: str | None = None) -> None:
-    """Write `exit.json` in one step; the exit code still tells the parent if the disk refuses."""
+    """Write `exit.json` in one step; the parent still has the exit code if the disk refuses."""
     # Imported here, so that the command did not have to wait 10 ms for them.
     import datetime
     import json

@@ -37,7 +37,7 @@ _LAST_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """A process that was created; the start time tells it from a later one with the same number."""
+    """A process that was created; a later one with its number has another start time."""
 
     pid: int
     created_at: float
@@ -152,7 +152,7 @@ class LocalProcesses:
             _signal(attempt.pid, signal.SIGTERM)
 
     def watch(self, pid: int, on_exit: Callable[[], None]) -> bool:
-        """Call `on_exit` in the event loop when the process ends; False: only polling can tell."""
+        """Call `on_exit` in the event loop when the process ends; False: it has to be polled."""
         if sys.platform != "linux":
             return False
         try:

@@ -1,4 +1,4 @@
-"""Tells people of budgets, through Prefect's notification blocks: Slack, e-mail or any webhook."""
+"""Alerts of budgets, through Prefect's notification blocks: Slack, e-mail or any webhook."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection

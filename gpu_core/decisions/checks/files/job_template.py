@@ -1,4 +1,4 @@
-"""What is wrong with a pool's base job template that Prefect's own schema does not tell?"""
+"""What is wrong with a pool's base job template that Prefect's own schema does not find?"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

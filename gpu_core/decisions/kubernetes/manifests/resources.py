@@ -136,7 +136,7 @@ def gpu_resources(
 
     Raises:
         InvalidInput: It wants a larger part of a GPU than one replica is, or several parts: the
-            device plugin may hand out replicas of different GPUs, so neither can be had.
+            device plugin may hand out replicas of different GPUs, so neither is possible.
     """
     if shape.gpu_count == 0:
         return {}
@@ -155,7 +155,7 @@ def planned_share_milli(
 ) -> int:
     """How many thousandths of each GPU does one pod of this shape take, at least?
 
-    A run that asks for less than a replica gets a whole one: nothing less can be had. Where nodes
+    A run that asks for less than a replica gets a whole one: there is nothing less. Where nodes
     share GPUs by different numbers it is the smallest replica that is enough; on a node with larger
     ones it gets, and pays for, one of those.
 

@@ -33,7 +33,7 @@ _MIG_SLICES = 7
 
 
 class NodeGpus(NamedTuple):
-    """The physical GPUs of a node, as far as its device plugin tells."""
+    """The physical GPUs of a node, as far as its device plugin reports them."""
 
     total: int
     unhealthy: int = 0

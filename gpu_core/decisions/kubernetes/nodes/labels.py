@@ -37,7 +37,7 @@ _PRODUCT_SUFFIX = re.compile(r"-(?:SHARED|MIG-.*)$")
 def gpu_type_of(
     labels: Mapping[str, str], own_labels: Mapping[str, Mapping[str, str]]
 ) -> str | None:
-    """Which type of GPU has a node with these labels? None: they do not tell.
+    """Which type of GPU has a node with these labels? None: they do not say.
 
     What is closest to the hardware comes first: GPU Feature Discovery, then the provisioner, then
     the table of machine types.

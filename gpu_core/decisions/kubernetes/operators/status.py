@@ -19,7 +19,7 @@ def custom_job_outcome(
 
     Args:
         manifest: A RayJob, TrainJob or SparkApplication as the API returns it.
-        pods: Its pods. Operators do not tell a failure from an eviction, pods do.
+        pods: Its pods. Operators do not distinguish a failure from an eviction, pods do.
 
     Raises:
         InvalidInput: It is of another kind.

@@ -1,4 +1,4 @@
-"""What happened to an attempt, as its Job, its pods and their events tell."""
+"""What happened to an attempt, as its Job, its pods and their events show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ def observe(
     Args:
         jobs: Its Jobs: one, or one for each node of a gang; none: Kubernetes has them no more.
         pods: Its pods, in any order.
-        events: Events of the Jobs and of its pods, oldest first; they tell why pods cannot be made.
+        events: Events of the Jobs and of its pods, oldest first; they say why no pod is created.
         size: How many pods it needs, at least; the Jobs say so too while they are there.
 
     Returns:

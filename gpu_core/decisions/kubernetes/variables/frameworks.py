@@ -15,9 +15,9 @@ class Framework:
     plural: str
     operator: str
     status_fields: tuple[str, ...]
-    """What of its status tells how it is; the rest changes often and decides nothing."""
+    """What of its status says how it is; the rest changes often and decides nothing."""
     has_head: bool
-    """Whether one pod without GPUs leads, which tells what the others write."""
+    """Whether one pod without GPUs leads, which says what the others write."""
     empty_command: str
     """A command that its builder accepts, for an object that runs nothing."""
 

@@ -260,7 +260,7 @@ def parse_running_request(variables: Mapping[str, object]) -> PodRequest:
     """Of which kind is a running attempt with these job variables: flow, containers, operator?
 
     What it asked for was checked when it was admitted, perhaps by a version with other rules: only
-    what tells its kind is read, and what cannot be read counts as not given.
+    what names its kind is read, and what cannot be read counts as not given.
     """
     values = (variables.get(name) for name in _KIND)
     try:

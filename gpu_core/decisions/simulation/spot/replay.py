@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """What the strategy knows of the changeover, where it is not simply told the task's."""
+    """What the strategy knows of the changeover, where it does not know the task's."""
 
     policy_s: float
     """What the policy says."""

@@ -97,7 +97,7 @@ def take_amounts(line: TextLine) -> Amounts:
     """How much of what does the line count? What is read is taken from the line.
 
     Raises:
-        NoEstimate: An amount stands there that cannot be told from the length of a sample.
+        NoEstimate: An amount stands there that may be the length of a sample.
     """
     sizes = _take_sizes(line)
     per_sample = _take_tokens_per_sample(line)
