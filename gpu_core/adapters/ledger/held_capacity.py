@@ -77,7 +77,13 @@ def _sums(asked: CostQuestion) -> sa.Select[Any]:
         .join_from(runs, attempts)
         .join(
             capacity_intervals,
-            sa.and_(_c.host == attempts.c.host, _c.node == attempts.c.node),
+            sa.and_(
+                _c.host == attempts.c.host,
+                _c.node == attempts.c.node,
+                # Moments as they are kept are compared before any is made a number.
+                attempts.c.admitted_at < sa.func.coalesce(_c.until, asked.now),
+                sa.or_(attempts.c.released_at.is_(None), attempts.c.released_at > _c.since),
+            ),
         )
         .where(
             *overlapping(asked),

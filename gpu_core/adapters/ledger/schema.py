@@ -304,6 +304,7 @@ capacity_intervals = sa.Table(
     sa.Column("end_reason", EnumText(IntervalEnd)),
     sa.Column("is_end_estimated", sa.Boolean, nullable=False),
     sa.Index("ix_capacity_intervals_until", "until"),
+    sa.Index("ix_capacity_intervals_host_node_since", "host", "node", "since"),
 )
 # One machine for each name: of two workers that see it come, one writes it down.
 sa.Index(
