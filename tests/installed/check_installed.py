@@ -101,6 +101,8 @@ def the_nightly_report_runs() -> None:
     from prefect.client.orchestration import get_client
     from prefect.testing.utilities import prefect_test_harness
 
+    from gpu_core.adapters.ledger import Ledger
+
     bin_folder = Path(sys.executable).parent
     with tempfile.TemporaryDirectory() as folder, prefect_test_harness(180):
         environment = {**os.environ, "PREFECT_API_URL": _server()}
@@ -119,6 +121,7 @@ def the_nightly_report_runs() -> None:
         ledger = f"sqlite:///{folder}/ledger.db"
         pool = ("--pool", "report", "--type", "gpu-kubernetes")
         run("prefect-gpu", "setup", *pool, "--ledger-url", ledger)
+        Ledger.open(ledger).close()  # as the pool's first worker does: a report creates none
         with get_client(sync_client=True) as client:
             deployment = client.read_deployment_by_name("report-cost/nightly")
             flow_run = client.create_flow_run_from_deployment(deployment.id)
