@@ -81,7 +81,7 @@ def test_the_policys_mistakes_are_those_that_set_up_names_and_the_folder_is_name
 
 def test_a_missing_policy_file_is_refused(tmp_path):
     settings = GpuWorkerSettings(policy_path=tmp_path / "none.yaml")
-    with pytest.raises(InvalidInput, match=r"none\.yaml cannot be read"):
+    with pytest.raises(InvalidInput, match=r"none\.yaml does not exist"):
         check_machine(settings, [], needs_folder=True)
 
 
