@@ -96,6 +96,14 @@ def closed(pool: Pool, run: str, attempts: int) -> bool:
     return len(found) == attempts and all(attempt.released_at for attempt in found)
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Does it run? One that ended and that its parent has not waited for does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def processes_of(run: str) -> list[psutil.Process]:
     """The living processes of a run."""
     found = []

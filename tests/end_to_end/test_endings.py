@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from gpu_core.decisions.model.attempts import EndReason
-from tests.end_to_end.conftest import FLOWS, POLICY, closed, processes_of
+from tests.end_to_end.conftest import FLOWS, POLICY, closed, is_alive, processes_of
 from tests.support.prefect_stack import wait_for
 
 SIGNED = POLICY.replace(
@@ -186,9 +187,13 @@ def test_a_run_whose_processes_are_all_killed_is_charged_and_tried_again(pool, j
     pool.start_worker()
     wait_for(lambda: len(journal.entries("begin")) == 1, "the first attempt began")
 
+    wait_for(lambda: pool.attempts(run)[0].pid, "its process is written down")
+    launcher = pool.attempts(run)[0].pid
+
     for process in processes_of(run):
-        if "launcher.py" not in " ".join(process.cmdline()):
-            process.kill()
+        if process.pid != launcher:
+            with suppress(psutil.NoSuchProcess):  # the launcher ends the sampler of its GPUs
+                process.kill()
     wait_for(lambda: len(journal.entries("begin")) == 2, "the second attempt began")
 
     first = pool.attempts(run)[0]
@@ -204,13 +209,17 @@ def test_an_attempt_without_its_launcher_leaves_no_process_behind(pool, journal)
     pool.start_worker()
     wait_for(lambda: len(journal.entries("begin")) == 1, "the first attempt began")
     wait_for(lambda: pool.attempts(run)[0].pid, "its process is written down")
-    orphans = processes_of(run)
+    launcher = psutil.Process(pool.attempts(run)[0].pid)
+    wait_for(lambda: len(processes_of(run)) == 3, "the sampler of its GPUs is there")
+    (sampler,) = (p for p in launcher.children() if "attempt_sampler" in " ".join(p.cmdline()))
+    orphans = [process for process in processes_of(run) if process != sampler]
 
-    psutil.Process(pool.attempts(run)[0].pid).kill()
+    launcher.kill()
     wait_for(lambda: len(journal.entries("begin")) == 2, "the second attempt began")
 
     assert len(orphans) == 2
-    assert not any(orphan.is_running() for orphan in orphans)
+    assert not any(is_alive(orphan) for orphan in orphans)
+    wait_for(lambda: not is_alive(sampler), "the sampler of its GPUs has missed the launcher")
     first = pool.attempts(run)[0]
     # Nobody saw how it ended, so nobody can say that it was the run's fault.
     assert first.end_reason is EndReason.INTERRUPTED

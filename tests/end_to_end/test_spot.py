@@ -32,12 +32,12 @@ def test_who_has_time_waits_for_spot_and_who_has_not_is_on_on_demand(new_pool, j
     thrifty = pool.submit(working, "thrifty", budget_usd=4, expected_duration="1h")
     pool.wait_until(pressed, "Completed")
     pool.wait_until(patient, "WaitingForSpot")
-    assert "spot is unavailable and worth waiting for" in pool.message(patient)
+    assert "Waiting for spot: unavailable for " in pool.message(patient)
     assert "on-demand costs 2.40 times spot" in pool.message(patient)
     assert "if a start loses at most 12m 00s (0 of 3 measured)" in pool.message(patient)
 
     pool.wait_until(thrifty, "WaitingForSpot")
-    assert "its budget holds on spot only; $4.00 of its budget are left" in pool.message(thrifty)
+    assert "the rest costs $1.80 on spot and $4.32 on on-demand" in pool.message(thrifty)
 
     release.touch()
     pool.wait_until(patient, "Completed")
