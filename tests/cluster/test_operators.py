@@ -54,7 +54,8 @@ def test_a_ray_job_runs_tells_its_output_and_costs(pool, kuberay):
 
 
 def test_a_cancelled_ray_job_goes_with_all_that_came_of_it(pool, kuberay, namespace):
-    command = 'trap "exit 143" TERM; sleep 600 & wait'
+    # The first process of a container ignores SIGTERM unless it has a handler.
+    command = """exec sh -c 'trap "exit 143" TERM; sleep 600 & wait'"""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled", **ray(command))
     job = kuberay.job_of(run)
     worker = kuberay.make_worker(job)
