@@ -104,7 +104,7 @@ def report(
         raise InvalidInput("--csv", "cannot be used with --json", remedy="leave one of them out")
     output = Output.CSV if as_csv else Output.JSON if as_json else Output.TABLE
     return run_report(
-        options.address(),
+        options.address,
         period,
         _day(day),
         by,
@@ -136,7 +136,7 @@ def export(
     from gpu_core.cli.cost.command import run_export
 
     return run_export(
-        options.address(),
+        options.address,
         period,
         _day(day),
         pool=options.pool,
@@ -162,7 +162,7 @@ def reconcile(
     """
     from gpu_core.cli.cost.reconcile import run_reconcile
 
-    return run_reconcile(file, options.address(), limit=limit, as_json=as_json)
+    return run_reconcile(file, options.address, limit=limit, as_json=as_json)
 
 
 def _day(text: str | None) -> date:

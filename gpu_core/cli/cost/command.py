@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -33,7 +33,7 @@ class Output(StrEnum):
 
 
 def run_report(
-    ledger_url: str,
+    ledger_url: Callable[[], str],
     period: str,
     day: date,
     by: Sequence[str],
@@ -45,7 +45,7 @@ def run_report(
     output: Output,
     show: str,
 ) -> int:
-    """Print what a period cost.
+    """Print what a period cost. The ledger is asked for when all else is understood.
 
     Raises:
         InvalidInput: The period, a key, the idle rule or the ledger's address cannot be used.
@@ -60,7 +60,7 @@ def run_report(
         pool=pool,
         provenance=None if with_generated else Provenance.MEASURED,
     )
-    with open_to_read(ledger_url) as ledger:
+    with open_to_read(ledger_url()) as ledger:
         slices, runs = ledger.cost_slices(asked)
         capacity = ledger.capacity_cost(asked)
     report = with_idle(cost_report(window, keys, slices, runs), capacity.idle, rule)
@@ -87,7 +87,7 @@ def _show(text: str) -> Show:
 
 
 def run_export(
-    ledger_url: str,
+    ledger_url: Callable[[], str],
     period: str,
     day: date,
     *,
@@ -106,7 +106,7 @@ def run_export(
     """
     window, version = period_window(period, day), parse_focus_version(focus)
     provenance = None if with_generated else Provenance.MEASURED
-    with open_to_read(ledger_url) as ledger:
+    with open_to_read(ledger_url()) as ledger:
         records = ledger.usage(window.start, window.end, provenance=provenance, pool=pool)
     charges = charges_of(records, window, datetime.now(UTC))
     write_rows(path, COLUMNS[version], focus_rows(charges))

@@ -5,7 +5,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _NAMED_LINES = 10
 Rows = Iterable[Mapping[str, str | None]]
 
 
-def run_reconcile(path: Path, ledger_url: str, *, limit: int, as_json: bool) -> int:
+def run_reconcile(path: Path, ledger_url: Callable[[], str], *, limit: int, as_json: bool) -> int:
     """Print where each dollar of the bill belongs.
 
     Raises:
@@ -40,7 +40,7 @@ def run_reconcile(path: Path, ledger_url: str, *, limit: int, as_json: bool) -> 
     """
     lines, problems = parse_bill(*_read(path))
     window = window_of(lines)
-    with open_to_read(ledger_url) as ledger:
+    with open_to_read(ledger_url()) as ledger:
         found = () if window is None else ledger.capacity(window.start, window.end)
     reconciled = reconcile(lines, problems, found, datetime.now(UTC))
     if as_json:

@@ -245,6 +245,23 @@ def test_without_a_ledger_and_a_server_the_server_is_asked_for(
     assert "PREFECT_API_URL cannot be reached" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(["report", "mnth"], "did you mean 'month'?", id="period"),
+        pytest.param(["report", "--idle", "evnly"], "did you mean 'evenly'?", id="idle rule"),
+        pytest.param(["export", "--focus", "1.3"], "(got '1.3')", id="version"),
+        pytest.param(["reconcile", "bil.csv"], "bil.csv does not exist", id="file"),
+    ],
+)
+def test_what_is_typed_wrong_is_named_before_a_server_is_asked(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], want: str
+) -> None:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert main(["cost", *arguments]) == 2
+    assert want in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["report", "export"])
 def test_a_misspelt_ledger_is_named_and_not_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
