@@ -46,7 +46,15 @@ def last_policy(connection: sa.Connection, writer: str) -> str | None:
     of_policy = sa.and_(_c.writer == writer, _c.kind == DecisionKind.POLICY_CHANGED.value)
     last = sa.select(_c.numbers).where(of_policy).order_by(_c.number.desc()).limit(1)
     text = connection.scalar(last)
-    return None if text is None else str(json.loads(text).get("sha256"))
+    return None if text is None else _digest(text)
+
+
+def _digest(numbers: str) -> str:
+    """The digest in a record's numbers; empty where a person has changed the record."""
+    try:
+        return str(json.loads(numbers)["sha256"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
 
 
 def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:

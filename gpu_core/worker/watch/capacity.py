@@ -1,5 +1,6 @@
 """Which machines come and go, as this worker sees them, at which price: into the ledger."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,8 +18,11 @@ from gpu_core.decisions.costs.capacity_intervals import (
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import LastSaid
 from gpu_core.worker.watch.prices import Prices
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
+
+_log = logging.getLogger("prefect.gpu.ledger")
 
 
 class CapacityWatch:
@@ -47,9 +51,24 @@ class CapacityWatch:
         self._last_look: datetime | None = None
         self._noted_at: datetime | None = None
         self._seen: set[str] = set()
+        self._failure = LastSaid()
 
     async def observe(self, nodes: Iterable[Node], policy: Policy, now: datetime) -> None:
-        """Write down what came, went or has another price."""
+        """Write down what came, went or has another price.
+
+        Records of machines decide nothing: one that cannot be read stops no cycle.
+        """
+        try:
+            await self._observe(nodes, policy, now)
+        except Exception as error:
+            if is_ledger_outage(error):
+                raise
+            if self._failure.is_news(repr(error)):
+                _log.exception("Machines of %s are not recorded; runs start as usual", self._host)
+        else:
+            self._failure.forget()
+
+    async def _observe(self, nodes: Iterable[Node], policy: Policy, now: datetime) -> None:
         is_due = self._noted_at is None or not timedelta(0) <= now - self._noted_at < SEEN_EVERY
         if is_due:
             await self._read()

@@ -1,11 +1,14 @@
-"""Writes to the ledger that may wait: in a file while the ledger is away, replayed in order."""
+"""Writes to the ledger that may wait: in a file while the ledger is away, replayed in order.
+
+They decide nothing, so a record that the ledger refuses is kept for a person, and stops no cycle.
+"""
 
 import logging
 import time
 from pathlib import Path
 
 from gpu_core.adapters.ledger import Ledger, is_ledger_outage
-from gpu_core.adapters.ledger.spool import Spool, SpooledRecord
+from gpu_core.adapters.ledger.spool import Spool, SpooledRecord, SpoolFull
 from gpu_core.adapters.ledger.store import Logged
 from gpu_core.worker.operations.threads import in_thread
 
@@ -35,15 +38,15 @@ class SpooledWrites:
     async def write(self, record: SpooledRecord) -> None:
         """Write a record to the ledger, or let it wait behind those that wait already.
 
+        One that the ledger refuses is kept in a file of its own.
+
         Raises:
             SpoolFull: It cannot wait either.
         """
         if not self.is_behind:
             try:
-                await in_thread(self._apply, record)
-            except Exception as error:
-                if not is_ledger_outage(error):
-                    raise
+                await in_thread(self._is_taken, record)
+            except Exception:
                 _log.warning("The ledger is unavailable: records wait in %s", self._path)
             else:
                 return
@@ -60,28 +63,43 @@ class SpooledWrites:
             _log.info("The ledger is back: %d records that waited are written down", written)
 
     def _replay(self) -> int:
-        """How many records were written? What the ledger refuses is kept in a file of its own."""
-        written, left = 0, 0
+        """How many records were written? A file with lines that are no records is kept."""
+        written, unreadable = 0, 0
         for record in self._spool.records():
-            if record is not None and self._is_taken(record):
-                written += 1
+            if record is None:
+                unreadable += 1
             else:
-                left += 1
-        kept_as = self._path.with_suffix(f".{time.time_ns()}.refused") if left else None
+                written += self._is_taken(record)
+        kept_as = self._path.with_suffix(f".{time.time_ns()}.unreadable") if unreadable else None
         if kept_as is not None:
-            _log.error("%d records cannot be written; they are kept in %s", left, kept_as)
+            _log.error("%d records cannot be read; they are kept in %s", unreadable, kept_as)
         self._spool.clear(kept_as=kept_as)
         return written
 
     def _is_taken(self, record: SpooledRecord) -> bool:
+        """Does the ledger have the record now? False: it refuses this one, which is kept.
+
+        Raises:
+            Exception: The ledger is away.
+        """
         try:
             self._apply(record)
         except Exception as error:
             if is_ledger_outage(error):
                 raise
-            _log.exception("The ledger refuses a record that waited")
+            self._keep(record)
             return False
         return True
+
+    def _keep(self, record: SpooledRecord) -> None:
+        """Keep a refused record for a person, as long as its file has room."""
+        path = self._path.with_suffix(".refused")
+        try:
+            Spool(path).append(record)
+        except SpoolFull:
+            _log.exception("The ledger refuses a record, which is lost: %s is full", path)
+        else:
+            _log.exception("The ledger refuses a record, which is kept in %s", path)
 
     def _apply(self, record: SpooledRecord) -> None:
         if record.decisions:

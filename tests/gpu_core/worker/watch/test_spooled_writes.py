@@ -1,7 +1,9 @@
 """A real PostgreSQL is stopped and the worker killed meanwhile: no record is lost, none twice."""
 
 import logging
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -33,17 +35,17 @@ class Worker:
 
     def __init__(self, ledger: Ledger, folder: Path) -> None:
         self.writes = SpooledWrites(ledger, folder / "gpus.ledger.spool")
-        self._capacity = CapacityWatch(ledger, "host-1", "gpus", Prices(ledger), self.writes)
-        self._decisions = DecisionLog(ledger, "gpus", "host-1", self.writes)
+        self.capacity = CapacityWatch(ledger, "host-1", "gpus", Prices(ledger), self.writes)
+        self.decisions = DecisionLog(ledger, "gpus", "host-1", self.writes)
 
     def look(self, minute: float, *nodes: str) -> None:
         """See these machines, refuse a run named by the minute, and write it down."""
         anyio.run(self._look, minute, nodes)
 
     async def _look(self, minute: float, nodes: tuple[str, ...]) -> None:
-        await self._capacity.observe([_node(name) for name in nodes], POLICY, at(minute))
-        self._decisions.refused(f"run-{minute:g}", "It fits nowhere.", at(minute))
-        await self._decisions.flush()
+        await self.capacity.observe([_node(name) for name in nodes], POLICY, at(minute))
+        self.decisions.refused(f"run-{minute:g}", "It fits nowhere.", at(minute))
+        await self.decisions.flush()
 
     def replay(self) -> None:
         """Begin a cycle."""
@@ -99,12 +101,43 @@ def test_no_record_is_lost_and_none_is_twice(
         assert [check.problem for check in ledger.check_decisions()] == [None]
 
 
-def test_what_the_ledger_refuses_is_kept_for_a_person(tmp_path: Path) -> None:
+def test_lines_that_are_no_records_are_kept_for_a_person(tmp_path: Path) -> None:
     path = tmp_path / "gpus.ledger.spool"
     path.write_text("no record\n")
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         worker = Worker(ledger, tmp_path)
         worker.replay()
         assert not worker.writes.is_behind
-    (kept,) = tmp_path.glob("*.refused")
+    (kept,) = tmp_path.glob("*.unreadable")
     assert kept.read_text() == "no record\n"
+
+
+def test_a_record_that_the_ledger_refuses_stops_nothing_and_is_kept(tmp_path: Path) -> None:
+    """No database has room for so many GPUs; the records after it are written."""
+    node = make_node("odd", machine=Machine(gpus=2**70, incarnation="uid-odd"))
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        worker = Worker(ledger, tmp_path)
+        anyio.run(worker.capacity.observe, [node], POLICY, at(0))
+        worker.look(1, "n1")
+        assert written(ledger) == [("n1", at(1), None)]
+        assert [d.flow_run_id for d in ledger.decisions()] == ["run-1"]
+        assert not worker.writes.is_behind
+    assert "uid-odd" in (tmp_path / "gpus.ledger.refused").read_text()
+
+
+def test_a_damaged_record_of_a_machine_or_a_policy_stops_no_cycle(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        worker = Worker(ledger, tmp_path)
+        worker.look(0, "n1")
+        anyio.run(worker.decisions.policy, POLICY, at(0))
+        anyio.run(worker.decisions.flush)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE capacity_intervals SET since = 'yesterday'")
+        connection.execute("UPDATE decisions SET numbers = '[' WHERE kind = 'PolicyChanged'")
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        worker = Worker(ledger, tmp_path)
+        worker.look(1, "n1")
+        anyio.run(worker.decisions.policy, POLICY, at(1))
+        anyio.run(worker.decisions.flush)
+        assert [d.kind for d in ledger.decisions()][-2:] == ["Refused", "PolicyChanged"]
