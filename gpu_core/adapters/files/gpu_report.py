@@ -1,4 +1,4 @@
-"""`gpus.json` in a run folder: what the sampler beside the run has seen so far."""
+"""`gpus.json` in a run folder: what the sampler of the run has seen so far."""
 
 import json
 import logging

@@ -2,7 +2,7 @@
 
     python -P attempt_sampler.py RUN_DIR INTERVAL_S GPU_ID...
 
-The launcher starts it beside the run and kills it at the end, so that after each sample
+The launcher starts it with the run and kills it at the end, so that after each sample
 `RUN_DIR/gpus.json` says what all samples add up to. A program of its own, because a driver that
 hangs must stop neither the run nor the worker. It imports little: no Prefect.
 """

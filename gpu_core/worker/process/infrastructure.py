@@ -328,7 +328,7 @@ class ProcessInfrastructure:
         )
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """What the sampler beside the run has written down of the attempt's GPUs."""
+        """What the sampler of the run has written down of the attempt's GPUs."""
         found = await in_thread(read_gpu_report, running.run_dir)
         return tuple(each for each in found if each.gpu_id in running.attempt.gpu_ids)
 

@@ -1,6 +1,6 @@
 """Start one command, pass SIGTERM and SIGINT on to it, and leave a record of how it ended.
 
-    python -I -S launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND ARGUMENT...
+    python -I -S launcher.py RUN_DIR [OBSERVER ARGUMENT...] -- COMMAND ARGUMENT...
 
 A worker that is restarted cannot ask the kernel how a process ended that is no longer its child.
 The launcher stays the command's parent, whatever happens to the worker, and writes
@@ -10,7 +10,7 @@ library, and little of it, so that the command starts 20 ms later and 4 MiB of m
 Signals go to the command alone, not to its process group: Prefect's engine ends its own children
 in its own order. What the command leaves behind is found and ended by the worker.
 
-BESIDE is a program that observes the command while it runs. It begins after the command, without
+OBSERVER is a program that observes the command while it runs. It begins after the command, without
 the attempt's mark, and is killed when the command has ended; nothing that it does changes the run.
 """
 
@@ -31,19 +31,19 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT)
 def main(arguments: list[str]) -> int:
     """Run the command to its end; the answer is its exit code as a shell gives it."""
     end = arguments.index("--") if "--" in arguments else 0
-    run_dir, beside, command = arguments[:1], arguments[1:end], arguments[end + 1 :]
+    run_dir, observer, command = arguments[:1], arguments[1:end], arguments[end + 1 :]
     if not end or not command:
-        usage = "usage: launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND ARGUMENT..."
+        usage = "usage: launcher.py RUN_DIR [OBSERVER ARGUMENT...] -- COMMAND ARGUMENT..."
         print(usage, file=sys.stderr)
         return WRONG_USAGE
-    return launch(run_dir[0], beside, command)
+    return launch(run_dir[0], observer, command)
 
 
-def launch(run_dir: str, beside: list[str], command: list[str]) -> int:
-    """Run the command, observed by the program beside it, and record how it ended."""
+def launch(run_dir: str, observer: list[str], command: list[str]) -> int:
+    """Run the command with its observer, and record how it ended."""
     started_s = time.time()
     try:
-        exit_code = run(command, beside)
+        exit_code = run(command, observer)
     except OSError as error:
         reason = f"{command[0]} cannot be started: {error.strerror}"
         print(reason, file=sys.stderr)
@@ -53,7 +53,7 @@ def launch(run_dir: str, beside: list[str], command: list[str]) -> int:
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
-def run(command: list[str], beside: list[str]) -> int:
+def run(command: list[str], observer: list[str]) -> int:
     """Start the command and wait for it; negative: the signal that killed it.
 
     The signals are blocked and taken one by one: none arrives before the command runs, or after its
@@ -75,13 +75,13 @@ def run(command: list[str], beside: list[str]) -> int:
         # Python ignores the last two for itself; the command expects them as they were.
         setsigdef=(*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ),
     )
-    observer = start_beside(beside, outer_mask)
+    observer_pid = start_observer(observer, outer_mask)
     try:
         return wait(pid)
     finally:
-        if observer is not None:
+        if observer_pid is not None:
             # It is not reaped yet: its process id is still its own.
-            os.kill(observer, signal.SIGKILL)
+            os.kill(observer_pid, signal.SIGKILL)
 
 
 def wait(pid: int) -> int:
@@ -96,16 +96,16 @@ def wait(pid: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def start_beside(beside: list[str], mask: set[int | signal.Signals]) -> int | None:
+def start_observer(observer: list[str], mask: set[int | signal.Signals]) -> int | None:
     """The process id of the observer; None: there is none, or it cannot be started."""
-    if not beside:
+    if not observer:
         return None
     # Without the mark: an attempt is over when its marked processes are.
     environment = {k: v for k, v in os.environ.items() if k != ATTEMPT_ID_VARIABLE}
     try:
-        return os.posix_spawnp(beside[0], beside, environment, setsigmask=mask - {*FORWARDED})
+        return os.posix_spawnp(observer[0], observer, environment, setsigmask=mask - {*FORWARDED})
     except OSError as error:
-        print(f"{beside[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        print(f"{observer[0]} cannot be started: {error.strerror}", file=sys.stderr)
         return None
 
 

@@ -57,7 +57,7 @@ class LocalProcesses:
         environment: Mapping[str, str],
         folder: Path,
         run_dir: Path,
-        beside: Sequence[str] = (),
+        observer: Sequence[str] = (),
     ) -> StartedProcess:
         """Start an attempt in a session of its own, its output kept in `run_dir/output.log`.
 
@@ -66,7 +66,7 @@ class LocalProcesses:
             environment: Of the command.
             folder: Where the command works.
             run_dir: The run's folder.
-            beside: A program that observes it; empty: none does.
+            observer: A program that observes it; empty: none does.
 
         Raises:
             OSError: The process could not be created.
@@ -74,7 +74,16 @@ class LocalProcesses:
         make_private_folder(run_dir)
         with open(run_dir / _OUTPUT, "ab", opener=_private) as output:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LAUNCHER), str(run_dir), *beside, "--", *command],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_LAUNCHER),
+                    str(run_dir),
+                    *observer,
+                    "--",
+                    *command,
+                ],
                 env=dict(environment),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

@@ -83,9 +83,16 @@ class HealthWatch:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(self.look(datetime.now(UTC))):
+        while not self._stop.wait(self._try_to_look()):
             pass
         self._sampler.close()
+
+    def _try_to_look(self) -> float:
+        try:
+            return self.look(datetime.now(UTC))
+        except Exception:
+            _log.exception("The GPUs of this machine are not judged; the next try is in 5 minutes")
+            return _LONGEST_PAUSE_S
 
     def look(self, now: datetime) -> float:
         """Take one sample of each GPU, and hold what is not well. Seconds until the next one."""

@@ -47,16 +47,20 @@ class HeldGpus:
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / _FOLDER
+        self._last: dict[str, HeldGpu] = {}
 
     def read(self) -> dict[str, HeldGpu]:
-        """Which GPUs are held? By id."""
+        """Which GPUs are held? By id. Where the folder cannot be read: those of the last time."""
         try:
-            paths = sorted(self._folder.glob("*.json"))
+            paths = sorted(path for path in self._folder.iterdir() if path.suffix == ".json")
+        except FileNotFoundError:
+            paths = []
         except OSError as error:
             _log.warning("Which GPUs are held is unknown: %s", error)
-            return {}
+            return self._last
         found = (_read(path) for path in paths)
-        return {held.gpu_id: held for held in found if held is not None}
+        self._last = {held.gpu_id: held for held in found if held is not None}
+        return self._last
 
     def hold(self, gpu_id: str, finding: Finding) -> None:
         """Hold this GPU.

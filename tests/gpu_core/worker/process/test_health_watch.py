@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gpu_core.adapters.nvml import GpuDiscoveryError
-from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Verdict
+from gpu_core.decisions.telemetry.health import HOT_SAMPLES, Finding, Verdict
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.worker.process.gpus.health_watch import HealthWatch
 from gpu_core.worker.process.gpus.held import HeldGpus
@@ -127,3 +127,13 @@ def test_a_damaged_file_keeps_its_gpu_held(world, tmp_path, content):
     world.look(GPU_a={"xids": (79,)})
     (tmp_path / "held-gpus" / "GPU-a.json").write_text(content)
     assert world.look() == {"GPU-a": Verdict.DRAIN}
+
+
+def test_where_the_folder_cannot_be_read_a_held_gpu_stays_held(tmp_path):
+    """As root all folders can be read: a file in its place is as unreadable to everyone."""
+    held = HeldGpus(tmp_path)
+    held.hold("GPU-a", Finding(verdict=Verdict.RESET, reason="r", remedy="m", found_at=START))
+    assert set(held.read()) == {"GPU-a"}
+    (tmp_path / "held-gpus").rename(tmp_path / "away")
+    (tmp_path / "held-gpus").write_text("")
+    assert set(held.read()) == {"GPU-a"}

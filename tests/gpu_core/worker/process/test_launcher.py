@@ -268,7 +268,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
         check=False,
     )
     assert (called.returncode, called.stdout) == (2, "")
-    assert called.stderr.startswith("usage: launcher.py RUN_DIR [BESIDE ARGUMENT...] -- COMMAND")
+    assert called.stderr.startswith("usage: launcher.py RUN_DIR [OBSERVER ARGUMENT...] -- COMMAND")
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
