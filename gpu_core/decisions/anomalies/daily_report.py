@@ -220,6 +220,8 @@ def _headline(report: DayReport) -> str:
     )
     if expected is None:
         return f"{said}; {_why_not_compared(report.judgements[0])}."
+    if not report.is_day_over:
+        return f"{said} so far; {format_usd(expected)} are expected of the whole day."
     change = describe_change(usage.micro_usd, expected)
     return f"{said}: {change} ({format_usd(expected)} expected)."
 
@@ -286,11 +288,15 @@ def _is_total_again(judgement: Judgement, report: DayReport) -> bool:
 
 
 def _anomaly(judgement: Judgement, named: set[str]) -> str:
-    """The sentence and its causes, except those that are named already."""
+    """The sentence and its causes, except those that are named already.
+
+    A part of the cost whose causes are all named says the same again: it is an item of a list.
+    """
+    causes = [cause for cause in judgement.causes if cause.run.flow_run_id not in named]
+    if judgement.causes and not causes:
+        return f"- {escaped(judgement.summary)}"
     lines = [f"**{escaped(judgement.summary)}**"]
-    for cause in judgement.causes:
-        if cause.run.flow_run_id in named:
-            continue
+    for cause in causes:
         named.add(cause.run.flow_run_id)
         source = cause.run.deployment or cause.run.flow_name
         lines.append(

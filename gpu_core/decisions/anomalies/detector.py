@@ -42,7 +42,7 @@ class AnomalyKind(StrEnum):
     LEVEL_SHIFT = "LevelShift"
     SLOW_RISE = "SlowRise"
     NEW_SERIES = "NewSeries"
-    """It has no history, and is dear beside its budget or its peers."""
+    """It has no history, and is dear compared with its budget or its peers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A point beside what was expected of it; `limit`: from how many sigmas it is unusual."""
+    """A point and what was expected of it; `limit`: from how many sigmas it is unusual."""
 
     at: int
     value: int
@@ -167,14 +167,14 @@ class _Watch:
 
     def _point(self, at: int, value: int, expected: Expectation) -> _Point:
         error = self._raw_errors[at] = float(self._logs[at]) - expected.log
-        beside = self._beside_month_ends(at, error)
-        amount = round(float(np.exp(self._logs[at] - beside))) - self._floor
+        error = self._less_month_ends(at, error)
+        amount = round(float(np.exp(self._logs[at] - error))) - self._floor
         return _Point(
             at=at,
             value=value,
             expected=max(0, amount),
-            error=beside,
-            sigmas=beside / expected.scale,
+            error=error,
+            sigmas=error / expected.scale,
             limit=self._limit(at, expected),
         )
 
@@ -191,8 +191,8 @@ class _Watch:
         usual = self._baseline.error_of_one_in(self._rhythm.rarer_than, at, expected)
         return max(limit, usual / expected.scale)
 
-    def _beside_month_ends(self, at: int, error: float) -> float:
-        """The error beside those of the same day near the end of earlier months, if that is less.
+    def _less_month_ends(self, at: int, error: float) -> float:
+        """The error less those of the same day near the end of earlier months, if that is less.
 
         They count only where they agree: what happened in one month of three is no habit.
         """
@@ -315,7 +315,7 @@ def _level_kind(points: Sequence[_Point], sign: int) -> AnomalyKind:
 
 
 def _near_month_end(first_day: date | None, count: int) -> list[int | None]:
-    """The place of each day beside the end of a month: 1 and 2 after it, -1 and -2 before it."""
+    """The place of each day near the end of a month: 1 and 2 after it, -1 and -2 before it."""
     if first_day is None:
         return [None] * count
     places: list[int | None] = []

@@ -1,4 +1,4 @@
-"""The default rule: a day beside the same weekdays before it, in total and by part of the cost."""
+"""The default rule: a day against earlier same weekdays, in total and by part of the cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

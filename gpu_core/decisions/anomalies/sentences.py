@@ -39,14 +39,14 @@ def describe_anomaly(
 
 
 def describe_new(scope: Scope, cost_micro_usd: int, allowance: Allowance) -> str:
-    """A part without a history, beside its budget or its peers."""
+    """A part without a history, compared with its budget or its peers."""
     reference = _usd(allowance.reference_micro_usd)
-    beside = (
+    compared = (
         f"the most expensive of {count(allowance.peers, 'peer')} usually costs {reference}"
         if allowance.peers
         else f"its budget allows {reference} a day"
     )
-    return f"Daily cost of new {scope}: actual {_usd(cost_micro_usd)}; {beside}"
+    return f"Daily cost of new {scope}: actual {_usd(cost_micro_usd)}; {compared}"
 
 
 def describe_usual(scope: Scope, cost_micro_usd: int, expected_micro_usd: int) -> str:

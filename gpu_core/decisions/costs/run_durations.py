@@ -17,7 +17,8 @@ ARTIFACT_KEY = "gpu-run-durations"
 
 _PERCENTS = (50, 75, 90, 95, 99)
 _MOST_PLOTTED = 10
-_WIDTH, _ROW, _LEFT, _RIGHT = 360, 24, 130, 60
+_WIDTH, _ROW, _LEFT, _RIGHT = 400, 24, 180, 60
+_MOST_LETTERS = 26
 _STYLE = 'font-family="sans-serif" font-size="12" fill="#8a8f98"'
 
 
@@ -133,12 +134,18 @@ def _row(each: DeploymentDurations, number: int, longest_s: float) -> str:
     left, right = (_LEFT + room * each.run_time_s[place] / longest_s for place in (0, -1))
     middle = number * _ROW + _ROW // 2
     return (
-        f'<text x="0" y="{middle + 4}">{_plain(each.deployment)[-18:]}</text>'
+        f'<text x="0" y="{middle + 4}">{_label(each.deployment)}</text>'
         f'<rect x="{left:.1f}" y="{middle - 3}" width="{max(2.0, right - left):.1f}" height="6" '
         f'fill="#4f83cc"/>'
         f'<circle cx="{left:.1f}" cy="{middle}" r="5" fill="#d9822b"/>'
         f'<text x="{right + 8:.1f}" y="{middle + 4}">{_rounded(each.run_time_s[-1])}</text>'
     )
+
+
+def _label(name: str) -> str:
+    """The end of a long name: deployments of one flow differ there."""
+    plain = _plain(name)
+    return plain if len(plain) <= _MOST_LETTERS else f"…{plain[1 - _MOST_LETTERS :]}"
 
 
 def _plain(name: str) -> str:

@@ -94,7 +94,10 @@ def test_a_day_without_runs_is_said_in_one_line() -> None:
 
 
 def test_a_day_that_is_not_over_says_so() -> None:
-    assert "The day is not over" in to_markdown(generated_day(now=at(1)))
+    page = to_markdown(generated_day(now=at(1)))
+    assert "The day is not over" in page
+    # A part of a day is not compared with a whole one.
+    assert "expected)" not in page.splitlines()[2]
     assert "The day is not over" not in to_markdown(generated_day())
 
 
@@ -197,3 +200,11 @@ def test_a_day_that_is_not_over_is_not_too_cheap() -> None:
     for now, want in ((at(1), "No anomaly."), (at(36), "Daily cost drop")):
         report = report_day(DAY, {}, now, history=history_of(records, DAY, now))
         assert want in to_markdown(report)
+
+
+def test_parts_with_the_causes_of_the_total_are_items_of_a_list() -> None:
+    judged = generated_day().judgements
+    flagged = [judgement for judgement in judged if judgement.is_anomaly]
+    lines = to_markdown(generated_day()).splitlines()
+    assert sum(line.startswith("**Daily cost") for line in lines) == 1
+    assert sum(line.startswith("- Daily cost") for line in lines) == len(flagged) - 1 > 0

@@ -100,5 +100,18 @@ def test_a_name_breaks_neither_the_picture_nor_the_table():
     assert r"a\|b" in page
 
 
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        pytest.param("train-digits/research", ">train-digits/research<", id="whole"),
+        pytest.param("train-resnet-50/" + "x" * 20, ">…t-50/xxxxxxxxxxxxxxxxxxxx<", id="cut"),
+    ],
+)
+def test_the_plot_shows_a_name_whole_or_says_that_it_is_cut(name, want):
+    page = durations_markdown(deployment_durations([run(deployment=name)], NOW))
+    svg = b64decode(page.partition("base64,")[2].partition(")")[0]).decode()
+    assert want in svg
+
+
 def test_without_runs_it_says_so():
     assert "No run of a deployment has ended in this time." in durations_markdown(())
