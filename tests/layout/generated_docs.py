@@ -7,6 +7,7 @@ from typing import Any
 from gpu_core.decisions.kubernetes.variables.prefect_fields import PREFECT_FIELDS
 from gpu_core.decisions.policy.pod_fields import TABLE
 from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.telemetry.vocabulary import QUANTITIES, Source
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from tests.layout.command_reference import command_sections, exit_code_table
 from tests.layout.policy_reference import policy_tables
@@ -59,12 +60,38 @@ def kubernetes_table() -> str:
     return variables_table((name for name in schema if name not in known), schema)
 
 
+def metric_names_table() -> str:
+    """What every metric of a GPU is called by other exporters."""
+    rows = [
+        f"| `{each.exported_name}` | {_sources(each.dcgm)} | {_sources(each.dcgm_base)} "
+        f"| {_sources(each.nvidia_smi)} "
+        f"| {f'`{each.opentelemetry}`' if each.opentelemetry else '–'} |"
+        for each in QUANTITIES
+    ]
+    head = [
+        "| Here | dcgm-exporter up to 4.8 | dcgm-exporter from 4.9 | nvidia_gpu_exporter "
+        "| OpenTelemetry |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _sources(sources: Iterable[Source]) -> str:
+    """The names, with what each value is multiplied by where that is not 1."""
+    texts = [f"`{s.name}`{_FACTORS[s.factor]}" for s in sources]
+    return ", else ".join(texts) or "–"
+
+
+_FACTORS = {1.0: "", 0.01: " (%)", 1e-3: " (mJ)", 1e6: " (MHz)", 2.0**20: " (MiB)"}
+
+
 TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
     _DOCS / "job-variables.md": {
         "all-pools": all_pools_table,
         "kubernetes-pools": kubernetes_table,
     },
     _DOCS / "kubernetes.md": {"prefect-fields": fields_table},
+    _DOCS / "monitoring.md": {"metric-names": metric_names_table},
     _DOCS / "security.md": {"pod-fields": pod_fields_table},
     _DOCS / "policy-reference.md": {"policy-keys": policy_tables},
     _DOCS / "command-reference.md": {

@@ -13,6 +13,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.decisions.telemetry.vocabulary import QUANTITIES
 
 MOST_VALUES = 50
 OTHER = "other"
@@ -172,40 +173,18 @@ def gpu_metrics(
         held: The GPUs of which an attempt holds a part.
     """
 
-    def of_each(name: str, text: str, value: str) -> MetricFamily:
+    def of_each(
+        name: str, text: str, value: str, kind: Literal["gauge", "counter"] = "gauge"
+    ) -> MetricFamily:
         known = {s.gpu_id: getattr(s, value) for s in samples if getattr(s, value) is not None}
-        return _gauge(name, text, ("gpu",), {(gpu,): float(v) for gpu, v in known.items()})
+        rows: dict[Labels, float] = {(gpu,): float(v) for gpu, v in known.items()}
+        return MetricFamily(name=name, kind=kind, help=text, labels=("gpu",), samples=rows)
 
     throttled: dict[Labels, float] = {
         (s.gpu_id, reason.value): 1.0 for s in samples for reason in s.throttle_reasons or ()
     }
-    counters = {s.gpu_id: s.energy_j for s in samples}
-    energy: dict[Labels, float] = {(gpu,): j for gpu, j in counters.items() if j is not None}
     return [
-        of_each(
-            "prefect_gpu_device_utilization_ratio",
-            "Part of the time in which a kernel ran, 0 to 1.",
-            "utilization_ratio",
-        ),
-        of_each(
-            "prefect_gpu_device_sm_active_ratio",
-            "Part of the multiprocessors that worked, 0 to 1; from Hopper on.",
-            "sm_active_ratio",
-        ),
-        of_each("prefect_gpu_device_memory_used_bytes", "Memory in use.", "memory_used_bytes"),
-        of_each(
-            "prefect_gpu_device_memory_total_bytes", "Memory of the device.", "memory_total_bytes"
-        ),
-        of_each(
-            "prefect_gpu_device_temperature_celsius", "Temperature of the GPU.", "temperature_c"
-        ),
-        of_each("prefect_gpu_device_power_watts", "Power draw.", "power_w"),
-        _counter(
-            "prefect_gpu_device_energy_joules",
-            "Energy since the driver was loaded.",
-            ("gpu",),
-            energy,
-        ),
+        *(of_each(each.metric, each.help, each.field, each.kind) for each in QUANTITIES),
         _gauge(
             "prefect_gpu_device_throttled",
             "1: the clocks are held down for this reason.",
