@@ -21,18 +21,20 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
 from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, WorkerFacts, worker_metrics
 from gpu_core.decisions.telemetry.samples import GpuSample
+from gpu_core.decisions.telemetry.vocabulary import MEMORY_REST, QUANTITIES, READINGS
 from tests.support.prefect_stack import wait_for
 from tests.support.tools import require
 
 MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
 RULES = MONITORING / "rules.yaml"
+SCRAPES = Path(__file__).parents[1] / "gpu_core" / "adapters" / "prometheus" / "scrapes"
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
 DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
 
 # Names of PromQL that look like metrics.
 _WORDS = {
     *("and", "or", "on", "by", "sum", "avg", "max", "min", "unless", "vector", "time", "rate"),
-    *("avg_over_time", "max_over_time", "min_over_time", "label_replace"),
+    *("avg_over_time", "max_over_time", "min_over_time", "label_replace", "bool"),
 }
 
 
@@ -54,7 +56,7 @@ def metrics_in(query):
     bare = re.sub(r'"[^"]*"', "", query)
     bare = re.sub(r"\b(by|on) \([^)]*\)", "", bare)
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]", "", bare)
-    return {name for name in re.findall(r"[a-z_][a-z0-9_:]*", bare) if name not in _WORDS}
+    return {name for name in re.findall(r"[A-Za-z_][A-Za-z0-9_:]*", bare) if name not in _WORDS}
 
 
 def promtool(*arguments, folder):
@@ -70,30 +72,54 @@ def test_every_alert_fires_and_keeps_silent(tmp_path):
     cases = [
         case
         for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"]
-        for case in test["alert_rule_test"]
+        for case in test.get("alert_rule_test", ())
     ]
     for is_firing in (True, False):
         tested = {case["alertname"] for case in cases if bool(case["exp_alerts"]) is is_firing}
         assert tested == set(rules("alert"))
 
 
-def test_rules_stand_on_metrics_that_a_worker_exports():
-    exported = {
+def exported():
+    """The metrics that a worker has."""
+    return {
         f"{family.name}_total" if family.kind == "counter" else family.name
         for family in worker_metrics(WorkerFacts(pool="gpu"))
     }
-    recorded = set(rules("record"))
+
+
+def test_rules_stand_on_metrics_that_a_worker_exports_and_alerts_on_no_vendors():
+    # A rule sees what was recorded before it in the same evaluation.
+    before = exported()
     for name, rule in rules("record").items():
-        assert metrics_in(rule["expr"]) <= exported, name
+        if not name.startswith("dcgm:"):
+            assert metrics_in(rule["expr"]) <= before, name
+        before.add(name)
     for name, rule in rules("alert").items():
-        assert metrics_in(rule["expr"]) <= recorded | exported, name
+        assert metrics_in(rule["expr"]) <= before, name
+        assert "dcgm:" not in rule["expr"], name
+
+
+def test_rules_on_dcgm_have_every_name_that_the_vocabulary_has():
+    """So that no generation of dcgm-exporter is missing in panels and alerts."""
+    recorded = {name: rule["expr"] for name, rule in rules("record").items()}
+    of_rest = {source.name for source in MEMORY_REST}
+    for quantity in QUANTITIES:
+        names = {source.name for source in (*quantity.dcgm, *quantity.dcgm_base)}
+        ours = [name for name, expr in recorded.items() if quantity.exported_name in expr]
+        if not names or not ours or quantity.field == "memory_total_bytes":
+            continue
+        (of_dcgm,) = {n for n in metrics_in(recorded[ours[0]]) if n.startswith("dcgm:")}
+        in_rule = metrics_in(recorded[of_dcgm])
+        assert names <= in_rule, quantity.field
+        assert in_rule <= set(READINGS) | of_rest, quantity.field
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_a_dashboard_names_recording_rules_only_and_its_queries_parse(path, tmp_path):
     assert queries(path)
+    ours = {name for name in rules("record") if not name.startswith("dcgm:")}
     for query in queries(path):
-        assert metrics_in(query) <= set(rules("record")), query
+        assert metrics_in(query) <= ours, query
     parsed = [{"record": f"query:{n}", "expr": query} for n, query in enumerate(queries(path))]
     (tmp_path / "q.yaml").write_text(yaml.safe_dump({"groups": [{"name": "q", "rules": parsed}]}))
     promtool("check", "rules", "q.yaml", folder=tmp_path)
@@ -157,8 +183,12 @@ def facts():
 
 
 class Scraped(BaseHTTPRequestHandler):
+    """A worker, and dcgm-exporter of two generations on other GPUs."""
+
     def do_GET(self):
         body = exposition(worker_metrics(facts()))
+        if self.path != "/metrics":
+            body = (SCRAPES / self.path.removeprefix("/")).read_bytes()
         self.send_response(200)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
@@ -180,7 +210,14 @@ def prometheus(tmp_path):
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["rules.yaml"],
-        "scrape_configs": [{"job_name": "gpu", "static_configs": [{"targets": [target]}]}],
+        "scrape_configs": [
+            {"job_name": job, "metrics_path": path, "static_configs": [{"targets": [target]}]}
+            for job, path in (
+                ("gpu", "/metrics"),
+                ("dcgm-old", "/dcgm-exporter-4.5.0.txt"),
+                ("dcgm-new", "/dcgm-exporter-4.9.0.txt"),
+            )
+        ],
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{free_port()}"
