@@ -352,7 +352,7 @@ class GpuScheduler:
     ) -> Mapping[str, Demand]:
         """The pending runs with what their past says, without those that no budget can pay."""
         competing = {demand.workload.workload_id: demand for demand in queue.demands}
-        self._decisions.moved_up([demand.workload for demand in queue.demands], now)
+        await self._decisions.moved_up([demand.workload for demand in queue.demands], now)
         await self._refuse_over_bounds(competing, policy, now)
         demands = await self._history.of_pending(competing, self._nodes, allocations, policy, now)
         return await self._refuse_unpayable(demands, allocations, policy, now)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gpu_core.adapters.ledger.rows import Row, read_whole_rows
 from gpu_core.adapters.ledger.schema import capacity_intervals
 from gpu_core.decisions.costs.capacity_intervals import (
     LONGEST_START,
@@ -32,11 +33,13 @@ class KnownCapacity:
     """When a worker last saw one of the host's machines; None: never."""
 
 
-def read_known(connection: sa.Connection, host: str) -> KnownCapacity:
-    """Which machines of this host are there, or were lately, and when was the last one seen?"""
-    last: datetime | None = connection.scalar(
-        sa.select(sa.func.max(_c.seen_at)).where(_c.host == host)
-    )
+def read_known(connection: sa.Connection, host: str, damaged: set[str]) -> KnownCapacity:
+    """Which machines of this host are there, or were lately, and when was the last one seen?
+
+    Args:
+        damaged: The rows that cannot be read and were named; they are left out.
+    """
+    last = _last_look(connection, host)
     if last is None:
         return KnownCapacity({}, None)
     statement = (
@@ -44,14 +47,29 @@ def read_known(connection: sa.Connection, host: str) -> KnownCapacity:
         .where(_c.host == host, sa.or_(_c.until.is_(None), _c.until > last - LONGEST_START))
         .order_by(_c.since, sa.func.coalesce(_c.until, _LATEST))
     )
-    rows = connection.execute(statement).mappings()
+    rows = read_whole_rows(connection, statement, capacity_intervals, damaged)
     return KnownCapacity({row[_c.node]: _interval(row) for row in rows}, last)
 
 
+def _last_look(connection: sa.Connection, host: str) -> datetime | None:
+    of_host = _c.host == host
+    newest = sa.select(sa.func.max(_c.seen_at)).where(of_host)
+    try:
+        found: datetime | None = connection.scalar(newest)
+    except ValueError:  # SQLite keeps any text, and letters come after digits
+        is_moment = sa.cast(_c.seen_at, sa.String).like("____-__-__ __:__:__.______")
+        found = connection.scalar(newest.where(is_moment))
+    return found
+
+
 def read_overlapping(
-    connection: sa.Connection, start: datetime, end: datetime
+    connection: sa.Connection, start: datetime, end: datetime, damaged: set[str]
 ) -> tuple[CapacityInterval, ...]:
-    """Which intervals have a time in [start, end)? In the order of their beginnings."""
+    """Which intervals have a time in [start, end)? In the order of their beginnings.
+
+    Args:
+        damaged: The rows that cannot be read and were named; they are left out.
+    """
     begun = sa.select(_c.interval_id).where(_c.since < end)
     ids = sa.union_all(begun.where(_c.until > start), begun.where(_c.until.is_(None)))
     statement = (
@@ -59,7 +77,8 @@ def read_overlapping(
         .where(_c.interval_id.in_(ids))
         .order_by(_c.since, _c.host, _c.node, _c.interval_id)
     )
-    return tuple(_interval(row) for row in connection.execute(statement).mappings())
+    rows = read_whole_rows(connection, statement, capacity_intervals, damaged)
+    return tuple(_interval(row) for row in rows)
 
 
 def write_changes(connection: sa.Connection, changes: CapacityChanges) -> None:
@@ -107,5 +126,5 @@ def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
     return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))
 
 
-def _interval(row: sa.RowMapping) -> CapacityInterval:
+def _interval(row: Row) -> CapacityInterval:
     return CapacityInterval(**{column.name: row[column] for column in capacity_intervals.c})

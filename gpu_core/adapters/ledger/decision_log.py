@@ -41,6 +41,18 @@ def read_links(
     return (Link(**row) for row in found.mappings())
 
 
+def runs_with(
+    connection: sa.Connection, kind: DecisionKind, flow_run_ids: Sequence[str]
+) -> frozenset[str]:
+    """About which of these runs is there a decision of this kind?"""
+    of_kind = sa.select(_c.flow_run_id).where(_c.kind == kind.value).distinct()
+    found: set[str] = set()
+    for start in range(0, len(flow_run_ids), _IDS_PER_QUERY):
+        chunk = flow_run_ids[start : start + _IDS_PER_QUERY]
+        found.update(connection.scalars(of_kind.where(_c.flow_run_id.in_(chunk))))
+    return frozenset(found)
+
+
 def last_policy(connection: sa.Connection, writer: str) -> str | None:
     """The digest of the policy that this writer noted last; None: it has noted none."""
     of_policy = sa.and_(_c.writer == writer, _c.kind == DecisionKind.POLICY_CHANGED.value)

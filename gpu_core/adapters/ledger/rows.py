@@ -44,6 +44,45 @@ def read_rows(
     return [_read(dict(zip(columns, row, strict=True)), connection.dialect, seen) for row in found]
 
 
+def read_whole_rows(
+    connection: sa.Connection, statement: sa.Select[Any], table: sa.Table, seen: set[str]
+) -> list[Row]:
+    """The rows that can be read; those with a value that cannot are named and left out.
+
+    Args:
+        statement: Over all columns of this table.
+        seen: The keys of damaged rows that were logged; more are added.
+    """
+    try:
+        rows: list[Row] = [row._mapping for row in connection.execute(statement)]
+        if all(_is_whole(row, table) for row in rows):
+            return rows
+    except _UNREADABLE:
+        pass
+    raw = [sa.type_coerce(c, sa.types.NullType()).label(f"c{n}") for n, c in enumerate(table.c)]
+    found = connection.execute(statement.with_only_columns(*raw, maintain_column_froms=True))
+    (key,) = table.primary_key.columns
+    whole: list[Row] = []
+    for values in found:
+        row, damaged = _readable(dict(zip(table.c, values, strict=True)), connection.dialect)
+        damaged += [c for c in table.c if row[c] is None and not c.nullable and c not in damaged]
+        if damaged:
+            _name(str(row[key]), damaged, seen, "; it is not counted")
+        else:
+            whole.append(row)
+    return whole
+
+
+def _is_whole(row: Row, table: sa.Table) -> bool:
+    # SQLite keeps any text in a column of numbers, and gives it back.
+    return all(
+        column.nullable
+        if row[column] is None
+        else not isinstance(column.type, sa.Integer) or isinstance(row[column], int)
+        for column in table.c
+    )
+
+
 def attempt_of(row: Row) -> Attempt:
     """The attempt in a row of the table."""
     return Attempt(**{column.name: row[column] for column in attempts.c})
@@ -63,6 +102,18 @@ def _is_sound(row: Row) -> bool:
 
 
 def _read(raw: Row, dialect: sa.Dialect, seen: set[str]) -> Row:
+    row, damaged = _readable(raw, dialect)
+    _complete(row, damaged)
+    if damaged:
+        key = str(row.get(attempts.c.attempt_id) or row.get(runs.c.flow_run_id))
+        _name(key, damaged, seen)
+    return row
+
+
+def _readable(
+    raw: Row, dialect: sa.Dialect
+) -> tuple[dict[sa.Column[Any], Any], list[sa.Column[Any]]]:
+    """The values that can be read, None for the others, and the columns of these."""
     row: dict[sa.Column[Any], Any] = {}
     damaged = []
     for column, value in raw.items():
@@ -71,14 +122,15 @@ def _read(raw: Row, dialect: sa.Dialect, seen: set[str]) -> Row:
         except _UNREADABLE:
             row[column] = None
             damaged.append(column)
-    _complete(row, damaged)
-    if damaged:
-        key = str(row.get(attempts.c.attempt_id) or row.get(runs.c.flow_run_id))
-        if key not in seen:
-            seen.add(key)
-            names = ", ".join(f"{column.table.name}.{column.name}" for column in damaged)
-            _log.error("The ledger's row of %s has values that cannot be read: %s", key, names)
-    return row
+    return row, damaged
+
+
+def _name(key: str, damaged: Sequence[sa.Column[Any]], seen: set[str], then: str = "") -> None:
+    if key in seen:
+        return
+    seen.add(key)
+    names = ", ".join(f"{column.table.name}.{column.name}" for column in damaged)
+    _log.error("The ledger's row of %s has values that cannot be read: %s%s", key, names, then)
 
 
 def _value(column: sa.Column[Any], value: Any, dialect: sa.Dialect) -> Any:

@@ -24,7 +24,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_cost_slices,
     read_run_counts,
 )
-from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links
+from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -34,7 +34,13 @@ from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
-from gpu_core.decisions.attempts.decision_chain import ChainCheck, Decision, Link, check_chains
+from gpu_core.decisions.attempts.decision_chain import (
+    ChainCheck,
+    Decision,
+    DecisionKind,
+    Link,
+    check_chains,
+)
 from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.catalog.sheet import parse_sheet, to_sheet
 from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
@@ -406,6 +412,12 @@ class Ledger:
         with self._reader.begin() as connection:
             return last_policy(connection, writer)
 
+    def runs_with_decision(self, kind: DecisionKind, flow_run_ids: Iterable[str]) -> frozenset[str]:
+        """About which of these runs was such a decision written down, by any writer?"""
+        asked = list(dict.fromkeys(flow_run_ids))
+        with self._reader.begin() as connection:
+            return runs_with(connection, kind, asked)
+
     def check_decisions(self) -> list[ChainCheck]:
         """Was a record of the log changed or taken out? For each writer."""
         with self._reader.begin() as connection:
@@ -416,13 +428,13 @@ class Ledger:
     def known_capacity(self, host: str) -> KnownCapacity:
         """Which machines of this host are there, and when was the last one seen?"""
         with self._reader.begin() as connection:
-            return read_known(connection, host)
+            return read_known(connection, host, self._damaged)
 
     def capacity(self, start: datetime, end: datetime) -> tuple[CapacityInterval, ...]:
         """Which intervals of capacity have a time in [start, end)? By their beginnings."""
         start, end = require_aware(start, "start"), require_aware(end, "end")
         with self._reader.begin() as connection:
-            return read_overlapping(connection, start, end)
+            return read_overlapping(connection, start, end, self._damaged)
 
     def write_capacity(
         self, changes: CapacityChanges, seen: Iterable[str], seen_at: datetime
@@ -613,7 +625,8 @@ class Ledger:
         """
         window, now = asked.window, asked.now
         with self._reader.begin() as connection:
-            found = read_overlapping(connection, window.start, min(window.end, now))
+            end = min(window.end, now)
+            found = read_overlapping(connection, window.start, end, self._damaged)
             intervals = [i for i in found if asked.pool in (None, i.pool)]
             held = read_held(connection, intervals, asked) if intervals else {}
         return capacity_cost(intervals, held, window, now)

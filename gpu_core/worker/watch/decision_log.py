@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from uuid import uuid4
 
-from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger import Ledger, is_ledger_outage
 from gpu_core.adapters.ledger.spool import SpooledRecord
 from gpu_core.adapters.ledger.store import Logged
 from gpu_core.decisions.attempts.decision_chain import Decision, DecisionKind
@@ -39,6 +39,7 @@ class DecisionLog:
         self._waiting: list[Decision] = []
         self._reasons: dict[str, tuple[Reason, datetime]] = {}
         self._first: set[str] = set()
+        self._behind: set[str] = set()
         self._policy: Policy | None = None
 
     def admissions(self, admitted: Sequence[tuple[Attempt, Workload]]) -> Logged:
@@ -91,13 +92,34 @@ class DecisionLog:
                 who="person" if e.reason is Reason.HELD else "scheduler",
             )
 
-    def moved_up(self, workloads: Sequence[Workload], now: datetime) -> None:
-        """Note which runs a person has moved to the front of the queue."""
+    async def moved_up(self, workloads: Sequence[Workload], now: datetime) -> None:
+        """Note which runs a person has moved to the front of the queue, each once.
+
+        A run that comes into the queue with the tag may have been noted before: by the last
+        worker, or before an attempt of it was preempted. The ledger knows. While it is away, such a
+        run is asked about again in the next cycle.
+        """
         first = {workload.workload_id for workload in workloads if workload.priority_override}
-        for flow_run_id in sorted(first - self._first):
+        moved = first & self._behind
+        came = first - self._first - moved
+        noted = await self._noted_before(came)
+        for flow_run_id in sorted(moved | (set() if noted is None else came - noted)):
             message = "Moved to the front of the queue, with the tag gpu:first."
             self._note(DecisionKind.MOVED_UP, now, flow_run_id, message=message, who="person")
-        self._first = first
+        self._first = first - came if noted is None else first
+        self._behind = {workload.workload_id for workload in workloads} - first
+
+    async def _noted_before(self, flow_run_ids: set[str]) -> frozenset[str] | None:
+        """Which of these runs are in the log as moved up? None: the ledger is away."""
+        if not flow_run_ids:
+            return frozenset()
+        ask = self._ledger.runs_with_decision
+        try:
+            return await in_thread(ask, DecisionKind.MOVED_UP, flow_run_ids)
+        except Exception as error:
+            if not is_ledger_outage(error):
+                raise
+            return None
 
     async def policy(self, policy: Policy, now: datetime) -> None:
         """Note that another policy is in force, also than the last worker's."""

@@ -6,8 +6,11 @@ import pytest
 import sqlalchemy as sa
 
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
+from tests.gpu_core.adapters.ledger.test_capacity import make_interval, write
 
 SHARES = (NodeShare(node="gpu-1", gpu_ids=("GPU-0", "GPU-1")),)
 
@@ -25,12 +28,12 @@ def database(tmp_path):
     return url
 
 
-def damage(url, table, column, value):
+def damage(url, table, column, value, where="flow_run_id = 'run-2'"):
     """Write this into the column of the second run's row."""
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         connection.execute(
-            sa.text(f"UPDATE {table} SET \"{column}\" = :v WHERE flow_run_id = 'run-2'"),  # noqa: S608 # names of this test
+            sa.text(f'UPDATE {table} SET "{column}" = :v WHERE {where}'),  # noqa: S608 # names of this test
             {"v": value},
         )
     engine.dispose()
@@ -94,3 +97,35 @@ def test_a_damaged_run_hides_no_other(database, column, value):
         records = ledger.usage(NOON, datetime(2199, 1, 1, tzinfo=UTC))
     assert run.name == make_run("run-2").name
     assert {run.flow_run_id for run, _ in records} == {"run-1", "run-2", "run-3"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("since", "yesterday"),
+        ("until", "tomorrow"),
+        ("seen_at", "x"),
+        ("gpus", "eight"),
+        ("micro_usd_per_hour", "cheap"),
+        ("price_as_of", "2026"),
+        ("end_reason", "Abducted"),
+    ],
+)
+def test_a_damaged_machine_is_named_and_the_others_are_counted(database, caplog, column, value):
+    with Ledger.open(database) as ledger:
+        there = {"seen_at": at(1)}
+        write(ledger, make_interval(**there), make_interval("i-2", node="node-2", **there))
+    damage(database, "capacity_intervals", column, value, "interval_id = 'i-2'")
+    asked = CostQuestion(window=Window(at(0), at(1)), keys=(), now=at(1))
+    with Ledger.open(database) as ledger:
+        caplog.clear()
+        found = [ledger.capacity_cost(asked) for _ in range(2)][-1]
+        known = ledger.known_capacity("host-1")
+    assert [machine.interval.interval_id for machine in found.machines] == ["i-1"]
+    assert known.by_node.keys() == {"node-1"}
+    assert known.last_look == at(1)
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert logged == (
+        "The ledger's row of i-2 has values that cannot be read: "
+        f"capacity_intervals.{column}; it is not counted"
+    )

@@ -1,5 +1,6 @@
 """What a worker writes down of its decisions."""
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +16,8 @@ from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
 from gpu_core.testing.builders.workloads import make_policy, make_workload
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
+
+FIRST = replace(make_workload("run-1"), priority_override=1)
 
 
 @pytest.fixture
@@ -67,9 +70,45 @@ def test_a_reason_is_written_down_when_it_is_new(ledger: Ledger, log: DecisionLo
 
 
 def test_a_person_moves_a_run_up_once(ledger: Ledger, log: DecisionLog) -> None:
-    first = replace(make_workload("run-1"), priority_override=1)
     for _ in range(2):
-        log.moved_up([first, make_workload("run-2")], NOON)
+        anyio.run(log.moved_up, [FIRST, make_workload("run-2")], NOON)
+    assert kept(ledger, log) == [("MovedUp", "run-1", "person", None)]
+
+
+@pytest.mark.parametrize(
+    ("queues", "want"),
+    [
+        pytest.param([[], ["first"]], 1, id="a run that has run meanwhile"),
+        pytest.param([["behind"], ["first"]], 2, id="a person moves it up again"),
+        pytest.param([["first"]], 1, id="it is still there"),
+    ],
+)
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["one worker", "a restart"])
+def test_a_move_is_written_down_once_also_over_restarts(
+    ledger: Ledger, tmp_path: Path, queues: list[list[str]], want: int, is_restarted: bool
+) -> None:
+    log = new_log(ledger, tmp_path)
+    anyio.run(log.moved_up, [FIRST], NOON)
+    anyio.run(log.flush)
+    if is_restarted:
+        log = new_log(ledger, tmp_path)
+    for queue in queues:
+        by_name = {"first": FIRST, "behind": make_workload("run-1")}
+        anyio.run(log.moved_up, [by_name[name] for name in queue], NOON)
+    assert len(kept(ledger, log)) == want
+
+
+def test_a_move_is_written_down_when_the_ledger_is_back(
+    ledger: Ledger, log: DecisionLog, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE decisions RENAME TO away")
+    anyio.run(log.moved_up, [FIRST], NOON)
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE away RENAME TO decisions")
+    for _ in range(2):
+        anyio.run(log.moved_up, [FIRST], NOON)
     assert kept(ledger, log) == [("MovedUp", "run-1", "person", None)]
 
 
