@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import loopback_only
+from tests.support.cluster import KUBECONFIG_VARIABLE
 from tests.support.tiers import ALL, Tier, left_out_lines, tier_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def prefect_server() -> Iterator[None]:
     # Prefect takes seconds to import, and most tests do without it.
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=240):
         yield
 
 
@@ -135,6 +136,10 @@ _FAULTS = (
     "test_killed_worker",
     "test_outages",
 )
+# These start clusters of their own, and a second process runs them.
+_OWN_CLUSTERS = ("test_chaos", "test_partition", "test_rendezvous")
+# All tests share the one that is given.
+_IS_CLUSTER_GIVEN = KUBECONFIG_VARIABLE in os.environ
 
 
 # First, as pytest-xdist reads the groups in a hook of the same name.
@@ -157,6 +162,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = "prefect" if shares_a_server else _TOGETHER.get(folder)
         if group == "stories" and item.path.stem in _FAULTS:
             group = "faults"
+        if group == "cluster" and item.path.stem in _OWN_CLUSTERS and not _IS_CLUSTER_GIVEN:
+            group = "own clusters"
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
 

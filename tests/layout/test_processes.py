@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,19 +24,26 @@ import pytest
 
 @pytest.mark.parametrize("number", range(8))
 def test_notes_its_process(number):
-    Path({notes!r}, f"{{os.getpid()}}-{{number}}").touch()
+    Path({notes!r}, f"{{os.getpid()}}-{{Path(__file__).stem}}-{{number}}").touch()
 """
 
 
-def run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run eight tests of a folder `cluster` under our conftest; also the notes that they left."""
+def run(
+    folder: Path, *options: str, names: Sequence[str] = ("test_notes",)
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run eight tests of each file of a folder `cluster` under our conftest.
+
+    Returns:
+        How pytest ended, and the names of the notes that the tests left.
+    """
     notes = folder / "notes"
     notes.mkdir()
     cluster = folder / "tests" / "cluster"
     cluster.mkdir(parents=True)
     conftest = str(_ROOT / "tests" / "conftest.py")
     (folder / "tests" / "conftest.py").write_text(_CONFTEST.format(conftest=conftest))
-    (cluster / "test_notes.py").write_text(_TEST.format(notes=str(notes)))
+    for name in names:
+        (cluster / f"{name}.py").write_text(_TEST.format(notes=str(notes)))
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
     command += ["--dist", "loadgroup", "--no-loadscope-reorder", *options]
@@ -54,6 +62,17 @@ def test_a_group_runs_in_one_process(tmp_path: Path, tier: str) -> None:
     assert len(names) == 8
     assert len({name.split("-")[0] for name in names}) == 1, names
     assert "left out" not in result.stdout
+
+
+def test_files_with_clusters_of_their_own_run_in_a_second_process(tmp_path: Path) -> None:
+    files = ("test_chaos", "test_notes", "test_rendezvous")
+    result, names = run(tmp_path, "--tier", "cluster", names=files)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(names) == 24
+    process_of = dict(reversed(name.split("-")[:2]) for name in names)
+    assert process_of["test_chaos"] == process_of["test_rendezvous"] != process_of["test_notes"]
+    assert len({tuple(name.split("-")[:2]) for name in names}) == len(files)
 
 
 def test_what_is_left_out_is_said_at_the_end(tmp_path: Path) -> None:
