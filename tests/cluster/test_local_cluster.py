@@ -26,14 +26,14 @@ SIMULATED = "simulated.prefect-gpu/set=simulated"
 
 def test_a_job_with_gpus_runs_and_its_log_is_read(namespace: Namespace):
     namespace.create(job_manifest("train", ["echo", "loss 0.25"]))
-    namespace.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=240s")
     assert namespace.kubectl("logs", "job/train") == "loss 0.25\n"
 
 
 def test_a_tombstone_is_over_at_once_and_keeps_its_name(namespace: Namespace):
     (tombstone,) = tombstone_jobs("a", "run-1", "gpu", 1, KubernetesPolicy())
     namespace.create(tombstone)
-    namespace.kubectl("wait", "--for=condition=complete", "job/gpu-a", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/gpu-a", "--timeout=240s")
     assert namespace.get("pods")["items"] == []
     with pytest.raises(KubectlFailed, match="AlreadyExists"):
         namespace.create(job_manifest("gpu-a", ["echo", "too late"]))
@@ -47,13 +47,13 @@ def test_python_of_this_machine_runs_in_a_pod(namespace: Namespace):
     job = job_manifest("python", [host["python"], "-c", script], **host["pod"])
     job["spec"]["template"]["spec"]["containers"][0] |= host["container"]
     namespace.create(job)
-    namespace.kubectl("wait", "--for=condition=complete", "job/python", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/python", "--timeout=240s")
     assert namespace.kubectl("logs", "job/python") == "InvalidInput\n"
 
 
 def test_a_pod_without_the_machines_network_starts_and_is_alone(namespace: Namespace):
     namespace.create(job_manifest("alone", ["ip", "-o", "address"], hostNetwork=False))
-    namespace.kubectl("wait", "--for=condition=complete", "job/alone", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/alone", "--timeout=240s")
     interfaces = {line.split()[1] for line in namespace.kubectl("logs", "job/alone").splitlines()}
     assert interfaces == {"lo"}
 
@@ -98,7 +98,7 @@ def test_a_second_job_waits_for_the_gpus_of_the_first(namespace: Namespace):
     wait_until(lambda: _why_it_waits(namespace, "second") != "", "the second is refused a place")
     assert f"Insufficient {GPU}" in _why_it_waits(namespace, "second")
     namespace.kubectl("delete", "job", "first", "--wait=false")
-    namespace.kubectl("wait", "--for=condition=complete", "job/second", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/second", "--timeout=240s")
     assert first != namespace.pods_of("second")[0]["metadata"]["name"]
 
 
@@ -111,7 +111,7 @@ def test_a_taint_keeps_pods_away(namespace: Namespace):
         assert "had taint {karpenter.sh/disrupted" in _why_it_waits(namespace, "train")
     finally:
         namespace.cluster.taint(node, "karpenter.sh/disrupted-")
-    namespace.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=90s")
+    namespace.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=240s")
 
 
 def test_a_node_that_was_deleted_comes_back_with_its_gpus_and_labels(cluster: Cluster):
@@ -155,8 +155,8 @@ def test_pods_on_simulated_nodes_end_and_stop_as_they_say(cluster: Cluster, name
             "stops": {},
         }.items():
             namespace.create(_simulated_job(name, annotations))
-        namespace.kubectl("wait", "--for=condition=complete", "job/ends", "--timeout=60s")
-        namespace.kubectl("wait", "--for=condition=failed", "job/fails", "--timeout=60s")
+        namespace.kubectl("wait", "--for=condition=complete", "job/ends", "--timeout=240s")
+        namespace.kubectl("wait", "--for=condition=failed", "job/fails", "--timeout=240s")
         (failed,) = namespace.pods_of("fails")
         state = failed["status"]["containerStatuses"][0]["state"]
         assert state["terminated"]["exitCode"] == 3
@@ -172,7 +172,7 @@ def test_two_clusters_live_side_by_side_and_leave_nothing(namespace: Namespace):
         namespace.create(job_manifest("here", ["true"]))
         assert other.nodes() == ["other-node"]
         assert "job/here" not in other.kubectl("get", "jobs", "-A", "-o", "name")
-        namespace.kubectl("wait", "--for=condition=complete", "job/here", "--timeout=90s")
+        namespace.kubectl("wait", "--for=condition=complete", "job/here", "--timeout=240s")
         other.create(job_manifest("there", ["sleep", "infinity"]))
         wait_until(
             lambda: "Running" in other.kubectl("get", "pods", "-o", "wide"), "a pod runs there"

@@ -63,7 +63,7 @@ def propose(kind: str, name: str, *, tries: int = 50, message: str | None = None
     )
     for _ in range(tries):
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - as above
+            with urllib.request.urlopen(request, timeout=240) as response:  # noqa: S310 - as above
                 return json.load(response)["status"] == "ACCEPT"
         except OSError:  # refused, reset, timed out or answered with an error
             time.sleep(0.2)

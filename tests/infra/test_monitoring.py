@@ -241,7 +241,7 @@ def prometheus(tmp_path):
 def test_a_real_prometheus_scrapes_a_worker_and_every_panel_has_data(prometheus):
     def result(query):
         try:
-            answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=10)
+            answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=240)
         except httpx.TransportError:
             return []
         return answer.json()["data"]["result"] if answer.is_success else []

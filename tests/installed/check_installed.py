@@ -71,7 +71,7 @@ def prefect_knows_the_worker() -> None:
 def the_command_tells_its_version() -> None:
     """The console script starts."""
     command = Path(sys.executable).with_name("prefect-gpu")
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert WHEEL.version in done.stdout, done.stdout
 
@@ -104,7 +104,7 @@ def the_nightly_report_runs() -> None:
     from gpu_core.adapters.ledger import Ledger
 
     bin_folder = Path(sys.executable).parent
-    with tempfile.TemporaryDirectory() as folder, prefect_test_harness(180):
+    with tempfile.TemporaryDirectory() as folder, prefect_test_harness(240):
         environment = {**os.environ, "PREFECT_API_URL": _server()}
 
         def run(*command: str) -> None:

@@ -93,7 +93,7 @@ def test_the_flow_loads_from_a_fresh_clone(entrypoint, clean_export):
         env={**os.environ, "PYTHONPATH": str(clean_export)} if ":" not in entrypoint else None,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -19,7 +19,7 @@ def wheel(clean_export, tmp_path_factory):
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, "."],
         cwd=clean_export,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     (built,) = folder.glob("*.whl")
     return built

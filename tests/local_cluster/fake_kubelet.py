@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 # Lines are sent in parts, so that no answer keeps the others waiting.
 _LINES_AT_ONCE = 1000
 _BACKLOG = 1024
-_START_S = 30
+_START_S = 240
 _SECOND = timedelta(seconds=1)
 
 

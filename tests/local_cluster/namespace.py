@@ -18,7 +18,7 @@ from waiting import wait_for
 
 _INIT = Path(__file__).with_name("init.sh")
 _ROOM = Path(__file__).with_name("room.sh")
-_READY_S = 30
+_READY_S = 240
 _CLONE_NEWPID = 0x20000000  # linux/sched.h
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -22,9 +22,9 @@ _QUIET = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-_START_S = 60.0
+_START_S = 240.0
 # How long a page may take on a busy machine until its scripts have shown what is waited for.
-_PAGE_S = 90.0
+_PAGE_S = 240.0
 
 # The boxes of the lines in which a text stands, where nothing cuts it off: of every element between
 # the text and the page that hides what overflows, only the visible part counts.

@@ -28,7 +28,7 @@ _NETWORK_PLUGIN = Path("/usr/lib/cni/loopback")
 # A node falls silent sooner than Kubernetes' 40 s, so that tests of it need not wait that long.
 NODE_GRACE_S = 20
 _COMMAND_S = 240
-_WAIT_S = 90
+_WAIT_S = 240
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ POLICY = _HELM / "policy.yaml"
 """The sample policy that the guide installs."""
 
 RELEASE, NAMESPACE = "gpu", "gpu-system"
-_COMMAND_S = 120
+_COMMAND_S = 240
 
 Json = dict[str, Any]
 

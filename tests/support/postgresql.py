@@ -18,7 +18,7 @@ from gpu_core.cli.quickstart.services import free_port
 from tests.support.tools import require
 
 _PASSWORD = "do-not-show-me"  # noqa: S105 - of a server that lives as long as the tests
-_UP_S = 60
+_UP_S = 240
 
 
 def find_postgresql() -> Path | None:
@@ -61,7 +61,7 @@ class PostgresqlServer:
         """Stop it; its clients, some of which were killed, are not waited for."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(30)
+            self._process.wait(_UP_S)
             self._process = None
 
 

@@ -19,11 +19,11 @@ from gpu_core.decisions.model.attempts import Attempt
 from tests.support import signals
 from tests.support.postgresql import new_database
 
-_UP_S = 120.0
+_UP_S = 240.0
 
 # Prefect's server on SQLite may stand still for its busy timeout of 60 s when a client went away in
 # the middle of a request, as stopped and killed workers do.
-_ANSWER_S = 90.0
+_ANSWER_S = 240.0
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class SlowStore(LocalStore):
 
     def upload(self, key: str, payload: Payload) -> None:
         self.began.set()
-        assert self.is_open.wait(20)
+        assert self.is_open.wait(240)
         if self.is_broken:
             raise ConnectionError("the network is gone")
         super().upload(key, payload)
@@ -203,7 +203,7 @@ def test_a_zombie_learns_in_the_background(
     with checkpointing(store=slow_store, background=True) as zombie:
         slow_store.is_open.clear()
         zombie.save("from the grave")
-        assert slow_store.began.wait(20)
+        assert slow_store.began.wait(240)
         start_attempt(2)
         with checkpointing(store=LocalStore(slow_store._root)):
             slow_store.is_open.set()

@@ -167,9 +167,9 @@ def run_ranks(folder: Path, attempt: int) -> list[str]:
         )
         for rank in range(2)
     ]
-    told = [process.communicate(timeout=120)[0].strip() for process in processes]
+    printed = [process.communicate(timeout=600)[0].strip() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    return told
+    return printed
 
 
 def test_two_ranks_save_together_and_resume(tmp_path: Path) -> None:

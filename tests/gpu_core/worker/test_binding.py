@@ -101,7 +101,7 @@ def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_we
             pool.scheduler._nodes = ()
             pool.infrastructure.ended |= {a.attempt.attempt_id for a in pool.scheduler._attempts}
             pool.scheduler.settler.find_ended(set())
-            with anyio.fail_after(20):
+            with anyio.fail_after(240):
                 await all_settled.wait()
 
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:

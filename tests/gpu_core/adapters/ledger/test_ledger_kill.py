@@ -49,7 +49,7 @@ def test_a_killed_writer_loses_nothing_that_it_reported(
         os.kill(writer.pid, signal.SIGKILL)
     # What it still wrote into the pipe was committed before it was written.
     reported += [line for line in writer.stdout if line.endswith("\n")]
-    writer.wait(30)
+    writer.wait(240)
     writer.stdout.close()
 
     with Ledger.open(ledger_url) as ledger:
