@@ -1,6 +1,6 @@
 """What the worker writes to runs that changed since it looked."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -75,7 +75,29 @@ class Overtaken(PrefectClient):
         )
 
 
-def test_a_run_that_is_cancelled_while_it_is_told_why_it_waits_stays_cancelled(server, pool):
+class Misdated(Overtaken):
+    """A server where the cancellation's request came last and got the run's lock first.
+
+    Prefect stamps a state before its request waits for that lock.
+    """
+
+    async def read_flow_run_states(self, flow_run_id):
+        states = await super().read_flow_run_states(flow_run_id)
+        last = max(state.timestamp for state in states)
+        for state in states:
+            if state.is_cancelled():
+                state.timestamp = last + timedelta(milliseconds=1)
+        return states
+
+
+@pytest.mark.parametrize(
+    "person",
+    [
+        pytest.param(Overtaken, id="states in the order of their timestamps"),
+        pytest.param(Misdated, id="the cancellation with the later timestamp"),
+    ],
+)
+def test_a_run_that_is_cancelled_while_its_reason_is_written_stays_cancelled(server, pool, person):
     """Between the look at it and the write to it; no worker may start it again."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "cancelled")
 
@@ -83,7 +105,7 @@ def test_a_run_that_is_cancelled_while_it_is_told_why_it_waits_stays_cancelled(s
         pool.call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": {"type": "CANCELLED"}})
 
     async def tell():
-        async with Overtaken(server.api_url, cancel) as client:
+        async with person(server.api_url, cancel) as client:
             seen = {run: demand(await client.read_flow_run(UUID(run)))}
             publisher = Publisher(client, pool.name, None, anyio.Lock())
             await publisher.waiting(

@@ -136,12 +136,14 @@ def new_server(
 _LEAST_PATIENCE_S = 240.0
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+def wait_for(
+    condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 60.0
+) -> None:
     """Look until the condition holds.
 
     Args:
         condition: Of the system under test.
-        what: The condition, for people.
+        what: The condition, for people; a function is asked when the time is over.
         timeout_s: Wait so long for it, and four minutes at least: no verdict hangs on a busy
             machine. What has to be quick is timed by its test.
 
@@ -152,7 +154,8 @@ def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
+            expected = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout_s:.0f} s: {expected}")
         time.sleep(0.1)
 
 
@@ -323,9 +326,14 @@ class Pool:
         """Wait until the run is in one of these states."""
         wait_for(
             lambda: self.state(flow_run_id) in names,
-            f"run {flow_run_id} is {' or '.join(names)}, not {self.run(flow_run_id)['state']}",
+            lambda: f"run {flow_run_id} is {' or '.join(names)}: {self._history(flow_run_id)}",
             timeout_s,
         )
+
+    def _history(self, flow_run_id: str) -> str:
+        states = self.states(flow_run_id)
+        shown = [f"{state['timestamp']} {state['name']}: {state['message']}" for state in states]
+        return "\n  ".join([f"it is {self.state(flow_run_id)}", *shown])
 
     # -- the worker ------------------------------------------------------------------------------
 

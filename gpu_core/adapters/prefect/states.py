@@ -29,21 +29,26 @@ async def restore_overwritten(
         counts: Whether a state in between must not be lost.
 
     Returns:
-        Whether one was put back.
+        Whether one was put back. Nothing is, where the run has another state by now.
     """
     before = run.state
     if before is None:
         return False
-    between = [
+    # The server stamps a state before its request waits for the run's lock (Prefect 3.8,
+    # `server/api/flow_runs.py`): what was overwritten can bear the later timestamp of the two.
+    overwritten = [
         state
         for state in await read_states(client, run)
         if state.id not in (before.id, written.id)
-        and before.timestamp <= state.timestamp <= written.timestamp
+        and before.timestamp <= state.timestamp
         and counts(state)
     ]
-    if not between:
+    if not overwritten:
         return False
-    await client.set_flow_run_state(run.id, between[-1], force=True)
+    current = (await client.read_flow_run(run.id)).state
+    if current is None or current.id != written.id:
+        return False
+    await client.set_flow_run_state(run.id, overwritten[-1], force=True)
     return True
 
 
@@ -66,9 +71,9 @@ async def restore_rescheduled(
     # A person's retry has a message, in Prefect's UI as well as in the worker's own words.
     if run.state is None or run.state.name != "AwaitingRetry" or run.state.message:
         return None
-    states = await read_states(client, run)
-    before = [state for state in states if state.timestamp < run.state.timestamp]
-    if not before or not counts(before[-1]):
+    # One with a later timestamp was overwritten as well: the run's state is what was written last.
+    overwritten = [state for state in await read_states(client, run) if state.id != run.state.id]
+    if not overwritten or not counts(overwritten[-1]):
         return None
-    await client.set_flow_run_state(run.id, before[-1], force=True)
-    return before[-1]
+    await client.set_flow_run_state(run.id, overwritten[-1], force=True)
+    return overwritten[-1]
