@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from gpu_core.decisions.anomalies.judgement import Cause, DailyCosts
+from gpu_core.decisions.anomalies.history import DailyCosts
+from gpu_core.decisions.anomalies.judgement import Cause
 from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
 
@@ -64,7 +65,7 @@ def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[Cause]
     left = dict(usual)
     causes = []
     for cost in sorted(today, key=lambda cost: (cost.usage.micro_usd, cost.run.flow_run_id)):
-        spent, source = cost.usage.micro_usd, _source(cost.run)
+        spent, source = cost.usage.micro_usd, source_of(cost.run)
         covered = min(spent, left.get(source, 0))
         left[source] = left.get(source, 0) - covered
         causes.append(Cause(run=cost.run, cost_micro_usd=spent, excess_micro_usd=spent - covered))
@@ -74,10 +75,11 @@ def _excesses(today: Sequence[RunCost], usual: Mapping[str, int]) -> list[Cause]
 def _by_source(costs: Sequence[RunCost]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for cost in costs:
-        source = _source(cost.run)
+        source = source_of(cost.run)
         sums[source] = sums.get(source, 0) + cost.usage.micro_usd
     return sums
 
 
-def _source(run: RunRecord) -> str:
+def source_of(run: RunRecord) -> str:
+    """Its deployment, or its flow where it has none."""
     return run.deployment or run.flow_name

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from fractions import Fraction
 
-from gpu_core.decisions.anomalies.judgement import DailyCosts
+from gpu_core.decisions.anomalies.history import DailyCosts
 from gpu_core.decisions.costs.usage_cost import total
 from gpu_core.decisions.model.units import format_usd
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
+from gpu_core.decisions.anomalies.anomaly_markdown import anomaly_markdown
 from gpu_core.decisions.anomalies.cost_outlook import cost_outlook
-from gpu_core.decisions.anomalies.history import CostHistory, Scope
+from gpu_core.decisions.anomalies.decomposition.decomposition import REFERENCE_DAYS
+from gpu_core.decisions.anomalies.history import CostHistory, DailyCosts, Scope
 from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
-    DailyCosts,
     Judgement,
     describe_change,
 )
@@ -29,7 +30,7 @@ from gpu_core.decisions.costs.usage_cost import (
     without_price,
 )
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
-from gpu_core.decisions.model.markdown import cell, escaped, flow_run_cell, flow_run_link, table
+from gpu_core.decisions.model.markdown import cell, escaped, flow_run_cell, table
 from gpu_core.decisions.model.units import (
     SECONDS_PER_HOUR,
     format_usd,
@@ -89,9 +90,9 @@ def day_before(moment: datetime) -> date:
 def window_to_read(day: date) -> Window:
     """Whose runs must be read from the ledger to report on this day?
 
-    Those of the day, of twice the days that make the mean (see `judge_by_mean`), and of its month.
+    Those of the day, of the days that explain it (see `reference_days`), and of its month.
     """
-    history = timedelta(days=2 * Thresholds().history_days)
+    history = timedelta(days=max(REFERENCE_DAYS, 2 * Thresholds().history_days))
     window = Window.of_day(day)
     month = Window.of_day(day.replace(day=1))
     return Window(min(window.start - history, month.start), window.end)
@@ -117,9 +118,9 @@ def report_day(
         capacity: What machines cost on that day; None: not known.
     """
     judgements = (
-        judge_by_mean(day, costs)
+        judge_by_mean(day, costs, now=now)
         if history is None
-        else judge_by_season(day, history, costs, planned=planned)
+        else judge_by_season(day, history, costs, planned=planned, now=now)
     )
     is_day_over = Window.of_day(day).end <= now
     return DayReport(
@@ -273,8 +274,8 @@ def _anomalies(report: DayReport) -> list[str]:
         is_judged = report.judgements[0].verdict is AnomalyVerdict.USUAL
         return ["No anomaly."] if is_judged else []
     named: set[str] = set()
-    new = [_anomaly(j, named) for j in flagged if j.is_new]
-    known = [_anomaly(j, named) for j in flagged if not j.is_new]
+    new = [anomaly_markdown(j, named) for j in flagged if j.is_new]
+    known = [anomaly_markdown(j, named) for j in flagged if not j.is_new]
     return [
         *(["## Unusual cost", *new] if new else []),
         *(["## Unusual cost that was reported before", *known] if known else []),
@@ -285,26 +286,6 @@ def _is_total_again(judgement: Judgement, report: DayReport) -> bool:
     """Is it that of the only team, which says the same as that of the total?"""
     scopes = {str(Scope("team", cost.run.team)) for cost in report.costs}
     return scopes == {judgement.scope} and report.judgements[0].is_anomaly
-
-
-def _anomaly(judgement: Judgement, named: set[str]) -> str:
-    """The sentence and its causes, except those that are named already.
-
-    A part of the cost whose causes are all named says the same again: it is an item of a list.
-    """
-    causes = [cause for cause in judgement.causes if cause.run.flow_run_id not in named]
-    if judgement.causes and not causes:
-        return f"- {escaped(judgement.summary)}"
-    lines = [f"**{escaped(judgement.summary)}**"]
-    for cause in causes:
-        named.add(cause.run.flow_run_id)
-        source = cause.run.deployment or cause.run.flow_name
-        lines.append(
-            f"- {_run(cause.run)} of {escaped(source)} ({escaped(cause.run.team or 'no team')}): "
-            f"{format_usd(cause.cost_micro_usd)}, of which {format_usd(cause.excess_micro_usd)} "
-            "over its deployment's usual day"
-        )
-    return "\n".join(lines)
 
 
 def _named_table(
@@ -363,15 +344,8 @@ def _dearest_runs(costs: Sequence[RunCost]) -> str:
     return _table("Most expensive runs", head, rows)
 
 
-def _run(run: RunRecord) -> str:
-    """Its name, with a link to its page; a generated run has no page."""
-    if run.provenance is Provenance.GENERATED:
-        return escaped(run.name)
-    return flow_run_link(run.name, run.flow_run_id)
-
-
 def _run_cell(run: RunRecord) -> str:
-    """The same in a cell of a table."""
+    """Its name, with a link to its page; a generated run has no page."""
     if run.provenance is Provenance.GENERATED:
         return cell(run.name)
     return flow_run_cell(run.name, run.flow_run_id)

@@ -1,6 +1,6 @@
 """What was spent on each day: in total and by team, project, deployment, GPU type and more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
@@ -10,6 +10,10 @@ from gpu_core.decisions.costs.cost_report import COLUMNS_OF_RUNS, CostSlice
 from gpu_core.decisions.costs.scale import Scale
 from gpu_core.decisions.costs.usage import round_half_up
 from gpu_core.decisions.costs.usage_cost import RunCost, Window
+from gpu_core.decisions.model.attempts import Attempt, RunRecord
+
+DailyCosts = Mapping[date, Sequence[RunCost]]
+"""What each run cost on each UTC day; a day that is not there cost nothing."""
 
 DIMENSIONS = ("team", "project", "deployment", "gpu_type", "capacity_type", "zone")
 """The keys of a history's slices, in this order."""
@@ -47,15 +51,16 @@ class Scope:
 
     def costs_of(self, costs: Iterable[RunCost]) -> list[RunCost]:
         """The runs that are in this part, with all that they cost."""
-        return [cost for cost in costs if self._has(cost)]
+        return [c for c in costs if any(self.has(c.run, attempt) for attempt in c.attempts)]
 
-    def _has(self, cost: RunCost) -> bool:
+    def has(self, run: RunRecord, attempt: Attempt) -> bool:
+        """Is the attempt in this part?"""
         if not self.dimension:
             return True
-        if self.dimension in COLUMNS_OF_RUNS:
-            value: str | None = getattr(cost.run, self.dimension)
-            return value == self.value
-        return any(getattr(attempt, self.dimension) == self.value for attempt in cost.attempts)
+        value: str | None = getattr(
+            run if self.dimension in COLUMNS_OF_RUNS else attempt, self.dimension
+        )
+        return value == self.value
 
 
 TOTAL = Scope()

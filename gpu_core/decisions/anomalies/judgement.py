@@ -1,17 +1,14 @@
 """What a report says about a day's cost, under any rule."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from fractions import Fraction
 
+from gpu_core.decisions.anomalies.decomposition.actions import Action
+from gpu_core.decisions.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.anomalies.detector import AnomalyKind
-from gpu_core.decisions.costs.usage_cost import RunCost
 from gpu_core.decisions.model.attempts import RunRecord
-
-DailyCosts = Mapping[date, Sequence[RunCost]]
-"""What each run cost on each UTC day; a day that is not there cost nothing."""
 
 
 class Rule(StrEnum):
@@ -63,6 +60,10 @@ class Judgement:
     """False: an earlier day reported the same anomaly."""
     causes: tuple[Cause, ...] = ()
     """The dearest excess first; only for an anomaly."""
+    why: Decomposition | None = None
+    """What the difference from the expected cost is made of; None: no anomaly, or not known."""
+    action: Action | None = None
+    """What would bring the cost back; None: nothing is proposed."""
     summary: str
     """One sentence with the numbers."""
 

@@ -6,7 +6,7 @@ five weekdays of every week: a weekday over the mean is then 7 / (5 + 2 × 0.417
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from gpu_core.decisions.anomalies.causes import (
     EXPLAINED_PERCENT,
@@ -14,10 +14,11 @@ from gpu_core.decisions.anomalies.causes import (
     Following,
     runs_behind,
 )
+from gpu_core.decisions.anomalies.decomposition.explanation import Explainer
 from gpu_core.decisions.anomalies.detector import AnomalyKind
+from gpu_core.decisions.anomalies.history import TOTAL, DailyCosts, Scope
 from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
-    DailyCosts,
     Judgement,
     describe_change,
 )
@@ -53,7 +54,10 @@ class Thresholds:
 
 
 def judge_by_mean(
-    day: date, costs: DailyCosts, thresholds: Thresholds | None = None
+    day: date,
+    costs: DailyCosts,
+    thresholds: Thresholds | None = None,
+    now: datetime | None = None,
 ) -> tuple[Judgement, ...]:
     """Was the day unusually dear, in total and for each team that cost anything on it?
 
@@ -65,22 +69,29 @@ def judge_by_mean(
         costs: That day and the days before it. Give twice `history_days`, so that a history that
             begins with days of rest is seen to be long enough.
         thresholds: None: 20 % over the mean of 7 days.
+        now: Attempts that hold their GPUs are costed up to here; None: to the day's end.
     """
     limits = thresholds or Thresholds()
+    explainer = Explainer(day, costs, now)
     teams = sorted({cost.run.team for cost in costs.get(day, ())}, key=lambda team: team or "")
     return (
-        _judge(day, "total", costs, limits),
-        *(_judge(day, team_scope(team), _only(costs, _of_team(team)), limits) for team in teams),
+        _judge(day, TOTAL, costs, limits, explainer),
+        *(
+            _judge(day, Scope("team", team), _only(costs, _of_team(team)), limits, explainer)
+            for team in teams
+        ),
     )
 
 
-def _judge(day: date, scope: str, costs: DailyCosts, limits: Thresholds) -> Judgement:
+def _judge(
+    day: date, scope: Scope, costs: DailyCosts, limits: Thresholds, explainer: Explainer
+) -> Judgement:
     cost = _priced(costs.get(day, ()))
     history = [day - timedelta(days=back) for back in range(1, limits.history_days + 1)]
     if not _is_known_since(costs, history[-1]):
         return Judgement(
             day=day,
-            scope=scope,
+            scope=str(scope),
             verdict=AnomalyVerdict.NOT_ENOUGH_HISTORY,
             cost_micro_usd=cost,
             expected_micro_usd=None,
@@ -91,23 +102,21 @@ def _judge(day: date, scope: str, costs: DailyCosts, limits: Thresholds) -> Judg
     mean = before // len(history)
     # Cross-multiplied: no rounding decides whether a day is over the line.
     is_over = cost * len(history) * 100 > before * (100 + limits.over_mean_percent)
+    why, action = explainer.explain(scope, cost, mean) if is_over else (None, None)
     return Judgement(
         day=day,
-        scope=scope,
+        scope=str(scope),
         verdict=AnomalyVerdict.ANOMALY if is_over else AnomalyVerdict.USUAL,
         cost_micro_usd=cost,
         expected_micro_usd=mean,
         kind=AnomalyKind.SPIKE if is_over else None,
         since=day if is_over else None,
         causes=runs_behind(day, costs, history, cost - mean, limits.following) if is_over else (),
+        why=why,
+        action=action,
         summary=f"{scope}: {format_usd(cost)}, {describe_change(cost, mean)} "
         f"({limits.history_days}-day mean {format_usd(mean)})",
     )
-
-
-def team_scope(team: str | None) -> str:
-    """A team in words."""
-    return "no team" if team is None else f"team {team}"
 
 
 def _is_known_since(costs: DailyCosts, day: date) -> bool:

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
-from gpu_core.decisions.anomalies.causes import runs_behind
+from gpu_core.decisions.anomalies.causes import runs_behind, source_of
+from gpu_core.decisions.anomalies.decomposition.decomposition import (
+    REFERENCE_DAYS,
+    Decomposition,
+)
+from gpu_core.decisions.anomalies.decomposition.explanation import Explainer
 from gpu_core.decisions.anomalies.detector import AnomalyKind, JudgedPoint, detect
-from gpu_core.decisions.anomalies.history import TOTAL, CostHistory, Scope
+from gpu_core.decisions.anomalies.history import TOTAL, CostHistory, DailyCosts, Scope
 from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
     Cause,
-    DailyCosts,
     Judgement,
 )
 from gpu_core.decisions.anomalies.new_series import Allowance, allowance_of_new
@@ -39,6 +43,7 @@ def judge_by_season(
     *,
     planned: Sequence[PlannedActivity] = (),
     budgets_micro_usd_per_day: Mapping[str, int] | None = None,
+    now: datetime | None = None,
 ) -> tuple[Judgement, ...]:
     """Was the day's cost unusual, in total and for each team, project, deployment and GPU type?
 
@@ -47,11 +52,12 @@ def judge_by_season(
     Args:
         day: The day to judge, the last one of the history.
         history: That day and those of `window_of_history` before it.
-        costs: That day and the 7 days before it, run by run, for the causes.
+        costs: That day and the 28 days before it, run by run, for the causes.
         planned: Activity that was announced.
         budgets_micro_usd_per_day: What each team's budget allows in a day.
+        now: Attempts that hold their GPUs are costed up to here; None: to the day's end.
     """
-    judge = _Judge(day, history, costs, planned, budgets_micro_usd_per_day or {})
+    judge = _Judge(day, history, costs, planned, budgets_micro_usd_per_day or {}, now)
     found = [judge.total()]
     for dimension in JUDGED:
         of_parts = [judge.part(scope) for scope in history.scopes(dimension)]
@@ -67,12 +73,14 @@ class _Judge:
         costs: DailyCosts,
         planned: Sequence[PlannedActivity],
         budgets: Mapping[str, int],
+        now: datetime | None,
     ) -> None:
         self._day = day
         self._history = history
         self._costs = costs
         self._planned = planned
         self._budgets = budgets
+        self._explainer = Explainer(day, costs, now)
 
     def total(self) -> Judgement:
         return self._judge(TOTAL, self._history.costs(TOTAL))
@@ -121,6 +129,7 @@ class _Judge:
                 scope, cost, expected, AnomalyVerdict.USUAL, describe_usual(scope, cost, expected)
             )
         since = days[point.since]
+        why, action = self._explainer.explain(scope, cost, expected, self._left_out(scope), since)
         return Judgement(
             day=self._day,
             scope=str(scope),
@@ -131,7 +140,9 @@ class _Judge:
             sigmas=sigmas,
             since=since,
             is_new=point.is_new,
-            causes=self._causes(scope, cost - expected),
+            causes=self._causes(scope, cost - expected, why),
+            why=why,
+            action=action,
             summary=describe_anomaly(
                 scope, point.kind, cost, expected, sigmas, since=since, day=self._day
             ),
@@ -147,6 +158,8 @@ class _Judge:
                 f"of {DAYS_NEEDED} days)",
             )  # fmt: skip
         since = _dear_since(costs, allowance)
+        first = self._history.day_at(since)
+        why, action = self._explainer.explain(scope, cost, 0, self._left_out(scope), first)
         return Judgement(
             day=self._day,
             scope=str(scope),
@@ -154,15 +167,31 @@ class _Judge:
             cost_micro_usd=cost,
             expected_micro_usd=None,
             kind=AnomalyKind.NEW_SERIES,
-            since=self._history.day_at(since),
+            since=first,
             is_new=since == len(costs) - 1,
-            causes=self._causes(scope, cost),
+            causes=self._causes(scope, cost, why),
+            why=why,
+            action=action,
             summary=describe_new(scope, cost, allowance),
         )
 
-    def _causes(self, scope: Scope, excess_micro_usd: int) -> tuple[Cause, ...]:
+    def _left_out(self, scope: Scope) -> frozenset[date]:
+        """The planned days, which are no examples of a usual one."""
+        before = (self._day - timedelta(days=back) for back in range(1, REFERENCE_DAYS + 1))
+        return frozenset(day for day in before if planned_on(day, scope, self._planned))
+
+    def _causes(
+        self, scope: Scope, excess_micro_usd: int, why: Decomposition | None
+    ) -> tuple[Cause, ...]:
+        """The runs of the largest contribution; all runs where it is not known."""
         before = [self._day - timedelta(days=back) for back in range(1, _CAUSE_DAYS + 1)]
         wanted = {day: scope.costs_of(self._costs.get(day, ())) for day in (*before, self._day)}
+        if why is not None and why.contributions and why.contributions[0].sources:
+            sources = why.contributions[0].sources
+            wanted = {
+                day: [cost for cost in costs if source_of(cost.run) in sources]
+                for day, costs in wanted.items()
+            }
         return runs_behind(self._day, wanted, before, excess_micro_usd)
 
     def _said(
