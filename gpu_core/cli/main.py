@@ -18,6 +18,8 @@ from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.gpus.arguments import free as gpus_free
 from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.ledger.arguments import verify
+from gpu_core.cli.optimize.arguments import optimize
+from gpu_core.cli.optimize.arguments import show as optimize_show
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
@@ -68,6 +70,9 @@ _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 )
 _LEDGER_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("verify", verify, ("ledger verify --pool gpu",)),
+)
+_OPTIMIZE_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
+    ("show", optimize_show, ("optimize show spot-3f2a9c1b", "optimize show spot-3f2a9c1b --json")),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),
@@ -123,9 +128,13 @@ def _app() -> App:
         ("gpus", _OBSERVE, "Show this machine's held GPUs, or free one.", _GPUS_PARTS),
         ("cost", _OBSERVE, "Show what runs cost, write it as a bill, or explain one.", _COST_PARTS),
         ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
+        ("optimize", _PLAN, _paragraphs(optimize), _OPTIMIZE_PARTS),
     )
     for group_name, group, help_text, parts in groups:
         part = App(name=group_name, group=group, help=help_text)
+        if group_name == "optimize":
+            part.default(optimize)
+            part.help_epilogue = _epilogue(group_name, ("optimize --pool gpu", "optimize --json"))
         for name, command, examples in parts:
             epilogue = _epilogue(f"{group_name} {name}", examples)
             part.command(command, name=name, help=_paragraphs(command), help_epilogue=epilogue)

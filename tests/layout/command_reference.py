@@ -38,7 +38,7 @@ def _commands() -> Iterator[tuple[str, App]]:
     for name in _names(app):
         command = app[name]
         parts = _names(command)
-        if not parts:
+        if not parts or command.default_command is not None:
             yield f"prefect-gpu {name}", command
         yield from ((f"prefect-gpu {name} {part}", command[part]) for part in parts)
 

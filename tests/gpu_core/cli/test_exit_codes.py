@@ -70,10 +70,9 @@ def test_exit_code(
 
 def _commands(group: App, path: tuple[str, ...] = ("prefect-gpu",)) -> Iterator[str]:
     for name in (each for each in group if not each.startswith("-")):
-        if group[name].default_command is None:
-            yield from _commands(group[name], (*path, name))
-        else:
+        if group[name].default_command is not None:
             yield " ".join((*path, name))
+        yield from _commands(group[name], (*path, name))
 
 
 def test_every_command_says_its_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,49 @@
+"""What proposals are made from, read from the ledger."""
+
+from datetime import datetime
+
+from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.store import Ledger
+from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.optimization.period import Period
+from gpu_core.decisions.optimization.propose import Optimization, optimize
+from gpu_core.decisions.policy.policy import Policy
+
+
+def read_optimization(
+    ledger: Ledger,
+    period: Period,
+    now: datetime,
+    *,
+    policy: Policy,
+    catalog: Catalog,
+    pool: str | None,
+    with_generated: bool,
+) -> Optimization:
+    """Which changes would have saved money in this period?
+
+    Args:
+        ledger: Whose rows are read.
+        period: The days that are judged.
+        now: The moment of the question.
+        policy: The policy that was in force.
+        catalog: Prices of what no run was on.
+        pool: Only the runs of this pool; None: of all.
+        with_generated: Count generated runs too.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    window = period.to_read
+    provenance = None if with_generated else Provenance.MEASURED
+    return optimize(
+        ledger.usage(window.start, window.end, provenance=provenance, pool=pool),
+        period,
+        now,
+        policy=policy,
+        catalog=catalog,
+        capacity=ledger.capacity_cost(
+            CostQuestion(window=period.window, keys=(), now=now, pool=pool, provenance=provenance)
+        ),
+    )

@@ -1,0 +1,1 @@
+"""`prefect-gpu optimize`: what would save money, and what became of it?"""

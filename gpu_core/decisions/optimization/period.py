@@ -1,0 +1,45 @@
+"""Which days are judged, and for how many days a saving is predicted."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from gpu_core.decisions.costs.usage_cost import Window
+
+PERIOD_DAYS = 28
+"""Four whole weeks: each weekday counts the same."""
+VERIFY_DAYS = 14
+"""Two whole weeks are enough to see most changes, and soon enough to take one back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The days that proposals are made from, in UTC."""
+
+    first: date
+    last: date
+    verify_days: int = VERIFY_DAYS
+
+    @classmethod
+    def before(cls, day: date, days: int = PERIOD_DAYS) -> "Period":
+        """So many days that ended before this one."""
+        return cls(first=day - timedelta(days=days), last=day - timedelta(days=1))
+
+    @property
+    def days(self) -> int:
+        """How many days."""
+        return (self.last - self.first).days + 1
+
+    @property
+    def window(self) -> Window:
+        """From midnight to midnight."""
+        end = self.last + timedelta(days=1)
+        return Window(_midnight(self.first), _midnight(end))
+
+    @property
+    def to_read(self) -> Window:
+        """Whose runs must be read: the replay learns from as many days before."""
+        return Window(_midnight(self.first - timedelta(days=self.days)), self.window.end)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

@@ -1,0 +1,147 @@
+"""A proposal: what would change, why, what it saves, and how it is undone."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from gpu_core.decisions.model.errors import InvalidInput
+
+
+class ProposalKind(StrEnum):
+    """What kind of change it is. Stable: records and reports have it."""
+
+    SPOT = "spot"
+    """Spot in place of on-demand, from the interruptions that others had on spot."""
+    GPU_TYPE = "gpu-type"
+    """Another GPU type, on which the same deployment has run."""
+    GPU_COUNT = "gpu-count"
+    """Another number of GPUs, on which the same deployment has run."""
+
+
+class Unit(StrEnum):
+    """What work is counted in, so that costs before and after can be compared."""
+
+    GPU_HOUR_OF_WORK = "GPU-hour of work"
+    """Without what interruptions cost."""
+    COMPLETED_RUN = "completed run"
+
+
+JobValue = str | int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One job variable of the deployment."""
+
+    variable: str
+    observed: str
+    """What the runs of the period had."""
+    proposed: JobValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A saving in money and as a part of the cost, with the interval that holds it in 80 %."""
+
+    low: float
+    """Of the cost for the same work: 0.1 is 10 %."""
+    expected: float
+    high: float
+    monthly_cost_micro_usd: int
+    """What the deployment costs in 30 days as it is."""
+
+    def micro_usd(self, fraction: float) -> int:
+        """This part of the monthly cost."""
+        return round(fraction * self.monthly_cost_micro_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEffect:
+    """What the replay says about waits: the mean of all runs before and after."""
+
+    before_s: float
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One change to one deployment."""
+
+    proposal_id: str
+    kind: ProposalKind
+    deployment: str
+    """`flow/deployment`, as Prefect names it."""
+    pool: str
+    changes: tuple[Change, ...]
+    why: str
+    evidence: tuple[str, ...]
+    """Sentences with numbers."""
+    first_day: date
+    last_day: date
+    """The period that it is made from, in UTC."""
+    unit: Unit
+    cost_per_unit_micro_usd: int
+    """What a unit of work cost in the period."""
+    verify_days: int
+    """The saving is predicted for this many days, and measured when they are over."""
+    saving: Saving
+    waits: WaitEffect | None
+    """None: not known, because the replay does not reproduce the recorded waits."""
+    risk: str
+    has_generated: bool
+    """Runs that were generated are part of the evidence."""
+
+    @property
+    def undo(self) -> str:
+        """How it is taken back."""
+        return f"prefect-gpu optimize undo {self.proposal_id}"
+
+    @property
+    def job_variables(self) -> dict[str, JobValue]:
+        """What the deployment would have."""
+        return {change.variable: change.proposed for change in self.changes}
+
+
+def proposal_id(
+    kind: ProposalKind, deployment: str, pool: str, variables: Mapping[str, JobValue], last: date
+) -> str:
+    """Which name has this proposal? The same change to the same deployment has one name a month."""
+    content = [kind.value, deployment, pool, sorted(variables.items()), f"{last:%Y-%m}"]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return f"{kind.value}-{digest[:8]}"
+
+
+def to_document(proposal: Proposal) -> dict[str, Any]:
+    """The proposal as plain values, for JSON."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(proposal), default=str))
+    return plain | {"undo": proposal.undo}
+
+
+def from_document(document: Mapping[str, Any]) -> Proposal:
+    """The proposal that was made such a document.
+
+    Raises:
+        InvalidInput: It is of another version, or was changed.
+    """
+    try:
+        values = {name: document[name] for name in Proposal.__slots__}
+        waits = values["waits"]
+        return Proposal(
+            **values
+            | {
+                "kind": ProposalKind(values["kind"]),
+                "changes": tuple(Change(**change) for change in values["changes"]),
+                "evidence": tuple(values["evidence"]),
+                "first_day": date.fromisoformat(values["first_day"]),
+                "last_day": date.fromisoformat(values["last_day"]),
+                "unit": Unit(values["unit"]),
+                "saving": Saving(**values["saving"]),
+                "waits": None if waits is None else WaitEffect(**waits),
+            }
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("proposal", "cannot be read from its record", got=str(error)) from None
