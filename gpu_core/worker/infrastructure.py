@@ -95,6 +95,8 @@ class Binding:
 
     placement: Placement
     since: datetime
+    node: Node | None = None
+    """The first of its nodes, as it was seen last; None: nothing is known of it."""
 
 
 class Infrastructure(Protocol):
@@ -171,6 +173,16 @@ class Infrastructure(Protocol):
             running: It waited for nodes which were still to come, or another scheduler places it.
             others: All others that are not settled: they hold something, or have held it.
             policy: Of the pool.
+        """
+        ...
+
+    def final_binding(
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> Binding | None:
+        """Was it on other nodes than are written down, or is it unknown where it was? None: no.
+
+        Asked once nothing of it lives. Unlike `binding` it also answers where nothing is known of a
+        node but its name, and where not all of its pods were seen on one.
         """
         ...
 

@@ -37,7 +37,7 @@ from gpu_core.worker.attempts.settler import Settler
 from gpu_core.worker.attempts.state import AttemptState, StartFailure
 from gpu_core.worker.attempts.terminator import Terminator
 from gpu_core.worker.attempts.zombie_states import ZombieStateGuard
-from gpu_core.worker.infrastructure import Infrastructure
+from gpu_core.worker.infrastructure import Binding, Infrastructure
 from gpu_core.worker.operations.cycle_log import CycleCounts, CycleLog, StepTimes
 from gpu_core.worker.operations.metrics import WorkerMetrics, hourly_cost
 from gpu_core.worker.operations.threads import in_thread
@@ -179,6 +179,7 @@ class GpuScheduler:
             starts=starts,
             hidden=hidden,
             bind=self._bind_last,
+            bind_finally=self._bind_finally,
             note_end=self._metrics.note_end,
         )
         self.terminator = Terminator(
@@ -589,10 +590,10 @@ class GpuScheduler:
         """
         has_moved = False
         async with self._binding:
-            zones, unsettled = self._zones(), list(self._attempts)
+            unsettled = list(self._attempts)
             for running in unsettled:
                 with self._faults.of_run(running, "put on its nodes"):
-                    if await self._bind_one(running, unsettled, zones, policy):
+                    if await self._bind_one(running, unsettled, policy):
                         has_moved = True
         return has_moved
 
@@ -607,25 +608,33 @@ class GpuScheduler:
                 await self._refresh(policy)
             await self._bind(policy)
 
+    async def _bind_finally(self, running: AttemptState) -> None:
+        """Once nothing of it lives: its node may be gone, and nobody may know where it was."""
+        policy = self._policies.current()
+        async with self._binding:
+            others = [other for other in self._attempts if other is not running]
+            with self._faults.of_run(running, "put on its nodes"):
+                binding = self._infrastructure.final_binding(running, others, policy)
+                if binding is not None:
+                    await self._move(running, binding, policy)
+
     async def _bind_one(
-        self,
-        running: AttemptState,
-        unsettled: Sequence[AttemptState],
-        zones: Mapping[str, str | None],
-        policy: Policy,
+        self, running: AttemptState, unsettled: Sequence[AttemptState], policy: Policy
     ) -> bool:
         others = [other for other in unsettled if other is not running]
         binding = self._infrastructure.binding(running, others, policy)
         if binding is None:
             return False
         how = "Its node came" if running.awaited_kinds else "The cluster has placed it"
-        zone = zones.get(binding.placement.shares[0].node)
-        await self._attempts.bind(running, binding, zone, policy)
-        self._history.moved(running)
+        await self._move(running, binding, policy)
         where = describe_placement(running, "started")
         run_log(running, Reason.STARTING).info("%s: it %s", how, where)
         self._infrastructure.record_event(running, Reason.STARTING, start_note(running))
         return True
+
+    async def _move(self, running: AttemptState, binding: Binding, policy: Policy) -> None:
+        await self._attempts.bind(running, binding, policy)
+        self._history.moved(running)
 
     def _zones(self) -> dict[str, str | None]:
         return {node.name: zone_of(node) for node in self._nodes}

@@ -1,7 +1,11 @@
-"""The names of nodes that are planned with and not there yet: `new/KIND/NUMBER`.
+"""Names in the place of a node's that no machine has: of one to come, and of one that is unknown.
 
-No machine is called so: names of Kubernetes nodes and of hosts have no slash.
+A node that is planned with and not there yet is called `new/KIND/NUMBER`. No machine is called so:
+names of Kubernetes nodes and of hosts have no slash.
 """
+
+UNKNOWN_NODE = "unknown"
+"""Another scheduler placed the attempt, and its pod was never seen on a node."""
 
 _PREFIX = "new/"
 
@@ -16,3 +20,8 @@ def planned_kind(node: str) -> str | None:
     if not node.startswith(_PREFIX):
         return None
     return node.removeprefix(_PREFIX).rpartition("/")[0]
+
+
+def is_machine(node: str) -> bool:
+    """Does this name say on which machine an attempt is, or was?"""
+    return node != UNKNOWN_NODE and planned_kind(node) is None

@@ -18,7 +18,7 @@ from gpu_core.decisions.checkpoints.interruption_hazard import (
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.model.cluster import SPOT
-from gpu_core.decisions.model.virtual_nodes import planned_kind
+from gpu_core.decisions.model.virtual_nodes import is_machine
 from gpu_core.decisions.spot.survival import Lifetimes
 from gpu_core.decisions.spot.zones import Stay
 
@@ -114,7 +114,7 @@ def _machines(attempts: Iterable[Attempt], now: datetime) -> list[_Machine]:
         for attempt in attempts
         if attempt.capacity_type == SPOT
         and attempt.gpu_type is not None
-        and planned_kind(attempt.node) is None
+        and is_machine(attempt.node)
     ]
     machines: list[_Machine] = []
     current: dict[str, _Machine] = {}

@@ -24,6 +24,7 @@ from gpu_core.decisions.model.pydantic_errors import known_names
 from gpu_core.decisions.model.redaction import redact
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest
+from gpu_core.decisions.spot.node_avoidance import zone_of
 from gpu_core.worker.attempts.run_faults import RunFaults, by_run
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.settlement import HEARTBEAT_S
@@ -147,24 +148,23 @@ class AttemptRegistry:
                 self.remove(running)
         return [r.attempt.flow_run_id for r in begun if r.attempt.attempt_id in written]
 
-    async def bind(
-        self, running: AttemptState, binding: Binding, zone: str | None, policy: Policy
-    ) -> None:
+    async def bind(self, running: AttemptState, binding: Binding, policy: Policy) -> None:
         """Write down to which nodes an attempt was bound that waited for them.
 
         It holds GPUs, and costs something, only from then on.
         """
-        placement = binding.placement
+        placement, node = binding.placement, binding.node
+        rates = self._prices.rates(placement, policy, datetime.now(UTC), node)
         changes: dict[str, Any] = {
             "node": placement.shares[0].node,
             "gpu_type": placement.gpu_type,
             "gpu_ids": placement.gpu_ids,
             "capacity_type": placement.capacity_type,
             "gpu_quantity": held_gpus(placement.shares),
-            **price_fields(self._prices.rates(placement, policy, datetime.now(UTC))),
+            **price_fields(rates),
             "admitted_at": max(binding.since, running.attempt.admitted_at),
             "shares": placement.shares,
-            "zone": zone,
+            "zone": None if node is None else zone_of(node),
         }
         await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
         # Its end may have been judged meanwhile, beside the cycle.

@@ -68,6 +68,7 @@ class Settler:
         starts: Which starts are under way: ends are reported after them.
         hidden: A text without secrets: why an attempt ended is on the page of its run.
         bind: Writes down where an attempt was that is about to be settled; None: as planned.
+        bind_finally: The same once nothing of it lives, where that was not all known before.
         note_end: Called with the reason of each end that was written down.
     """
 
@@ -87,6 +88,7 @@ class Settler:
         starts: StartsFirst,
         hidden: Callable[[str], str] = str,
         bind: Callable[[AttemptState], Awaitable[None]] | None = None,
+        bind_finally: Callable[[AttemptState], Awaitable[None]] | None = None,
         note_end: Callable[[EndReason], None] = lambda _reason: None,
     ) -> None:
         self._client = client
@@ -103,6 +105,7 @@ class Settler:
         self._runs = RunReader(client)
         self._hidden = hidden
         self._bind = bind
+        self._bind_finally = bind_finally
         self._note_end = note_end
         self._lanes = anyio.Semaphore(_SETTLED_AT_ONCE)
         self.stories: dict[str, str] = {}
@@ -226,6 +229,8 @@ class Settler:
             await in_thread(self._ledger.withdraw_attempt, running.attempt.attempt_id)
             self._forget(running)
             return None
+        if self._bind_finally is not None:
+            await self._bind_finally(running)
         # Its GPUs are free, so that nothing but its page waits for this.
         await self._starts.let_pass()
         while True:

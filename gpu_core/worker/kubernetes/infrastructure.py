@@ -23,13 +23,7 @@ from gpu_core.decisions.kubernetes.manifests.gang import is_first, node_rank
 from gpu_core.decisions.kubernetes.manifests.launch import Launch
 from gpu_core.decisions.kubernetes.manifests.names import NOTICE_ANNOTATION, label_value
 from gpu_core.decisions.kubernetes.manifests.resources import planned_share_milli, pod_size
-from gpu_core.decisions.kubernetes.nodes.overlap import is_overlapping, without_overlap
-from gpu_core.decisions.kubernetes.nodes.virtual_nodes import (
-    landed,
-    taken_milli,
-    wanted_for,
-    with_foreign_gpus,
-)
+from gpu_core.decisions.kubernetes.nodes.virtual_nodes import wanted_for
 from gpu_core.decisions.kubernetes.operators.spark import require_whole_gpus
 from gpu_core.decisions.kubernetes.status.api_errors import why_refused
 from gpu_core.decisions.kubernetes.status.attempt_status import decisive_pod
@@ -72,7 +66,7 @@ from gpu_core.worker.infrastructure import (
     TerminationRequest,
     Unavailable,
 )
-from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended, wants_gpus
+from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache, has_ended
 from gpu_core.worker.kubernetes.cluster.event_recorder import EventRecorder
 from gpu_core.worker.kubernetes.cluster.events import PodEvents
 from gpu_core.worker.kubernetes.cluster.fence import SilentNodes, fenced_nodes
@@ -83,10 +77,10 @@ from gpu_core.worker.kubernetes.cluster.own_account import read_workers_own
 from gpu_core.worker.kubernetes.cluster.priority_classes import PriorityClasses
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import MissingRights
 from gpu_core.worker.kubernetes.jobs.attempt_objects import KILL_GRACE_S, AttemptObjects, path_in
+from gpu_core.worker.kubernetes.jobs.bindings import Bindings
 from gpu_core.worker.kubernetes.jobs.checkpoint_reports import CheckpointReports
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
 from gpu_core.worker.kubernetes.jobs.job_status import (
-    bound_at,
     exit_of,
     is_alive,
     is_done,
@@ -173,6 +167,7 @@ class KubernetesInfrastructure:
         self._policy = KubernetesPolicy()
         self._server_version: str | None = None
         self._offers = NodeInventory(self._view, pool, template)
+        self._bindings = Bindings(self._view, self._offers)
         self._node_pools = NodePools(api)
         self._rights = MissingRights()
         self._priority_classes = PriorityClasses(api, self._rights)
@@ -308,77 +303,20 @@ class KubernetesInfrastructure:
     def binding(
         self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
     ) -> Binding | None:
-        """Which GPUs of the nodes that its pods are bound to does it hold?
+        """Which GPUs of the nodes that its pods are bound to does it hold?"""
+        return self._bindings.current(running, others, policy)
 
-        Those are other ones than it was placed on where it waited for new nodes, and where Kueue
-        and the kube-scheduler place it; these also bind it later. What of the others is not where
-        it was placed, or is still to be placed by them, holds nothing that counts here; nor does
-        what was there before or after it, settled or not: the cluster has given its GPUs on.
-        """
-        placement = running.allocation().placement
-        pods = self._gpu_pods(running)
-        since = bound_at(pods)
-        if since is None or len(pods) != len(placement.shares):
-            return None
-        is_pinned = policy.kubernetes.kueue_queue is None
-        if is_pinned and self._is_in_place(running):
-            return None
-        names = {pod["spec"]["nodeName"] for pod in pods}
-        holding = (
-            other
-            for other in others
-            if any(share.node in names for share in other.attempt.held)
-            and (is_pinned or self._is_in_place(other))
-            and self._were_together(running, other)
-        )
-        taken = taken_milli(other.allocation() for other in holding)
-        # Kubernetes cuts moments off to the second: a pod that was bound in the second of its
-        # admission may have GPUs that another one has.
-        is_known = since <= running.attempt.admitted_at and not is_overlapping(placement, taken)
-        if is_known and self._is_in_place(running):
-            return None
-        pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
-        facts = [self._offers.facts(pod["spec"]["nodeName"]) for pod in pods]
-        nodes = [with_foreign_gpus(known) for known in facts if known is not None]
-        if len(nodes) != len(pods):
-            return None
-        found = landed(placement, nodes, taken)
-        return None if found is None else Binding(placement=found, since=since)
+    def final_binding(
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> Binding | None:
+        """Which GPUs did it hold, by its pods as they were seen last?"""
+        return self._bindings.final(running, others, policy)
 
     def allocations(
         self, attempts: Sequence[AttemptState], policy: Policy
     ) -> tuple[Allocation, ...]:
         """What do they hold? Where Kueue places them, no GPU that a bound attempt holds."""
-        if policy.kubernetes.kueue_queue is None:
-            return tuple(running.allocation() for running in attempts)
-        ranked = sorted(attempts, key=lambda running: not self._is_in_place(running))
-        return without_overlap(running.allocation() for running in ranked)
-
-    def _gpu_pods(self, running: AttemptState) -> list[Json]:
-        """Its pods with GPUs, where some have none: the launcher of an operator's job, say.
-
-        Where all are gone, as they were seen last: an end may come before a cycle.
-        """
-        attempt_id = running.attempt.attempt_id
-        pods = self._view.pods_of(attempt_id) or self._view.last_pods_of(attempt_id)
-        return [pod for pod in pods if wants_gpus(pod)] or pods
-
-    def _is_in_place(self, running: AttemptState) -> bool:
-        """Are all its pods bound, to the nodes that are written down?"""
-        bound = sorted(str(pod["spec"].get("nodeName")) for pod in self._gpu_pods(running))
-        return bound == sorted(share.node for share in running.attempt.held)
-
-    def _were_together(self, one: AttemptState, other: AttemptState) -> bool:
-        """Were the pods of both on their nodes at a time? Also where it is unknown."""
-        return not (self._left_before(one, other) or self._left_before(other, one))
-
-    def _left_before(self, one: AttemptState, other: AttemptState) -> bool:
-        """Had the pods of the first ended when those of the other were bound?"""
-        pods = self._gpu_pods(one)
-        left_at, came_at = last_end_at(pods), bound_at(self._gpu_pods(other))
-        if left_at is None or came_at is None or not all(map(has_ended, pods)):
-            return False
-        return left_at <= came_at
+        return self._bindings.allocations(attempts, policy)
 
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """Folder and devices are the pod's; checkpoints have to be reported through Prefect."""
@@ -475,6 +413,10 @@ class KubernetesInfrastructure:
     ) -> TerminationRequest | None:
         """Does a pod of it wait for what will not come, or is its node about to go?"""
         attempt_id = running.attempt.attempt_id
+        is_pinned = policy.kubernetes.kueue_queue is None
+        if is_pinned and (lost := self._lost_before_it_was_bound(running)):
+            why = f"Node {lost} is gone, and its pod had not been bound."
+            return TerminationRequest(reason=EndReason.INTERRUPTED, message=why)
         if self._is_operated(running):
             return custom_trouble_of(
                 self._view.custom_jobs.of(attempt_id),
@@ -498,6 +440,15 @@ class KubernetesInfrastructure:
             is_first=running.attempt.number == 1,
             is_starting=running.began_at is None,
         )
+
+    def _lost_before_it_was_bound(self, running: AttemptState) -> str | None:
+        """Which node is gone that a pod of it waits for? Its pods are pinned. None: none is."""
+        pods = self._view.pods_of(running.attempt.attempt_id)
+        if not any("nodeName" not in pod["spec"] for pod in pods):
+            return None
+        bound = {pod["spec"].get("nodeName") for pod in pods}
+        gone = self._view.gone_nodes
+        return next((s.node for s in running.attempt.held if s.node in gone.keys() - bound), None)
 
     async def reconcile(self, attempts: Sequence[AttemptState], policy: Policy) -> None:
         """Events of pods that do not run yet; states and output of containers without Prefect;

@@ -163,6 +163,11 @@ class ProcessInfrastructure:
     ) -> None:
         """Never: a machine plans with itself only."""
 
+    def final_binding(
+        self, running: AttemptState, others: Sequence[AttemptState], policy: Policy
+    ) -> None:
+        """Never: a machine plans with itself only."""
+
     async def context(self, running: AttemptState, context: RunContext) -> RunContext:
         """With the run's folder, its own devices, and what is known of the machine's end."""
         return replace(

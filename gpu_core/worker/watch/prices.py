@@ -79,11 +79,19 @@ class Prices:
             self._machine_prices[key] = self.book(policy).machine_price(capacity, machine, now)
         return self._machine_prices[key]
 
-    def rates(self, placement: Placement, policy: Policy, now: datetime) -> Rates | None:
-        """What does an attempt with this placement pay an hour? None: unpriced."""
+    def rates(
+        self, placement: Placement, policy: Policy, now: datetime, seen: Node | None = None
+    ) -> Rates | None:
+        """What does an attempt with this placement pay an hour? None: unpriced.
+
+        Args:
+            seen: The first of its nodes, which may be gone by now; None: as it is now.
+        """
         if any(planned_kind(share.node) is not None for share in placement.shares):
             return NOT_THERE_YET
         fallback = Capacity(gpu_type=placement.gpu_type, capacity_type=placement.capacity_type)
+        if seen is not None:
+            return self.book(policy).rates(Capacity.of_node(seen), now)
         node = placement.shares[0].node if placement.shares else None
         capacity = fallback if node is None else self._capacity.get(node, fallback)
         return self.book(policy).rates(capacity, now)

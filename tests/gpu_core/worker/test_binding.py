@@ -7,7 +7,8 @@ import pytest
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
 from gpu_core.adapters.ledger import Ledger
-from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.attempts.phase import AttemptPhase
+from gpu_core.decisions.model.cluster import ZONE_LABEL, NodeShare, Placement
 from gpu_core.testing.builders.workloads import make_node
 from gpu_core.worker.infrastructure import Binding
 from tests.support.pool import FakePrefect, OnePool, run_id
@@ -64,6 +65,39 @@ def test_an_attempt_that_ends_between_two_cycles_is_where_others_placed_it(
     want_node = "n1" if ledger_fails else "n2"
     assert killed_on == [want_node]
     assert (attempt.node, attempt.capacity_type == "spot") == (want_node, not ledger_fails)
+
+
+def test_an_attempt_whose_node_is_gone_is_where_its_pods_were_seen_last(tmp_path, monkeypatch):
+    """What its last pods say counts once nothing of it lives, at the price of that node."""
+    prefect = FakePrefect()
+    prefect.submit(1, {})
+    asked = []
+
+    async def story(ledger):
+        pool = OnePool(tmp_path, ledger, prefect, [make_node("n1")])
+        settled = anyio.Event()
+        gone = make_node("n2", gpu_type="a10g", capacity_type="spot", labels={ZONE_LABEL: "zone-b"})
+
+        def final_binding(running, _others, _policy):
+            asked.append(running.phase)
+            return Binding(placement=ELSEWHERE, since=running.attempt.admitted_at, node=gone)
+
+        async with pool.scheduling():
+            assert await pool.cycle() == {RUN}
+            (running,) = pool.scheduler._attempts
+            monkeypatch.setattr(pool.infrastructure, "final_binding", final_binding)
+            monkeypatch.setattr(pool.infrastructure, "settled", lambda _: settled.set())
+            pool.infrastructure.ended.add(running.attempt.attempt_id)
+            pool.scheduler.settler.find_ended(set())
+            with anyio.fail_after(20):
+                await settled.wait()
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+        (attempt,) = ledger.attempts_of([str(RUN)])[str(RUN)]
+    assert asked == [AttemptPhase.RELEASED]
+    assert (attempt.node, attempt.zone, attempt.gpu_type) == ("n2", "zone-b", "a10g")
+    assert attempt.released_at is not None
 
 
 def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_were_on(

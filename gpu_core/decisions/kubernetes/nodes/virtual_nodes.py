@@ -147,7 +147,7 @@ def landed(
     """
     shares = []
     for share, node in zip(placement.shares, nodes, strict=True):
-        ids = _free_ids(share, node, taken_milli)
+        ids = free_ids(share, node, taken_milli)
         if len(ids) < len(share.gpu_ids):
             return None
         chosen = tuple(sorted(ids[: len(share.gpu_ids)]))
@@ -160,9 +160,12 @@ def landed(
     )
 
 
-def _free_ids(
-    share: NodeShare, node: Node, taken_milli: Mapping[tuple[str, str], int]
-) -> list[str]:
+def free_ids(share: NodeShare, node: Node, taken_milli: Mapping[tuple[str, str], int]) -> list[str]:
+    """Which GPUs of a node have room for a share? The likeliest first, as `landed` says.
+
+    Args:
+        taken_milli: Thousandths that others hold, by node and GPU.
+    """
     taken = {gpu_id: taken_milli.get((node.name, gpu_id), 0) for gpu_id in node.gpu_ids}
     free = [
         gpu_id for gpu_id in node.gpu_ids if taken[gpu_id] + share.share_milli <= WHOLE_GPU_MILLI

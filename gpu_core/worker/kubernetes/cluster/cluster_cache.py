@@ -13,6 +13,9 @@ from gpu_core.worker.kubernetes.jobs.operator_jobs import OperatorJobs
 
 _ENDED = ("Succeeded", "Failed")
 
+# Pods and nodes are watched apart: that a pod was bound may be seen long after its node is gone.
+_GONE_NODES_KEPT = 1_000
+
 
 class ClusterCache:
     """A copy of what the scheduler needs of a cluster.
@@ -31,7 +34,7 @@ class ClusterCache:
         self._jobs_by_attempt: dict[str, dict[str, Json]] = defaultdict(dict)
         self._pods_by_node: dict[str, dict[str, Json]] = defaultdict(dict)
         self._nodes_by_name: dict[str, Json] = {}
-        self._gone_nodes: set[str] = set()
+        self._gone_nodes: dict[str, Json] = {}
         self._last_pods: dict[str, dict[str, Json]] = {}
         self._dirty_nodes: set[str] = set()
         self._changed = anyio.Event()
@@ -70,8 +73,9 @@ class ClusterCache:
         return self._nodes_by_name
 
     @property
-    def gone_nodes(self) -> Container[str]:
-        """The nodes that were there. One that is in neither may not have been seen yet."""
+    def gone_nodes(self) -> Mapping[str, Json]:
+        """The nodes that were there, as they were seen last, by name; all with pods, and the last
+        thousand. One that is in neither may not have been seen yet."""
         return self._gone_nodes
 
     @property
@@ -116,7 +120,17 @@ class ClusterCache:
             for attempt_id, pods in self._last_pods.items()
             if attempt_id in attempt_ids or attempt_id in self._pods_by_attempt
         }
-        self._gone_nodes.intersection_update(self._pods_by_node)
+        self._forget_gone_nodes()
+
+    def _forget_gone_nodes(self) -> None:
+        spare = len(self._gone_nodes) - _GONE_NODES_KEPT
+        if spare <= 0:
+            return
+        last_pods = (pod for pods in self._last_pods.values() for pod in pods.values())
+        with_pods = {pod["spec"].get("nodeName") for pod in last_pods}
+        needed = with_pods | self._pods_by_node.keys()
+        for name in [name for name in self._gone_nodes if name not in needed][:spare]:
+            del self._gone_nodes[name]
 
     async def next_change(self, longest_s: float) -> None:
         """Wait until something changes, or for so long."""
@@ -133,10 +147,10 @@ class ClusterCache:
         name = node["metadata"]["name"]
         if after is None:
             self._nodes_by_name.pop(name, None)
-            self._gone_nodes.add(name)
+            self._gone_nodes[name] = node
         else:
             self._nodes_by_name[name] = after
-            self._gone_nodes.discard(name)
+            self._gone_nodes.pop(name, None)
         self._dirty_nodes.add(name)
         self._tell()
         self._on_change()

@@ -144,22 +144,22 @@ class NodeInventory:
         self._expected = ((self._expected | new) & awaited) - self._held.keys()
 
     def facts(self, name: str) -> NodeFacts | None:
-        """What is known of this node beside what the scheduler plans with."""
-        return self._facts.get(name)
+        """What is known of this node beside what the scheduler plans with?
+
+        Of one that is gone it is what was seen last, also if it came and went between two cycles.
+        """
+        known = self._facts.get(name)
+        gone = self._view.gone_nodes.get(name)
+        if known is not None or gone is None or self._policy is None:
+            return known
+        return self._read(name, gone, self._policy, self._held.get(name, frozenset()))
 
     def _work_out(self, name: str, policy: KubernetesPolicy, held: frozenset[str]) -> None:
         known = self._facts.pop(name, None)
         node = self._view.nodes.get(name)
         if node is None or not admits(self._pod_spec, node):
             return
-        try:
-            facts = node_facts(
-                node, self._view.pods_on(name), policy, pool=self._pool, held_gpu_ids=held
-            )
-        except InvalidInput as error:
-            # One node that cannot be read must not keep the others from being used.
-            _log.warning("Node %s is left out: %s", name, error)
-            return
+        facts = self._read(name, node, policy, held)
         if facts is None:
             return
         self._facts[name] = facts
@@ -171,6 +171,18 @@ class NodeInventory:
         ):
             why = "; ".join(facts.contradictions)
             _log.warning("Node %s is used as it says itself: %s", name, why)
+
+    def _read(
+        self, name: str, node: Json, policy: KubernetesPolicy, held: frozenset[str]
+    ) -> NodeFacts | None:
+        try:
+            return node_facts(
+                node, self._view.pods_on(name), policy, pool=self._pool, held_gpu_ids=held
+            )
+        except InvalidInput as error:
+            # One node that cannot be read must not keep the others from being used.
+            _log.warning("Node %s is left out: %s", name, error)
+            return None
 
 
 def _offer(node_pool: Json, facts: Sequence[NodeFacts], gpu_resource: str) -> NodePoolOffer:

@@ -6,6 +6,7 @@ import pytest
 
 from gpu_core.decisions.checkpoints.interruption_hazard import SPOT_PRIOR, ObservedLife
 from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE
 from gpu_core.decisions.spot.observed_lifetimes import (
     SpotPast,
     learned_spot_lives,
@@ -56,6 +57,7 @@ EXCUSED = {"reason": CUT, "settlement": {"excused_at": at(2).isoformat()}}
         ),
         pytest.param([stay(0, 2, CUT, capacity_type="on-demand")], None, id="on-demand"),
         pytest.param([stay(0, 2, CUT, node="new/big/0")], None, id="a node that never came"),
+        pytest.param([stay(0, 2, CUT, node=UNKNOWN_NODE)], None, id="a node that nobody knows"),
         pytest.param([stay(0, 2, gpu_type=None)], None, id="no GPU"),
         pytest.param([stay(0, -1, CUT)], [(0, True)], id="clocks that differ"),
     ],

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.attempts import held_gpus
-from gpu_core.decisions.model.cluster import NodeShare, Placement
+from gpu_core.decisions.model.cluster import ZONE_LABEL, NodeShare, Placement
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import Policy, parse_policy
@@ -21,6 +21,7 @@ from gpu_core.worker.infrastructure import Binding
 from tests.support.demands import make_demand
 
 NOW = datetime.now(UTC)
+IN_ZONE_A = {ZONE_LABEL: "zone-a"}
 
 
 def test_an_attempt_stays_known_when_the_ledger_fails_while_it_is_written_down(tmp_path):
@@ -70,8 +71,9 @@ def test_an_attempt_whose_node_comes_holds_and_costs_from_then_on(tmp_path):
             await attempts.open({key: on("new/big/0")}, {key: make_demand(run)}, {}, policy, NOW)
             running = attempts.of_run(key)
             waits = running.awaited_kinds, running.attempt.price_micro_usd_per_gpu_hour
-            binding = Binding(placement=on("n1"), since=came_at)
-            await attempts.bind(running, binding, "zone-a", policy)
+            node = make_node("n1", gpu_type="t4", capacity_type="spot", labels=IN_ZONE_A)
+            binding = Binding(placement=on("n1"), since=came_at, node=node)
+            await attempts.bind(running, binding, policy)
             return waits, running
 
         waits, running = anyio.run(waiting_then_there)

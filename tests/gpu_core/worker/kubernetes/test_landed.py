@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL, POOL_LABEL, label_value
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
@@ -84,7 +85,7 @@ def a_pod(attempt, number, node, gpus=1):
     return pod
 
 
-def a_cluster(policy, *pods):
+def a_cluster(policy, *pods, nodes=None):
     infrastructure = KubernetesInfrastructure(
         SimpleNamespace(),
         output_api=SimpleNamespace(),
@@ -96,9 +97,8 @@ def a_cluster(policy, *pods):
         starts=StartsFirst(),
         prefect_secrets={},
     )
-    for name in GPUS:
-        infrastructure._view._node_changed(None, a_node(name))
-        infrastructure._view.nodes[name] = a_node(name)
+    for node in map(a_node, GPUS) if nodes is None else nodes:
+        infrastructure._view._node_changed(None, node)
     for pod in pods:
         infrastructure._view._pod_changed(None, pod)
     infrastructure._offers.nodes(policy, ())
@@ -291,3 +291,142 @@ def test_the_ledger_has_the_nodes_of_the_pods_and_no_gpu_twice_in_whatever_order
         (share.node, gpu) for each in bound.values() for share in each.held for gpu in share.gpu_ids
     ]
     assert len(gpus) == len(set(gpus)) == len(bound)
+
+
+def settled(policy, attempt, infrastructure, others=()):
+    """What the ledger says once nothing of it lives: `node: ids`, its GPU type, its first node."""
+    found = infrastructure.final_binding(attempt, others, policy)
+    if found is None:
+        return None
+    shares = [f"{share.node}: {' '.join(share.gpu_ids)}" for share in found.placement.shares]
+    return shares, found.placement.gpu_type, found.node and found.node.name
+
+
+@pytest.mark.parametrize(
+    ("policy", "planned"),
+    [
+        pytest.param(KUEUE, "nvidia-a: 0", id="Kueue has placed it"),
+        pytest.param(OWN, "new/big/0: 0", id="it waited for a new node"),
+    ],
+)
+@pytest.mark.parametrize("is_new", [False, True], ids=["it was planned with", "it came and went"])
+def test_a_node_that_is_deleted_before_a_cycle_is_the_one_that_is_written_down(
+    policy, planned, is_new
+):
+    """With its GPU type, from which the price follows."""
+    pod = a_pod("a", 0, "tesla")
+    seen = [a_node("nvidia-a"), a_node("nvidia-b")]
+    infrastructure = a_cluster(policy, pod, nodes=seen if is_new else None)
+    if is_new:
+        infrastructure._view._node_changed(None, a_node("tesla"))
+    infrastructure._view._node_changed(a_node("tesla"), None)
+    infrastructure._view._pod_changed(pod, None)
+    infrastructure._view.keep({"a"})
+    infrastructure._offers.nodes(policy, ())
+    landed = infrastructure.binding(an_attempt("a", planned), [], policy)
+    assert landed is not None
+    assert [share.node for share in landed.placement.shares] == ["tesla"]
+    assert (landed.placement.gpu_type, landed.node.name) == ("t4", "tesla")
+
+
+def in_job(pod, job):
+    pod["metadata"]["labels"]["job-name"] = job
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("policy", "planned", "pods", "want"),
+    [
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0"], [a_pod("a", 0, "gone")]),
+            (["gone: 0"], "unknown", None),
+            id="a node that this worker never saw: its name is known, and nothing else",
+        ),
+        pytest.param(
+            *(OWN, ["new/big/0: 0"], [a_pod("a", 0, "gone")]),
+            (["gone: 0"], "a10g", None),
+            id="such a node of a kind that was waited for has the GPUs of that kind",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0"], [a_pod("a", 0, None)]),
+            (["unknown: 0"], "unknown", None),
+            id="no pod was on a node",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0"], []),
+            (["unknown: 0"], "unknown", None),
+            id="nobody saw its pod",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0", "nvidia-b: 0"], [a_pod("a", 0, None), a_pod("a", 1, "tesla")]),
+            (["tesla: 0", "unknown: 0"], "t4", "tesla"),
+            id="one pod of a gang was on a node",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0"]),
+            [in_job(a_pod("a", 0, "tesla"), "j"), in_job(a_pod("a", 1, None), "j")],
+            (["tesla: 0"], "t4", "tesla"),
+            id="another pod was made in place of one that was deleted",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0 1 2"], [a_pod("a", 0, "nvidia-b", 3)]),
+            (["nvidia-b: 0 1 2"], "a10g", "nvidia-b"),
+            id="the node offers fewer GPUs by now",
+        ),
+        pytest.param(
+            *(KUEUE, ["nvidia-a: 0"], [a_pod("a", 0, "nvidia-a")]), None, id="it was as planned"
+        ),
+        pytest.param(
+            *(OWN, ["nvidia-a: 0"], [a_pod("a", 0, None)]), None, id="its Job was pinned to a node"
+        ),
+        pytest.param(
+            *(OWN, ["new/big/0: 0"], [a_pod("a", 0, None)]), None, id="no node came for it"
+        ),
+    ],
+)
+def test_what_is_not_known_of_a_place_is_not_made_up(policy, planned, pods, want):
+    attempt = an_attempt("a", *planned)
+    assert settled(policy, attempt, a_cluster(policy, *pods)) == want
+
+
+def test_a_run_that_asked_for_one_gpu_type_had_it_also_where_its_node_is_unknown():
+    attempt = an_attempt("a", "nvidia-a: 0")
+    attempt.workload = replace(attempt.workload, gpu_types=("a10g",))
+    assert settled(KUEUE, attempt, a_cluster(KUEUE)) == (["unknown: 0"], "a10g", None)
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        pytest.param([], None, id="it has seen no pod"),
+        pytest.param([a_pod("a", 0, "nvidia-a")], None, id="it has seen one where it was"),
+        pytest.param(
+            [a_pod("a", 0, "tesla")],
+            (["tesla: 0", "unknown: 0"], "t4", "tesla"),
+            id="it has seen one elsewhere",
+        ),
+    ],
+)
+def test_what_an_earlier_worker_wrote_down_stands_unless_it_is_contradicted(pods, want):
+    """It may have seen the pods that are gone."""
+    attempt = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
+    attempt = replace(attempt, phase_at_first=AttemptPhase.RECOVERING)
+    assert settled(KUEUE, attempt, a_cluster(KUEUE, *pods)) == want
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "want"),
+    [
+        pytest.param(OWN, None, True, id="its pod is pinned to it"),
+        pytest.param(KUEUE, None, False, id="Kueue may place it elsewhere"),
+        pytest.param(OWN, "nvidia-b", False, id="its pod is on another node"),
+    ],
+)
+def test_nothing_waits_for_a_node_that_is_gone(policy, node, want):
+    """Without that it would wait for `pending_timeout`, at the price of GPUs that are not there."""
+    infrastructure = a_cluster(policy, a_pod("a", 0, node))
+    infrastructure._view._node_changed(a_node("nvidia-a"), None)
+    found = infrastructure.trouble(an_attempt("a", "nvidia-a: 0"), policy, NOON)
+    assert (found is not None) is want
+    if found is not None:
+        assert found.message == "Node nvidia-a is gone, and its pod had not been bound."

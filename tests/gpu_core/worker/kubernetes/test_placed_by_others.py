@@ -1,14 +1,24 @@
 """Others place the pods: ledger and cluster agree on nodes, GPUs and times of every attempt."""
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gpu_core.decisions.attempts.phase import AttemptPhase
+from gpu_core.decisions.model.virtual_nodes import UNKNOWN_NODE
 from gpu_core.worker.attempts.state import AttemptState
 from tests.gpu_core.worker.kubernetes.objects import NOW
-from tests.gpu_core.worker.kubernetes.test_landed import GPUS, KUEUE, a_cluster, a_pod, an_attempt
+from tests.gpu_core.worker.kubernetes.test_landed import (
+    GPUS,
+    KUEUE,
+    a_cluster,
+    a_node,
+    a_pod,
+    an_attempt,
+)
 
 GPUS_PER_NODE = 2
 NODES = tuple(GPUS)
@@ -22,7 +32,10 @@ class Truth:
         admitted_at: When the worker created its Jobs.
         nodes: Where its pods are bound, in their order; None: not yet.
         bound_at: When the last of them was bound.
-        ended_at: When they ended.
+        ended_at: When they ended, or were deleted before they were all bound.
+        lost: The pods whose node was deleted, so that nothing says how they ended.
+        deleted: The pods that the cluster does not have any more.
+        unseen: The pods that were deleted before this worker began to act.
     """
 
     running: AttemptState
@@ -31,6 +44,9 @@ class Truth:
     nodes: list[str | None]
     bound_at: datetime | None = None
     ended_at: datetime | None = None
+    lost: set[int] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
+    unseen: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -42,6 +58,8 @@ class Truth:
 
     def overlaps(self, other: "Truth") -> bool:
         """Had both their GPUs at one time? By moments in whole seconds, as Kubernetes has them."""
+        if not (self.is_bound and other.is_bound):
+            return False
         mine, theirs = (
             (whole_second(each.bound_at), whole_second(each.ended_at)) for each in (self, other)
         )
@@ -54,7 +72,8 @@ def whole_second(at):
 
 
 class PlacedByOthers(RuleBasedStateMachine):
-    """A worker admits, somebody else binds, pods end, and the worker looks whenever it does."""
+    """A worker admits, somebody else binds, pods end, nodes go and come back, workers take over,
+    and the worker looks whenever it does."""
 
     def __init__(self):
         super().__init__()
@@ -63,13 +82,14 @@ class PlacedByOthers(RuleBasedStateMachine):
         self.open: list[Truth] = []
         self.closed: list[Truth] = []
         self.number = 0
+        self.nodes = {name: a_node(name) for name in NODES}
 
     def pod_of(self, truth, number):
         pod = a_pod(truth.name, number, truth.nodes[number], truth.gpus)
         if truth.nodes[number] is not None:
             moment = f"{truth.bound_at:%Y-%m-%dT%H:%M:%SZ}"
             pod["status"]["conditions"][0]["lastTransitionTime"] = moment
-        if truth.ended_at is not None:
+        if truth.ended_at is not None and truth.nodes[number] and number not in truth.lost:
             pod["status"]["phase"] = "Succeeded"
             finished = f"{truth.ended_at:%Y-%m-%dT%H:%M:%SZ}"
             state = {"terminated": {"exitCode": 0, "finishedAt": finished}}
@@ -78,7 +98,13 @@ class PlacedByOthers(RuleBasedStateMachine):
 
     def show(self, truth):
         for number in range(len(truth.nodes)):
-            self.infrastructure._view._pod_changed(None, self.pod_of(truth, number))
+            if number not in truth.deleted:
+                self.infrastructure._view._pod_changed(None, self.pod_of(truth, number))
+
+    def delete_pod(self, truth, number):
+        if number not in truth.deleted:
+            truth.deleted.add(number)
+            self.infrastructure._view._pod_changed(self.pod_of(truth, number), None)
 
     def holding(self):
         return [truth.running for truth in self.open]
@@ -86,7 +112,14 @@ class PlacedByOthers(RuleBasedStateMachine):
     def bind(self, running):
         """What the scheduler does with one attempt, in a cycle and before its pods go."""
         others = [other for other in self.holding() if other is not running]
-        binding = self.infrastructure.binding(running, others, KUEUE)
+        self.move(running, self.infrastructure.binding(running, others, KUEUE))
+
+    def bind_finally(self, running):
+        """What the scheduler does once nothing of it lives."""
+        others = [other for other in self.holding() if other is not running]
+        self.move(running, self.infrastructure.final_binding(running, others, KUEUE))
+
+    def move(self, running, binding):
         if binding is not None:
             running.attempt = replace(
                 running.attempt,
@@ -104,11 +137,11 @@ class PlacedByOthers(RuleBasedStateMachine):
             for gpu in share.gpu_ids
         }
         ids = [str(number) for number in range(GPUS_PER_NODE)]
-        return {node: [gpu for gpu in ids if (node, gpu) not in held] for node in NODES}
+        return {node: [gpu for gpu in ids if (node, gpu) not in held] for node in self.nodes}
 
     def room(self):
         """The GPUs that the kube-scheduler has to give."""
-        room = dict.fromkeys(NODES, GPUS_PER_NODE)
+        room = dict.fromkeys(self.nodes, GPUS_PER_NODE)
         for truth in self.open + self.closed:
             for node in truth.nodes:
                 if node is not None and truth.ended_at is None:
@@ -142,8 +175,8 @@ class PlacedByOthers(RuleBasedStateMachine):
             (truth, number, node)
             for truth in self.open
             for number, bound in enumerate(truth.nodes)
-            for node in NODES
-            if bound is None and room[node] >= truth.gpus
+            for node, free in room.items()
+            if bound is None and truth.ended_at is None and free >= truth.gpus
         ]
         if choices:
             truth, number, node = data.draw(st.sampled_from(choices))
@@ -159,16 +192,63 @@ class PlacedByOthers(RuleBasedStateMachine):
             self.show(truth)
 
     @rule(data=st.data())
+    def give_up(self, data):
+        """Somebody deletes the Job of an attempt of which a pod still waits."""
+        waiting = [truth for truth in self.open if not truth.is_bound and truth.ended_at is None]
+        if waiting:
+            truth = data.draw(st.sampled_from(waiting))
+            truth.ended_at = self.now
+            self.show(truth)
+
+    @rule(data=st.data())
     def delete_pods(self, data):
         """Of an attempt that ended, as others may before it is settled."""
         ended = [truth for truth in self.open if truth.ended_at is not None]
         if ended:
             truth = data.draw(st.sampled_from(ended))
             for number in range(len(truth.nodes)):
-                self.infrastructure._view._pod_changed(self.pod_of(truth, number), None)
+                self.delete_pod(truth, number)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data())
+    def delete_node(self, data):
+        """Its pods go without a word of how they ended, and with them their attempts."""
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        node = self.nodes.pop(name)
+        self.infrastructure._view._node_changed(node, None)
+        for truth in self.open:
+            if truth.ended_at is None and name in truth.nodes:
+                truth.ended_at = self.now
+                truth.lost = {n for n, node in enumerate(truth.nodes) if node == name}
+                self.show(truth)
+                for number in truth.lost:
+                    self.delete_pod(truth, number)
+
+    @precondition(lambda self: len(self.nodes) < len(NODES))
+    @rule(data=st.data())
+    def add_node(self, data):
+        """Another machine with a name that was there before."""
+        self.now = whole_second(self.now) + timedelta(seconds=1)
+        name = data.draw(st.sampled_from(sorted(set(NODES) - set(self.nodes))))
+        self.nodes[name] = node = a_node(name)
+        node["metadata"]["creationTimestamp"] = f"{self.now:%Y-%m-%dT%H:%M:%SZ}"
+        self.infrastructure._view._node_changed(None, node)
+
+    @rule()
+    def take_over(self):
+        """Another worker acts from now on, and sees what the cluster still has."""
+        self.infrastructure = a_cluster(KUEUE, nodes=self.nodes.values())
+        for truth in self.open:
+            running = truth.running
+            truth.running = replace(running, phase_at_first=AttemptPhase.RECOVERING)
+            truth.unseen = frozenset(truth.deleted)
+            self.show(truth)
 
     @rule()
     def cycle(self):
+        self.infrastructure._offers.nodes(
+            KUEUE, self.infrastructure.allocations(self.holding(), KUEUE)
+        )
         for running in self.holding():
             self.bind(running)
 
@@ -179,11 +259,20 @@ class PlacedByOthers(RuleBasedStateMachine):
         ended = [truth for truth in self.open if truth.ended_at is not None]
         truth = data.draw(st.sampled_from(ended))
         self.cycle()
+        planned = sorted(share.node for share in truth.running.attempt.held)
+        self.bind_finally(truth.running)
         self.open.remove(truth)
-        self.closed.append(truth)
         attempt = truth.running.attempt
-        assert sorted(share.node for share in attempt.held) == sorted(truth.nodes)
+        nodes = sorted(share.node for share in attempt.held)
         assert [len(share.gpu_ids) for share in attempt.held] == [truth.gpus] * len(truth.nodes)
+        seen = [node for n, node in enumerate(truth.nodes) if node and n not in truth.unseen]
+        if truth.unseen and not Counter(seen) - Counter(planned):
+            assert nodes == planned, "what an earlier worker wrote down stands"
+            return
+        assert nodes == sorted(seen + [UNKNOWN_NODE] * (len(truth.nodes) - len(seen)))
+        if not truth.is_bound or truth.unseen:
+            return
+        self.closed.append(truth)
         earliest = max(truth.admitted_at, whole_second(truth.bound_at))
         assert earliest <= attempt.admitted_at <= truth.bound_at
 

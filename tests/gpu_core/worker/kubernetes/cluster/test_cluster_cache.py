@@ -4,7 +4,7 @@ import pytest
 
 from gpu_core.decisions.kubernetes.manifests.names import ATTEMPT_ID_LABEL
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
-from tests.gpu_core.worker.kubernetes.objects import make_job, make_pod, moment
+from tests.gpu_core.worker.kubernetes.objects import make_job, make_node, make_pod, moment
 
 LABELS = {ATTEMPT_ID_LABEL: "run-1-1"}
 
@@ -69,3 +69,18 @@ def test_how_pods_ended_is_remembered_until_their_attempt_is_settled(kept, is_go
         view._pod_changed(ended, None)
     view.keep(kept)
     assert [found["status"]["phase"] for found in view.last_pods_of("run-1-1")] == want
+
+
+def test_a_node_that_is_gone_is_remembered_while_a_pod_may_still_be_seen_on_it():
+    """And a cluster whose nodes come and go for months costs no more memory than for a day."""
+    view = ClusterCache(None, lambda: None)
+    view._pod_changed(None, pod(node="n0"))
+    for number in range(1_500):
+        node = make_node(f"n{number}")
+        view._node_changed(None, node)
+        view._node_changed(node, None)
+    view.keep({"run-1-1"})
+    assert len(view.gone_nodes) == 1_000
+    assert {"n0", "n1499"} < view.gone_nodes.keys()
+    view._node_changed(None, make_node("n0"))
+    assert "n0" not in view.gone_nodes
