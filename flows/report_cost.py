@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from uuid import UUID
 
 from prefect import flow, get_run_logger, task
@@ -11,8 +12,10 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.utilities.asyncutils import run_coro_as_sync
 
+from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
+from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
@@ -24,15 +27,9 @@ from gpu_core.decisions.anomalies.daily_report import (
     report_day,
     team_rows,
     to_markdown,
-    window_to_read,
-)
-from gpu_core.decisions.anomalies.history import (
-    DIMENSIONS,
-    CostHistory,
-    history_until,
-    window_of_history,
 )
 from gpu_core.decisions.anomalies.judgement import Rule
+from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.planned import PlannedActivity
 from gpu_core.decisions.checks.prefect.pool_blocks import (
     LEDGER_BLOCK,
@@ -47,9 +44,10 @@ from gpu_core.decisions.costs.run_durations import (
     deployment_durations,
     durations_markdown,
 )
-from gpu_core.decisions.costs.usage_cost import RunCost, Window, daily_costs, price_book, run_cost
+from gpu_core.decisions.costs.usage_cost import RunCost, Window, price_book, run_cost
 from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
 
 Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
 
@@ -61,6 +59,7 @@ def report_cost(
     pool: str | None = None,
     rule: Rule = Rule.SEASONAL,
     planned: Sequence[PlannedActivity] = (),
+    policy: Path | None = None,
 ) -> None:
     """Report what the GPU runs of one day cost, and why.
 
@@ -74,21 +73,23 @@ def report_cost(
         rule: What the day is compared with: `seasonal`, or the plain `rolling-mean` of 7 days.
         planned: Announced activity, such as holidays: its days are not judged, and not learned
             from. The rolling mean takes no notice of it.
+        policy: A policy file where this flow runs: planned days of its calendar are not judged,
+            and teams without a history are judged by their budgets.
 
     Raises:
-        InvalidInput: The pool has no ledger, or it is not on this machine.
+        InvalidInput: The pool has no ledger, or it is not on this machine; or the policy cannot be
+            used.
         LedgerError: The ledger cannot be read, or is of another version.
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
+    known = Known.by(Policy(version=1) if policy is None else load_policy(policy), planned)
     # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
     found: Addresses = run_coro_as_sync(read_addresses(pool))
     ledger_url, access, names = found
     with open_to_read(ledger_url) as ledger:
-        history = None
-        if rule is Rule.SEASONAL:
-            history = read_history(ledger, day, with_generated, now)
-        report = read_and_decide(ledger, day, with_generated, now, history, planned)
+        wanted = Wanted(now=now, with_generated=with_generated)
+        report = read_and_decide(ledger, day, wanted, rule, known)
         publish_report(report, with_generated)
         publish_durations(read_durations(ledger, now))
         if access is None:
@@ -125,36 +126,19 @@ def _either(slug: str, names: tuple[str, ...]) -> str:
     return " or ".join(f"{slug}/{name}" for name in names)
 
 
-def read_history(ledger: Ledger, day: date, with_generated: bool, now: datetime) -> CostHistory:
-    """What was spent on this day and the days that it is judged by."""
-    asked = CostQuestion(
-        window=window_of_history(day),
-        keys=DIMENSIONS,
-        now=now,
-        provenance=None if with_generated else Provenance.MEASURED,
-    )
-    return history_until(day, ledger.cost_slices_by_day(asked))
-
-
 def read_and_decide(
-    ledger: Ledger,
-    day: date,
-    with_generated: bool,
-    now: datetime,
-    history: CostHistory | None,
-    planned: Sequence[PlannedActivity],
+    ledger: Ledger, day: date, wanted: Wanted, rule: Rule, known: Known
 ) -> DayReport:
     """The day's report, from the ledger's records of that day and the days before it."""
-    window = window_to_read(day)
-    provenance = None if with_generated else Provenance.MEASURED
-    usage = ledger.usage(window.start, window.end, provenance=provenance)
-    asked = CostQuestion(window=Window.of_day(day), keys=(), now=now)
+    is_seasonal = rule is Rule.SEASONAL
+    history = read_histories(ledger, day, day, wanted)[day] if is_seasonal else None
+    asked = CostQuestion(window=Window.of_day(day), keys=(), now=wanted.now)
     return report_day(
         day,
-        daily_costs(usage, window, now),
-        now,
+        read_daily_costs(ledger, day, day, wanted),
+        wanted.now,
         history=history,
-        planned=planned,
+        known=known,
         capacity=ledger.capacity_cost(asked),
     )
 

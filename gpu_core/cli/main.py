@@ -9,6 +9,7 @@ from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
+from gpu_core.cli.anomalies.arguments import anomalies
 from gpu_core.cli.catalog.arguments import refresh, show
 from gpu_core.cli.check.arguments import check
 from gpu_core.cli.cost.arguments import export as cost_export
@@ -79,6 +80,12 @@ _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = 
     ("setup", _START, setup, ("setup --dry-run", "setup --pool gpu --type gpu-kubernetes")),
     ("check", _OBSERVE, check, ("check deployments/policy.yaml prefect.yaml", "check -")),
     ("doctor", _OBSERVE, doctor, ("doctor --pool gpu --verbose",)),
+    (
+        "anomalies",
+        _OBSERVE,
+        anomalies,
+        ("anomalies", "anomalies --since 2026-11-01 --by team --policy policy.yaml --json"),
+    ),
     ("queue", _OBSERVE, queue, ("queue", "queue --pool gpu --json")),
     ("hold", _RUNS, hold, ("hold wise-otter",)),
     ("release", _RUNS, release, ("release wise-otter",)),

@@ -4,7 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, time
+from datetime import date, datetime, time
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -35,6 +35,7 @@ _BY_NAME = {"_micro_usd": "USD", "limit_gpu_s": "GPU-hours"}
 _SCALARS = {bool: "true or false", int: "integer", float: "number", str: "text"} | {
     datetime: "moment (ISO 8601 with zone)",
     time: "time of day",
+    date: "date",
 }
 _BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
 _UNITS_S = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))

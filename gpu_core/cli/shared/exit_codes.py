@@ -11,6 +11,7 @@ MEANING_OF_1: Mapping[str, str] = {
     "prefect-gpu setup": "the server refused a step or stopped answering",
     "prefect-gpu check": "a file has an error",
     "prefect-gpu doctor": "something has failed",
+    "prefect-gpu anomalies": "a cost was unusual, or the ledger's database cannot be read",
     "prefect-gpu queue": _NO_SERVER,
     "prefect-gpu hold": _NO_SERVER,
     "prefect-gpu release": _NO_SERVER,

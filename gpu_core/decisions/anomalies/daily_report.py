@@ -13,7 +13,7 @@ from gpu_core.decisions.anomalies.judgement import (
     Judgement,
     describe_change,
 )
-from gpu_core.decisions.anomalies.planned import PlannedActivity
+from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.rolling_mean import Thresholds, judge_by_mean
 from gpu_core.decisions.anomalies.seasonal import judge_by_season
 from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
@@ -104,7 +104,7 @@ def report_day(
     now: datetime,
     *,
     history: CostHistory | None = None,
-    planned: Sequence[PlannedActivity] = (),
+    known: Known | None = None,
     capacity: CapacityCost | None = None,
 ) -> DayReport:
     """What is to be said about this day's cost?
@@ -114,13 +114,13 @@ def report_day(
         costs: What each run cost on that day and on those of `window_to_read` before it.
         now: Decides whether the day is over.
         history: The days that it is judged by, with their seasons; None: by the mean of 7 days.
-        planned: Activity that was announced; the mean of 7 days takes no notice of it.
+        known: Announced activity and budgets; the mean of 7 days takes no notice of them.
         capacity: What machines cost on that day; None: not known.
     """
     judgements = (
         judge_by_mean(day, costs, now=now)
         if history is None
-        else judge_by_season(day, history, costs, planned=planned, now=now)
+        else judge_by_season(day, history, costs, known, now)
     )
     is_day_over = Window.of_day(day).end <= now
     return DayReport(

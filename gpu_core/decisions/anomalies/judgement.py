@@ -8,6 +8,7 @@ from fractions import Fraction
 from gpu_core.decisions.anomalies.decomposition.actions import Action
 from gpu_core.decisions.anomalies.decomposition.decomposition import Decomposition
 from gpu_core.decisions.anomalies.detector import AnomalyKind
+from gpu_core.decisions.anomalies.history import Scope
 from gpu_core.decisions.model.attempts import RunRecord
 
 
@@ -44,8 +45,8 @@ class Judgement:
     """Whether a day's cost was unusual, for everyone or for one part of it."""
 
     day: date
-    scope: str
-    """`total`, or the part in words: `team vision`, `no team`, `deployment train/gpu`."""
+    part: Scope
+    """What was judged."""
     verdict: AnomalyVerdict
     cost_micro_usd: int
     expected_micro_usd: int | None
@@ -66,6 +67,11 @@ class Judgement:
     """What would bring the cost back; None: nothing is proposed."""
     summary: str
     """One sentence with the numbers."""
+
+    @property
+    def scope(self) -> str:
+        """`total`, or the part in words: `team vision`, `no team`, `deployment train/gpu`."""
+        return str(self.part)
 
     @property
     def is_anomaly(self) -> bool:

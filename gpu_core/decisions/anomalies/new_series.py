@@ -1,15 +1,17 @@
 """What may a team or deployment without a history cost? What its budget or its peers suggest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_high
 
 from gpu_core.decisions.anomalies.history import CostHistory, Scope
 from gpu_core.decisions.anomalies.rhythm import DAILY
+from gpu_core.decisions.policy.budgets import BudgetPolicy, Period
 
 FACTOR = 2
 """Unusual is more than twice that: the size of the spikes that are to be found elsewhere, too."""
 _FEWEST_PEERS = 2
+_DAYS: Mapping[Period, int] = {"day": 1, "week": 7, "month": 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,16 @@ def allowance_of_new(
     return Allowance(
         micro_usd=FACTOR * max(usual), reference_micro_usd=max(usual), peers=len(usual)
     )
+
+
+def team_budgets_micro_usd_per_day(budgets: Iterable[BudgetPolicy]) -> dict[str, int]:
+    """What do the budgets of teams allow in a day? The smallest where a team has several."""
+    found: dict[str, int] = {}
+    for budget in budgets:
+        if budget.scope == "team" and budget.of is not None and budget.limit_micro_usd is not None:
+            a_day = budget.limit_micro_usd // _DAYS[budget.period]
+            found[budget.of] = min(a_day, found.get(budget.of, a_day))
+    return found
 
 
 def _usual_day(costs: Sequence[int]) -> int:

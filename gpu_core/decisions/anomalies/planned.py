@@ -6,6 +6,7 @@ from datetime import date
 
 from gpu_core.decisions.anomalies.history import Scope
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.calendar import PlannedRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,16 @@ class PlannedActivity:
         """Does it change this part of the cost? A team's does not change another team's."""
         is_other_team = scope.dimension == "team" and scope.value != self.team
         return self.team is None or not is_other_team
+
+
+def planned_by(rules: Iterable[PlannedRule]) -> tuple[PlannedActivity, ...]:
+    """What does the policy's calendar announce?"""
+    return tuple(
+        PlannedActivity(
+            name=rule.name, first_day=rule.first_day, last_day=rule.last_day, team=rule.team
+        )
+        for rule in rules
+    )
 
 
 def planned_on(

@@ -91,7 +91,7 @@ def _judge(
     if not _is_known_since(costs, history[-1]):
         return Judgement(
             day=day,
-            scope=str(scope),
+            part=scope,
             verdict=AnomalyVerdict.NOT_ENOUGH_HISTORY,
             cost_micro_usd=cost,
             expected_micro_usd=None,
@@ -105,7 +105,7 @@ def _judge(
     why, action = explainer.explain(scope, cost, mean) if is_over else (None, None)
     return Judgement(
         day=day,
-        scope=str(scope),
+        part=scope,
         verdict=AnomalyVerdict.ANOMALY if is_over else AnomalyVerdict.USUAL,
         cost_micro_usd=cost,
         expected_micro_usd=mean,

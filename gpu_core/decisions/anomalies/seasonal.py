@@ -1,6 +1,6 @@
 """The default rule: a day against earlier same weekdays, in total and by part of the cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
@@ -17,8 +17,9 @@ from gpu_core.decisions.anomalies.judgement import (
     Cause,
     Judgement,
 )
+from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.new_series import Allowance, allowance_of_new
-from gpu_core.decisions.anomalies.planned import PlannedActivity, planned_on
+from gpu_core.decisions.anomalies.planned import planned_on
 from gpu_core.decisions.anomalies.rhythm import DAILY
 from gpu_core.decisions.anomalies.sentences import describe_anomaly, describe_new, describe_usual
 from gpu_core.decisions.model.units import MICRO_USD_PER_USD, format_usd
@@ -40,9 +41,7 @@ def judge_by_season(
     day: date,
     history: CostHistory,
     costs: DailyCosts,
-    *,
-    planned: Sequence[PlannedActivity] = (),
-    budgets_micro_usd_per_day: Mapping[str, int] | None = None,
+    known: Known | None = None,
     now: datetime | None = None,
 ) -> tuple[Judgement, ...]:
     """Was the day's cost unusual, in total and for each team, project, deployment and GPU type?
@@ -53,11 +52,10 @@ def judge_by_season(
         day: The day to judge, the last one of the history.
         history: That day and those of `window_of_history` before it.
         costs: That day and the 28 days before it, run by run, for the causes.
-        planned: Activity that was announced.
-        budgets_micro_usd_per_day: What each team's budget allows in a day.
+        known: Announced activity, and what budgets allow.
         now: Attempts that hold their GPUs are costed up to here; None: to the day's end.
     """
-    judge = _Judge(day, history, costs, planned, budgets_micro_usd_per_day or {}, now)
+    judge = _Judge(day, history, costs, known or Known(), now)
     found = [judge.total()]
     for dimension in JUDGED:
         of_parts = [judge.part(scope) for scope in history.scopes(dimension)]
@@ -71,15 +69,14 @@ class _Judge:
         day: date,
         history: CostHistory,
         costs: DailyCosts,
-        planned: Sequence[PlannedActivity],
-        budgets: Mapping[str, int],
+        known: Known,
         now: datetime | None,
     ) -> None:
         self._day = day
         self._history = history
         self._costs = costs
-        self._planned = planned
-        self._budgets = budgets
+        self._planned = known.planned
+        self._budgets = known.budgets_micro_usd_per_day
         self._explainer = Explainer(day, costs, now)
 
     def total(self) -> Judgement:
@@ -132,7 +129,7 @@ class _Judge:
         why, action = self._explainer.explain(scope, cost, expected, self._left_out(scope), since)
         return Judgement(
             day=self._day,
-            scope=str(scope),
+            part=scope,
             verdict=AnomalyVerdict.ANOMALY,
             cost_micro_usd=cost,
             expected_micro_usd=expected,
@@ -162,7 +159,7 @@ class _Judge:
         why, action = self._explainer.explain(scope, cost, 0, self._left_out(scope), first)
         return Judgement(
             day=self._day,
-            scope=str(scope),
+            part=scope,
             verdict=AnomalyVerdict.ANOMALY,
             cost_micro_usd=cost,
             expected_micro_usd=None,
@@ -199,7 +196,7 @@ class _Judge:
     ) -> Judgement:
         return Judgement(
             day=self._day,
-            scope=str(scope),
+            part=scope,
             verdict=verdict,
             cost_micro_usd=cost,
             expected_micro_usd=expected,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, time
+from datetime import date, datetime, time
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -57,6 +57,17 @@ def _moment(value: object, field: str) -> datetime:
     except ValueError:
         raise InvalidInput(
             field, "is not a moment", got=value, allowed="ISO 8601, such as 2026-12-01T08:00Z"
+        ) from None
+
+
+def _day(value: object, field: str) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError:
+        raise InvalidInput(
+            field, "is not a day", got=value, allowed="a date such as 2026-12-24"
         ) from None
 
 
@@ -123,11 +134,26 @@ class CapacityRule(Section):
     """The number of nodes."""
 
 
+class PlannedRule(Section):
+    """Days on which more or less is spent than usual, as people know beforehand."""
+
+    name: Name
+    """What it is, such as `holidays`."""
+    first_day: Annotated[date, parsed_by(_day)]
+    """Its first UTC day."""
+    last_day: Annotated[date, parsed_by(_day)]
+    """Its last UTC day."""
+    team: Name | None = None
+    """The team that it concerns; None: everyone."""
+
+
 class CalendarPolicy(Section):
-    """Maintenance windows, advance reservations and capacity by time of day."""
+    """Maintenance windows, advance reservations, capacity by time of day, and planned spending."""
 
     closures: Sequence[ClosureRule] = ()
     capacity: Sequence[CapacityRule] = ()
+    planned: Sequence[PlannedRule] = ()
+    """Costs of these days are neither judged as anomalies nor learned from."""
 
 
 def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> list[InvalidInput]:
@@ -136,6 +162,15 @@ def calendar_contradictions(policy: CalendarPolicy, field: str = "calendar") -> 
         InvalidInput(f"{field}.closures.{index}", problem, remedy=remedy)
         for index, rule in enumerate(policy.closures)
         for problem, remedy in _mistakes(rule)
+    ] + [
+        InvalidInput(
+            f"{field}.planned.{index}.last_day",
+            "is before the first day",
+            got=rule.last_day.isoformat(),
+            allowed=f"{rule.first_day.isoformat()} or later",
+        )
+        for index, rule in enumerate(policy.planned)
+        if rule.last_day < rule.first_day
     ]
 
 

@@ -107,7 +107,7 @@ def test_a_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[
     ("arguments", "want"),
     [
         (("quickstrat",), "prefect-gpu: COMMAND is not one of the choices (got 'quickstrat'); did "
-         "you mean 'quickstart'?; allowed: catalog, "),
+         "you mean 'quickstart'?; allowed: anomalies, catalog, "),
         (("catalog", "shw"), "prefect-gpu catalog: COMMAND is not one of the choices (got 'shw')"),
         ((*_SIMULATE, "jsnl", "--workload", "jobs"),
          "did you mean 'jsonl'?; allowed: jsonl, kueue, "),

@@ -7,11 +7,13 @@ import pytest
 
 from gpu_core.decisions.anomalies.detector import AnomalyKind
 from gpu_core.decisions.anomalies.judgement import AnomalyVerdict, Judgement, describe_change
+from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.planned import PlannedActivity
 from gpu_core.decisions.anomalies.seasonal import judge_by_season
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.costs.usage_cost import Window, daily_costs
 from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import parse_policy
 from tests.gpu_core.decisions.anomalies.builders import history_of, spending
 
 DAY = date(2026, 3, 4)  # a Wednesday
@@ -93,7 +95,7 @@ def test_a_new_team_says_what_its_peers_cost_and_is_new_once() -> None:
 
 def test_a_new_team_with_a_budget_is_judged_by_that() -> None:
     history = spending(DAY, {"new": [0.0] * 59 + [100.0]})
-    found = judge_by_season(DAY, history, {}, budgets_micro_usd_per_day={"new": 30_000_000})
+    found = judge_by_season(DAY, history, {}, Known(budgets_micro_usd_per_day={"new": 30_000_000}))
     (got,) = [j for j in found if j.scope == "team new"]
     assert got.summary == "Daily cost of new team new: actual $100; its budget allows $30 a day"
 
@@ -101,7 +103,7 @@ def test_a_new_team_with_a_budget_is_judged_by_that() -> None:
 def planned(team: str | None, **usd_of: Sequence[float]) -> dict[str, AnomalyVerdict]:
     """The verdicts of a day that was announced."""
     activity = PlannedActivity(name="new model", first_day=DAY, last_day=DAY, team=team)
-    found = judge_by_season(DAY, spending(DAY, usd_of), {}, planned=[activity])
+    found = judge_by_season(DAY, spending(DAY, usd_of), {}, Known(planned=[activity]))
     return {j.scope: j.verdict for j in found}
 
 
@@ -160,3 +162,38 @@ def test_only_the_anomaly_stands_out_in_the_total_of_the_generated_history() -> 
 )
 def test_a_change_in_words(cost: int, expected: int, want: str) -> None:
     assert describe_change(cost, expected) == want
+
+
+def test_the_policy_says_what_is_planned_and_what_a_new_team_may_cost() -> None:
+    data = {
+        "version": 1,
+        "calendar": {"planned": [{"name": "holidays", "first_day": "2026-12-24",
+                                  "last_day": "2026-12-26", "team": "vision"}]},
+        "budgets": [
+            {"name": "a", "scope": "team", "of": "vision", "period": "week", "usd": 70},
+            {"name": "b", "scope": "team", "of": "vision", "period": "day", "usd": 20},
+            {"name": "c", "scope": "team", "of": "audio", "period": "month", "gpu_hours": 9},
+            {"name": "d", "scope": "project", "of": "vision", "period": "day", "usd": 1},
+        ],
+    }  # fmt: skip
+    known = Known.by(parse_policy(data))
+    assert [(a.name, a.team, (a.last_day - a.first_day).days) for a in known.planned] == [
+        ("holidays", "vision", 2)
+    ]
+    assert known.budgets_micro_usd_per_day == {"vision": 10_000_000}
+
+
+@pytest.mark.parametrize(
+    ("first_day", "last_day", "want"),
+    [
+        pytest.param(
+            "2026-12-24", "2026-12-23", "calendar.planned.0.last_day is before the first day",
+            id="it ends before it begins",
+        ),
+        pytest.param("24.12.", "2026-12-24", "first_day is not a day", id="no date"),
+    ],
+)  # fmt: skip
+def test_planned_days_that_cannot_be_are_refused(first_day: str, last_day: str, want: str) -> None:
+    rule = {"name": "x", "first_day": first_day, "last_day": last_day}
+    with pytest.raises(InvalidInput, match=want):
+        parse_policy({"version": 1, "calendar": {"planned": [rule]}})

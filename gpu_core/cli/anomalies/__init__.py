@@ -1,0 +1,1 @@
+"""`prefect-gpu anomalies`: which costs were unusual, and why."""

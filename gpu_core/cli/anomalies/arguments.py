@@ -1,0 +1,63 @@
+"""The options of `prefect-gpu anomalies`."""
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gpu_core.cli.cost.arguments import DEFAULT_OPTIONS, LedgerOptions
+from gpu_core.cli.shared.options import AsJson, repeated
+
+
+def anomalies(
+    *,
+    date_: Annotated[
+        str | None,
+        Parameter(
+            name="--date",
+            help="A UTC day, such as 2026-11-24. Default: yesterday, the last whole one.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, Parameter(help="All whole days from this one on, 31 at most.")
+    ] = None,
+    by: Annotated[
+        tuple[str, ...],
+        repeated("Only anomalies by total, team, project, deployment or gpu-type. Default: all"),
+    ] = (),
+    policy: Annotated[
+        Path | None,
+        Parameter(help="A policy whose planned days and budgets count, such as policy.yaml."),
+    ] = None,
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    as_json: AsJson = False,
+) -> int:
+    """Show which costs were unusual, why, and what would help.
+
+    A day is judged by the same weekdays before it. The reasons add up to the difference from what
+    was expected, to the micro-dollar. Anomalies that an earlier day has reported say since when.
+    """
+    from gpu_core.cli.anomalies.command import run_anomalies
+
+    return run_anomalies(
+        options.address,
+        _day("--date", date_),
+        _day("--since", since),
+        by,
+        pool=options.pool,
+        with_generated=options.with_generated,
+        policy_path=policy,
+        as_json=as_json,
+    )
+
+
+def _day(field: str, text: str | None) -> date | None:
+    from gpu_core.decisions.model.errors import InvalidInput
+
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            field, "is not a date", got=text, allowed="a date such as 2026-11-24"
+        ) from None

@@ -1,0 +1,75 @@
+"""Anomalies as people read them on a terminal."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from gpu_core.cli.shared.terminal import wrapped
+from gpu_core.decisions.anomalies.anomaly_markdown import named_contributions, where_most
+from gpu_core.decisions.anomalies.decomposition.decomposition import Decomposition
+from gpu_core.decisions.anomalies.decomposition.sentences import describe, signed_usd
+from gpu_core.decisions.anomalies.judgement import AnomalyVerdict, Judgement
+from gpu_core.decisions.model.units import count, format_usd
+
+
+def anomalies_text(first: date, last: date, found: Sequence[Judgement]) -> str:
+    """Each anomaly with why, where, which runs, and what would help; then what was not judged."""
+    flagged = [judgement for judgement in found if judgement.is_anomaly]
+    lines = [_headline(first, last, flagged), *_not_judged(found)]
+    named: set[str] = set()
+    for judgement in flagged:
+        lines += ["", *_anomaly(judgement, named)]
+    return "\n".join(lines)
+
+
+def _headline(first: date, last: date, flagged: Sequence[Judgement]) -> str:
+    days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
+    if not flagged:
+        return f"No anomaly: {days}, UTC."
+    new = sum(judgement.is_new for judgement in flagged)
+    return f"{_anomalies(len(flagged))}, of which {new} new: {days}, UTC."
+
+
+def _anomalies(number: int) -> str:
+    return "1 anomaly" if number == 1 else f"{number} anomalies"
+
+
+def _not_judged(found: Sequence[Judgement]) -> Iterator[str]:
+    for verdict, why in (
+        (AnomalyVerdict.NOT_ENOUGH_HISTORY, "the history is too short"),
+        (AnomalyVerdict.PLANNED, "of planned activity"),
+    ):
+        scopes = list(dict.fromkeys(j.scope for j in found if j.verdict is verdict))
+        if scopes:
+            yield wrapped(f"Not judged, because {why}: {', '.join(scopes)}.", "  ")
+
+
+def _anomaly(judgement: Judgement, named: set[str]) -> Iterator[str]:
+    yield wrapped(f"{judgement.day.isoformat()}  {judgement.summary}", " " * 12)
+    causes = [cause for cause in judgement.causes if cause.run.flow_run_id not in named]
+    if judgement.causes and not causes:
+        return  # the runs are named above: it is a part of that anomaly
+    named.update(cause.run.flow_run_id for cause in causes)
+    if judgement.why is not None:
+        yield from _why(judgement.why)
+    for cause in causes:
+        text = (
+            f"Run {cause.run.name}: {format_usd(cause.cost_micro_usd)}, "
+            f"{format_usd(cause.excess_micro_usd)} over its deployment's usual day"
+        )
+        yield wrapped(f"  {text}", "    ")
+    if judgement.action is not None:
+        yield wrapped(f"  Proposed: {judgement.action.text}", "    ")
+
+
+def _why(why: Decomposition) -> Iterator[str]:
+    large, others = named_contributions(why)
+    rows = [(signed_usd(each.micro_usd), describe(each)) for each in large]
+    if others:
+        rest = sum(each.micro_usd for each in others)
+        rows.append((signed_usd(rest), count(len(others), "smaller change")))
+    width = max((len(amount) for amount, _ in rows), default=0)
+    for amount, text in rows:
+        yield wrapped(f"  {amount:>{width}}  {text}", " " * (width + 4))
+    places = [f"{scope} ({percent} %)" for scope, percent in where_most(why)]
+    if places:
+        yield wrapped(f"  Where: {', '.join(places)}", "    ")
