@@ -21,6 +21,7 @@ from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.ledger.arguments import verify
 from gpu_core.cli.optimize.arguments import optimize
 from gpu_core.cli.optimize.arguments import show as optimize_show
+from gpu_core.cli.optimize.ask import ask as optimize_ask
 from gpu_core.cli.plan.arguments import plan
 from gpu_core.cli.queue.arguments import hold, move_up, queue, release
 from gpu_core.cli.quickstart.arguments import quickstart
@@ -74,6 +75,11 @@ _LEDGER_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 )
 _OPTIMIZE_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("show", optimize_show, ("optimize show spot-3f2a9c1b", "optimize show spot-3f2a9c1b --json")),
+    (
+        "ask",
+        optimize_ask,
+        ('optimize ask "most expensive workloads this week"', "optimize ask 'cost by day' --json"),
+    ),
 )
 _COMMANDS: tuple[tuple[str, Group, Callable[..., int], tuple[str, ...]], ...] = (
     ("quickstart", _START, quickstart, ("quickstart --keep",)),

@@ -11,6 +11,7 @@ from gpu_core.decisions.telemetry.vocabulary import QUANTITIES, Source
 from gpu_core.worker.kubernetes.variables import GpuKubernetesVariables
 from tests.layout.command_reference import command_sections, exit_code_table
 from tests.layout.policy_reference import policy_tables
+from tests.layout.question_reference import question_table
 
 _DOCS = Path(__file__).parents[2] / "docs"
 
@@ -94,6 +95,7 @@ TABLES: Mapping[Path, Mapping[str, Callable[[], str]]] = {
     _DOCS / "monitoring.md": {"metric-names": metric_names_table},
     _DOCS / "security.md": {"pod-fields": pod_fields_table},
     _DOCS / "policy-reference.md": {"policy-keys": policy_tables},
+    _DOCS / "questions.md": {"questions": question_table},
     _DOCS / "command-reference.md": {
         "exit-codes": exit_code_table,
         "commands": command_sections,

@@ -73,17 +73,22 @@ def parts_of_day(day: date, costs: Iterable[RunCost], now: datetime) -> tuple[Pa
         costs: What each run cost on it.
         now: Attempts that still hold their GPUs count up to here.
     """
-    return tuple(
+    return tuple(parts_in(Window.of_day(day), costs, now))
+
+
+def parts_in(window: Window, costs: Iterable[RunCost], now: datetime) -> Iterator[Part]:
+    """The same of any time; all parts have its first day."""
+    return (
         part
         for cost in costs
         for attempt in cost.attempts
-        for part in _parts(day, cost, attempt, now)
+        for part in _parts(window, cost, attempt, now)
     )
 
 
-def _parts(day: date, cost: RunCost, attempt: Attempt, now: datetime) -> Iterator[Part]:
-    idle = _idle(attempt)
-    for tariff, uses_us in uses_of_attempt(attempt, now, Window.of_day(day)):
+def _parts(window: Window, cost: RunCost, attempt: Attempt, now: datetime) -> Iterator[Part]:
+    idle, day = _idle(attempt), window.start.date()
+    for tariff, uses_us in uses_of_attempt(attempt, now, window):
         unit = tariff.unit
         if not unit.exact_micro_usd:
             continue

@@ -1,0 +1,38 @@
+"""The options of `prefect-gpu optimize ask`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gpu_core.cli.cost.arguments import DEFAULT_OPTIONS, LedgerOptions
+from gpu_core.cli.shared.options import AsJson
+
+
+def ask(
+    question: Annotated[
+        str,
+        Parameter(
+            help="Such as 'most expensive workloads this week'; docs/questions.md lists all."
+        ),
+    ],
+    /,
+    *,
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    limit: Annotated[int, Parameter(help="Rows of the table; the others are added up.")] = 10,
+    as_json: AsJson = False,
+) -> int:
+    """Answer a question about costs, waste and waits, and say where the numbers come from.
+
+    The time is a part of the question: today, yesterday, on Tuesday, this week, last month, last 14
+    days, 2026-11-24. Without one it is the last 7 whole days, in UTC.
+    """
+    from gpu_core.cli.optimize.ask_command import run_ask
+
+    return run_ask(
+        question,
+        options.address,
+        pool=options.pool,
+        with_generated=options.with_generated,
+        limit=limit,
+        as_json=as_json,
+    )
