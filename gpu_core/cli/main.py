@@ -16,6 +16,7 @@ from gpu_core.cli.cost.arguments import export as cost_export
 from gpu_core.cli.cost.arguments import reconcile as cost_reconcile
 from gpu_core.cli.cost.arguments import report as cost_report
 from gpu_core.cli.doctor.arguments import doctor
+from gpu_core.cli.gpus.arguments import export as gpus_export
 from gpu_core.cli.gpus.arguments import free as gpus_free
 from gpu_core.cli.gpus.arguments import held as gpus_held
 from gpu_core.cli.ledger.arguments import verify
@@ -69,6 +70,7 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
 _GPUS_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("held", gpus_held, ("gpus held",)),
     ("free", gpus_free, ("gpus free GPU-5f2a1c3e-7d10-4b6f-9a2e-0c4d8b1e6f37",)),
+    ("export", gpus_export, ("gpus export --address 0.0.0.0",)),
 )
 _LEDGER_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
     ("verify", verify, ("ledger verify --pool gpu",)),
@@ -138,7 +140,12 @@ def _app() -> App:
         )
     groups = (
         ("catalog", _PLAN, "Show or refresh the catalog of offerings.", _PARTS),
-        ("gpus", _OBSERVE, "Show this machine's held GPUs, or free one.", _GPUS_PARTS),
+        (
+            "gpus",
+            _OBSERVE,
+            "Show this machine's held GPUs, free one, or export what GPUs do.",
+            _GPUS_PARTS,
+        ),
         ("cost", _OBSERVE, "Show what runs cost, write it as a bill, or explain one.", _COST_PARTS),
         ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
         ("optimize", _PLAN, _paragraphs(optimize), _OPTIMIZE_PARTS),

@@ -3,6 +3,9 @@
 import pytest
 import yaml
 
+from gpu_core.adapters.host.pod_resources import SOCKET
+from gpu_core.cli.gpus.arguments import export
+from gpu_core.cli.main import app
 from gpu_core.decisions.kubernetes.manifests.names import job_name
 from gpu_core.decisions.kubernetes.manifests.priority_class import (
     priority_class_name,
@@ -67,10 +70,14 @@ LEAST = {
     "podSecurityContext": None,
     "affinity": {},
 }
+EXPORTER = {"nodeExporter": {"enabled": True}, "networkPolicy": {"enabled": True}}
+WITH_PODS = {"nodeExporter": {"enabled": True, "podResources": True, "runtimeClassName": ""}}
 TABLE = [
     pytest.param({}, id="what is required"),
     pytest.param(ALL_ON, id="all options"),
     pytest.param(LEAST, id="the least"),
+    pytest.param(EXPORTER, id="a node exporter"),
+    pytest.param(WITH_PODS, id="a node exporter that knows the pods"),
     pytest.param({"policy": POLICY.read_text()}, id="the sample policy"),
 ]
 
@@ -354,3 +361,58 @@ def test_the_notes_say_what_to_do_next_for_these_values(values):
         in notes
     )
     assert f"Runs may be in: {', '.join(item['name'] for item in namespaces)}." in notes
+
+
+def node_exporter(values):
+    """Its pod and its container."""
+    (daemons,) = of_kind(render(values), "DaemonSet")
+    pod = daemons["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container
+
+
+def test_there_is_no_node_exporter_unless_it_is_asked_for():
+    assert of_kind(render(), "DaemonSet") == []
+
+
+def test_a_node_exporter_meets_the_restricted_standard():
+    pod, container = node_exporter(EXPORTER)
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all("hostPath" not in volume for volume in pod["volumes"])
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert "nvidia.com/gpu" not in str(container["resources"]), "it holds no GPU"
+
+
+def test_only_for_the_pods_on_gpus_it_is_root_and_reads_one_folder_of_the_host():
+    pod, container = node_exporter(WITH_PODS)
+    assert pod["securityContext"]["runAsUser"] == 0
+    paths = [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume]
+    assert paths == [str(SOCKET.parent)]
+    (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == str(SOCKET.parent)]
+    assert mount["readOnly"] is True
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("values", [EXPORTER, WITH_PODS])
+def test_the_node_exporters_command_is_one_that_there_is(values):
+    _, container = node_exporter(values)
+    program, *arguments = container["args"]
+    command, bound, _ = app.parse_args([a.replace("$(POD_IP)", "10.0.0.1") for a in arguments])
+    assert (program, command) == ("prefect-gpu", export)
+    assert bound.arguments["port"] == 9401
+    assert bound.arguments.get("pod_resources") in (None, SOCKET)
+
+
+def test_nothing_but_scrapes_reaches_the_node_exporter():
+    policies = of_kind(render(EXPORTER), "NetworkPolicy")
+    (policy,) = [p for p in policies if p["metadata"]["name"].endswith("-nodes")]
+    assert policy["spec"]["egress"] == []
+    assert [rule["ports"] for rule in policy["spec"]["ingress"]] == [
+        [{"port": 9401, "protocol": "TCP"}]
+    ]

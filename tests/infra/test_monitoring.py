@@ -3,19 +3,16 @@
 import json
 import re
 import shutil
-import signal
 import subprocess
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
 from gpu_core.adapters.prometheus.exposition import CONTENT_TYPE, exposition
-from gpu_core.cli.quickstart.services import free_port
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
@@ -23,10 +20,10 @@ from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, WorkerFac
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.vocabulary import MEMORY_REST, QUANTITIES, READINGS
 from tests.support.prefect_stack import wait_for
+from tests.support.prometheus import RULES, run_prometheus
 from tests.support.tools import require
 
 MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
-RULES = MONITORING / "rules.yaml"
 SCRAPES = Path(__file__).parents[1] / "gpu_core" / "adapters" / "prometheus" / "scrapes"
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
 DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
@@ -202,50 +199,25 @@ class Scraped(BaseHTTPRequestHandler):
 @pytest.fixture
 def prometheus(tmp_path):
     """A real Prometheus with our rules, which scrapes a worker's metrics each second."""
-    program = require(shutil.which("prometheus"), "prometheus")
     worker = ThreadingHTTPServer(("127.0.0.1", 0), Scraped)
     threading.Thread(target=worker.serve_forever, daemon=True).start()
     target = f"127.0.0.1:{worker.server_address[1]}"
-    shutil.copy(RULES, tmp_path)
-    config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": ["rules.yaml"],
-        "scrape_configs": [
-            {"job_name": job, "metrics_path": path, "static_configs": [{"targets": [target]}]}
-            for job, path in (
-                ("gpu", "/metrics"),
-                ("dcgm-old", "/dcgm-exporter-4.5.0.txt"),
-                ("dcgm-new", "/dcgm-exporter-4.9.0.txt"),
-            )
-        ],
-    }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
-    with (tmp_path / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                *(program, "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
-                f"--web.listen-address={address}",
-            ],
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
+    jobs = [
+        {"job_name": job, "metrics_path": path, "static_configs": [{"targets": [target]}]}
+        for job, path in (
+            ("gpu", "/metrics"),
+            ("dcgm-old", "/dcgm-exporter-4.5.0.txt"),
+            ("dcgm-new", "/dcgm-exporter-4.9.0.txt"),
         )
-    yield f"http://{address}"
-    process.send_signal(signal.SIGTERM)
-    process.wait()
+    ]
+    with run_prometheus(tmp_path, jobs) as running:
+        yield running
     worker.shutdown()
     worker.server_close()
 
 
 def test_a_real_prometheus_scrapes_a_worker_and_every_panel_has_data(prometheus):
-    def result(query):
-        try:
-            answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=240)
-        except httpx.TransportError:
-            return []
-        return answer.json()["data"]["result"] if answer.is_success else []
-
+    result = prometheus.result
     for name in rules("record"):
         wait_for(lambda name=name: result(name), f"the rule {name} has a value")
     for path in DASHBOARDS:

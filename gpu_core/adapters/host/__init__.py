@@ -1,1 +1,1 @@
-"""This machine, as its operating system shows it."""
+"""This machine, as its operating system shows it, and its kubelet."""

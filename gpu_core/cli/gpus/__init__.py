@@ -1,1 +1,1 @@
-"""`prefect-gpu gpus`: the GPUs of this machine that are held."""
+"""`prefect-gpu gpus`: the GPUs of this machine that are held, and what they do."""

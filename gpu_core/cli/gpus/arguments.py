@@ -1,10 +1,11 @@
 """The options of `prefect-gpu gpus`."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpu_core.cli.shared.options import AsJson
+from gpu_core.cli.shared.options import AsJson, whole_number
 from gpu_core.cli.shared.prefect_settings import load_prefect
 
 
@@ -26,3 +27,34 @@ def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
     from gpu_core.cli.gpus.command import free_gpu
 
     return free_gpu(gpu_id)
+
+
+def export(
+    *,
+    address: Annotated[str, Parameter(help="Where to listen; 0.0.0.0: everywhere.")] = "127.0.0.1",
+    port: Annotated[int, whole_number("The port; 0: any that is free.")] = 9401,
+    interval: Annotated[float, Parameter(help="Seconds between two samples, 0.1 to 60.")] = 1.0,
+    pod_resources: Annotated[
+        Path | None,
+        Parameter(
+            show_default=False,
+            help="The kubelet's socket, to know the pod on each GPU: "
+            "/var/lib/kubelet/pod-resources/kubelet.sock.",
+        ),
+    ] = None,
+) -> int:
+    """Export what the GPUs of this node do, for Prometheus.
+
+    Samples them through NVML until SIGTERM, and answers scrapes at /metrics. Without a driver it
+    continues and says so once. A gpu-process worker exports the GPUs of its machine itself.
+    """
+    from gpu_core.cli.gpus.node_exporter import export as export_node
+    from gpu_core.decisions.model.errors import InvalidInput
+
+    if not 0 <= port <= 65535:
+        raise InvalidInput("--port", "is no port", got=port, allowed="0 to 65535")
+    if not 0.1 <= interval <= 60:
+        raise InvalidInput(
+            "--interval", "is too short or too long", got=interval, allowed="0.1 to 60 seconds"
+        )
+    return export_node(address, port, interval, pod_resources)

@@ -5,7 +5,7 @@ at most `MOST_VALUES` teams, models and the like, the rest under `other`. No run
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -172,32 +172,14 @@ def gpu_metrics(
         verdicts: How each GPU is.
         held: The GPUs of which an attempt holds a part.
     """
-
-    def of_each(
-        name: str, text: str, value: str, kind: Literal["gauge", "counter"] = "gauge"
-    ) -> MetricFamily:
-        known = {s.gpu_id: getattr(s, value) for s in samples if getattr(s, value) is not None}
-        rows: dict[Labels, float] = {(gpu,): float(v) for gpu, v in known.items()}
-        return MetricFamily(name=name, kind=kind, help=text, labels=("gpu",), samples=rows)
-
-    throttled: dict[Labels, float] = {
-        (s.gpu_id, reason.value): 1.0 for s in samples for reason in s.throttle_reasons or ()
-    }
     return [
-        *(of_each(each.metric, each.help, each.field, each.kind) for each in QUANTITIES),
-        _gauge(
-            "prefect_gpu_device_throttled",
-            "1: the clocks are held down for this reason.",
-            ("gpu", "reason"),
-            throttled,
-        ),
+        *device_metrics(samples, ("gpu",), lambda sample: (sample.gpu_id,)),
         _gauge(
             "prefect_gpu_device_held",
             "1: an attempt holds the GPU, or a part of it.",
             ("gpu",),
             {(sample.gpu_id,): float(sample.gpu_id in held) for sample in samples},
         ),
-        of_each("prefect_gpu_device_lost", "1: the GPU does not answer.", "is_lost"),
         _gauge(
             "prefect_gpu_device_health",
             "1 for the verdict on the GPU: healthy, degraded, drain, reset or replace.",
@@ -207,6 +189,45 @@ def gpu_metrics(
                 for gpu, verdict in verdicts.items()
                 for each in Verdict
             },
+        ),
+    ]
+
+
+def device_metrics(
+    samples: Sequence[GpuSample], names: Labels, labels: Callable[[GpuSample], Labels]
+) -> list[MetricFamily]:
+    """What samples say, one family for each quantity; what is unknown has no sample.
+
+    Args:
+        samples: The last of each GPU and MIG instance.
+        names: The names of the labels of each.
+        labels: Their values for a sample, in the same order.
+    """
+    families = []
+    for quantity in QUANTITIES:
+        values = ((sample, getattr(sample, quantity.field)) for sample in samples)
+        families.append(
+            MetricFamily(
+                name=quantity.metric,
+                kind=quantity.kind,
+                help=quantity.help,
+                labels=names,
+                samples={labels(s): float(value) for s, value in values if value is not None},
+            )
+        )
+    return [
+        *families,
+        _gauge(
+            "prefect_gpu_device_throttled",
+            "1: the clocks are held down for this reason.",
+            (*names, "reason"),
+            {(*labels(s), r.value): 1.0 for s in samples for r in s.throttle_reasons or ()},
+        ),
+        _gauge(
+            "prefect_gpu_device_lost",
+            "1: the GPU does not answer.",
+            names,
+            {labels(sample): float(sample.is_lost) for sample in samples},
         ),
     ]
 

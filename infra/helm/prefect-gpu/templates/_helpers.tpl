@@ -17,6 +17,16 @@
 {{- printf "%s-worker" (include "prefect-gpu.fullname" .) -}}
 {{- end -}}
 
+{{- define "prefect-gpu.nodeExporter" -}}
+{{- printf "%s-nodes" (include "prefect-gpu.fullname" .) -}}
+{{- end -}}
+
+{{- define "prefect-gpu.nodeExporterSelector" -}}
+app.kubernetes.io/name: {{ include "prefect-gpu.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: node-exporter
+{{- end -}}
+
 {{- /* Objects of the cluster, and objects in the runs' namespaces, which releases may share. */ -}}
 {{- define "prefect-gpu.uniqueName" -}}
 {{- printf "prefect-gpu:%s:%s" .Release.Namespace (include "prefect-gpu.fullname" .) -}}

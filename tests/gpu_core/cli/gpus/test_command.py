@@ -64,3 +64,18 @@ def test_what_is_not_held_is_refused_and_nothing_is_freed(held, capsys, typed):
     assert main(["gpus", "free", typed]) == 2
     assert "is not a held GPU of this machine" in capsys.readouterr().err
     assert list(held.read()) == ["GPU-aaaa"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        pytest.param("--port", "70000", id="no port"),
+        pytest.param("--port", "-1", id="a negative port"),
+        pytest.param("--interval", "0.01", id="too often"),
+        pytest.param("--interval", "61", id="too seldom"),
+        pytest.param("--interval", "nan", id="not a number"),
+    ],
+)
+def test_an_exporter_refuses_what_it_cannot_do(option, value, capsys):
+    assert main(["gpus", "export", option, value]) == 2
+    assert option in capsys.readouterr().err

@@ -92,10 +92,10 @@ def test_gpus_have_what_is_known_of_them():
         'prefect_gpu_device_utilization_ratio{gpu="GPU-a"} 0.5',
         'prefect_gpu_device_energy_joules_total{gpu="GPU-a"} 9.0',
         'prefect_gpu_device_throttled{gpu="GPU-a",reason="thermal"} 1.0',
-        'prefect_gpu_device_held{gpu="GPU-a"} 1.0',
-        'prefect_gpu_device_held{gpu="GPU-b"} 0.0',
         'prefect_gpu_device_lost{gpu="GPU-a"} 0.0',
         'prefect_gpu_device_lost{gpu="GPU-b"} 1.0',
+        'prefect_gpu_device_held{gpu="GPU-a"} 1.0',
+        'prefect_gpu_device_held{gpu="GPU-b"} 0.0',
     ]
     assert [line for line in verdicts if line.endswith(" 1.0")] == [
         'prefect_gpu_device_health{gpu="GPU-b",verdict="reset"} 1.0'
