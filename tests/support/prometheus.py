@@ -32,6 +32,18 @@ class Prometheus(NamedTuple):
         return found
 
 
+def backfill(folder: Path, openmetrics: str) -> None:
+    """Give the Prometheus that will run in this folder a past.
+
+    Args:
+        openmetrics: Samples with their moments in seconds, in the OpenMetrics format.
+    """
+    program = require(shutil.which("promtool"), "promtool (prometheus)")
+    (folder / "past.txt").write_text(openmetrics)
+    command = [program, "tsdb", "create-blocks-from", "openmetrics", "past.txt", "data"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
 @contextmanager
 def run_prometheus(folder: Path, scrape_configs: Sequence[dict[str, Any]]) -> Iterator[Prometheus]:
     """It scrapes and evaluates the rules every second."""

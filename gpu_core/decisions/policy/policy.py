@@ -34,6 +34,7 @@ from gpu_core.decisions.policy.quotas import QuotaPolicy, quota_contradictions
 from gpu_core.decisions.policy.rates import CapacityRates
 from gpu_core.decisions.policy.run_times import RunTimePolicy
 from gpu_core.decisions.policy.scale import ScalePolicy, scale_contradictions
+from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.policy.waiting import WaitingPolicy, waiting_contradictions
 
 PREFECT_DEFAULT_QUEUE = "default"
@@ -125,6 +126,7 @@ class Policy(Section):
     limits: Limits = Limits()
     permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
+    telemetry: TelemetryPolicy = TelemetryPolicy()
     kubernetes: KubernetesPolicy = KubernetesPolicy()
 
     def price_micro_usd_per_gpu_hour(self, gpu_type: str, capacity_type: str) -> int | None:

@@ -51,6 +51,7 @@ from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, SecretReference
 from gpu_core.decisions.policy.kubernetes_version import why_too_old
 from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_variables import variable_defaults
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
@@ -98,6 +99,7 @@ from gpu_core.worker.kubernetes.jobs.operator_job_status import (
     is_custom_running,
 )
 from gpu_core.worker.kubernetes.jobs.orphan_cleanup import OrphanCleanup
+from gpu_core.worker.kubernetes.jobs.pod_telemetry import PodTelemetry
 from gpu_core.worker.kubernetes.jobs.run_references import RunReferences
 from gpu_core.worker.kubernetes.jobs.tombstones import Tombstones
 from gpu_core.worker.kubernetes.jobs.ttl_cleanup import TtlCleanup
@@ -165,6 +167,8 @@ class KubernetesInfrastructure:
         self._view = ClusterCache(api, wake)
         self._objects = AttemptObjects(api, self._view, namespace, may_act)
         self._policy = KubernetesPolicy()
+        self._telemetry = TelemetryPolicy()
+        self._pod_telemetry = PodTelemetry()
         self._server_version: str | None = None
         self._offers = NodeInventory(self._view, pool, template)
         self._bindings = Bindings(self._view, self._offers)
@@ -195,7 +199,7 @@ class KubernetesInfrastructure:
 
     async def start_watching(self, tasks: TaskGroup, policy: Policy) -> None:
         """Learn which cluster it is, and what is there."""
-        self._policy = policy.kubernetes
+        self._policy, self._telemetry = policy.kubernetes, policy.telemetry
         await self._learn_version(policy.kubernetes)
         self._host = await self._cluster_name()
         self._references.set_workers_own(await read_workers_own(self._api, self._rights))
@@ -285,7 +289,7 @@ class KubernetesInfrastructure:
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
         """The nodes with GPUs, without what the pods of others use."""
         self._tell_failure()
-        self._policy = policy.kubernetes
+        self._policy, self._telemetry = policy.kubernetes, policy.telemetry
         if not self._view.is_behind_on_nodes:  # they may have spoken since
             self._fenced = fenced_nodes(self._view, policy.kubernetes, datetime.now(UTC))
         await self._priority_classes.refresh(policy)
@@ -619,8 +623,13 @@ class KubernetesInfrastructure:
         return facts
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
-        """None yet: pods are not sampled."""
-        return ()
+        """What the Prometheus of the policy knows of its pods' GPUs."""
+        pods = self._view.last_pods_of(running.attempt.attempt_id)
+        attempt, now = running.attempt, datetime.now(UTC)
+        begun = attempt.started_at or attempt.admitted_at
+        return await self._pod_telemetry.summaries(
+            self._telemetry, pods, begun, attempt.released_at or now
+        )
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""

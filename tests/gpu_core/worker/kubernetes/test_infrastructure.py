@@ -970,3 +970,22 @@ def test_on_a_cluster_older_than_the_policy_says_its_own_words_are_written(
     assert infrastructure._as_there(policy).version == want_written_for
     assert infrastructure._as_there(policy).capabilities == capabilities_of(want_written_for)
     assert (f"does not know {want_unknown}: " in caplog.text) is bool(want_unknown)
+
+
+def test_the_gpus_of_its_pods_are_asked_of_the_prometheus_of_the_policy():
+    asked = []
+
+    async def summaries(policy, pods, start, end):
+        asked.append((policy.prometheus_url, pods, start))
+        return ()
+
+    infrastructure = of_cluster(SimpleNamespace())
+    policy = make_policy(telemetry={"prometheus_url": "http://prometheus:9090"})
+    infrastructure._telemetry = policy.telemetry
+    infrastructure._pod_telemetry = SimpleNamespace(summaries=summaries)
+    pod = make_pod()
+    attempt = running(started_at=NOW)
+    attempt_id = attempt.attempt.attempt_id
+    infrastructure._view._last_pods[attempt_id] = {"uid": pod}
+    assert anyio.run(infrastructure.gpu_summaries, attempt) == ()
+    assert asked == [("http://prometheus:9090", [pod], NOW)]

@@ -1,0 +1,34 @@
+"""Policy section `telemetry`: where measurements of GPUs come from."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.model.pydantic_errors import parsed_by
+from gpu_core.decisions.model.section import Section
+
+
+def _prometheus_url(value: object, field: str) -> str:
+    try:
+        address = urlsplit(value) if isinstance(value, str) else None
+        is_whole = address is not None and address.scheme in ("http", "https")
+        has_host = address is not None and bool(address.hostname) and address.port != 0
+    except ValueError:
+        address, is_whole, has_host = None, False, False
+    if address is None or not is_whole or not has_host or address.query or address.fragment:
+        raise InvalidInput(
+            field, "is no address", got=value, allowed="http[s]://host[:port][/path]"
+        )
+    if address.username or address.password:
+        raise InvalidInput(
+            field, "holds a password", got=value, remedy="name a Prometheus without one"
+        )
+    return str(value).rstrip("/")
+
+
+class TelemetryPolicy(Section):
+    """Where measurements of GPUs come from."""
+
+    prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
+    """The Prometheus that knows the GPUs of pods, of our node exporter or of dcgm-exporter, such as
+    `http://prometheus.monitoring:9090`. None: pods are not sampled."""
