@@ -16,6 +16,7 @@ from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
+from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
@@ -74,7 +75,8 @@ def report_cost(
         planned: Announced activity, such as holidays: its days are not judged, and not learned
             from. The rolling mean takes no notice of it.
         policy: A policy file where this flow runs: planned days of its calendar are not judged,
-            and teams without a history are judged by their budgets.
+            and teams without a history are judged by their budgets. Savings count its prices and
+            `scale.max_gpus`.
 
     Raises:
         InvalidInput: The pool has no ledger, or it is not on this machine; or the policy cannot be
@@ -83,13 +85,14 @@ def report_cost(
     """
     day = day or day_before(flow_run.scheduled_start_time)
     now = datetime.now(UTC)
-    known = Known.by(Policy(version=1) if policy is None else load_policy(policy), planned)
+    in_force = Policy(version=1) if policy is None else load_policy(policy)
+    known = Known.by(in_force, planned)
     # In a synchronous flow no event loop runs, but a flow that calls this one may have its own.
     found: Addresses = run_coro_as_sync(read_addresses(pool))
     ledger_url, access, names = found
     with open_to_read(ledger_url) as ledger:
         wanted = Wanted(now=now, with_generated=with_generated)
-        report = read_and_decide(ledger, day, wanted, rule, known)
+        report = read_and_decide(ledger, day, wanted, rule, known, in_force)
         publish_report(report, with_generated)
         publish_durations(read_durations(ledger, now))
         if access is None:
@@ -127,12 +130,19 @@ def _either(slug: str, names: tuple[str, ...]) -> str:
 
 
 def read_and_decide(
-    ledger: Ledger, day: date, wanted: Wanted, rule: Rule, known: Known
+    ledger: Ledger, day: date, wanted: Wanted, rule: Rule, known: Known, policy: Policy
 ) -> DayReport:
     """The day's report, from the ledger's records of that day and the days before it."""
     is_seasonal = rule is Rule.SEASONAL
     history = read_histories(ledger, day, day, wanted)[day] if is_seasonal else None
-    asked = CostQuestion(window=Window.of_day(day), keys=(), now=wanted.now)
+    of_day = Window.of_day(day)
+    asked = CostQuestion(window=of_day, keys=(), now=wanted.now)
+    saved = SavingsQuestion(
+        month=Window(Window.of_day(day.replace(day=1)).start, of_day.end),
+        now=wanted.now,
+        policy=policy,
+        provenance=wanted.provenance,
+    )
     return report_day(
         day,
         read_daily_costs(ledger, day, day, wanted),
@@ -140,6 +150,7 @@ def read_and_decide(
         history=history,
         known=known,
         capacity=ledger.capacity_cost(asked),
+        savings=read_savings(ledger, saved),
     )
 
 

@@ -15,6 +15,7 @@ from gpu_core.cli.check.arguments import check
 from gpu_core.cli.cost.arguments import export as cost_export
 from gpu_core.cli.cost.arguments import reconcile as cost_reconcile
 from gpu_core.cli.cost.arguments import report as cost_report
+from gpu_core.cli.cost.arguments import savings as cost_savings
 from gpu_core.cli.doctor.arguments import doctor
 from gpu_core.cli.gpus.arguments import export as gpus_export
 from gpu_core.cli.gpus.arguments import free as gpus_free
@@ -60,6 +61,14 @@ _COST_PARTS: tuple[tuple[str, Callable[..., int], tuple[str, ...]], ...] = (
         "export",
         cost_export,
         ("cost export month --day 2026-11-01 --output november.parquet",),
+    ),
+    (
+        "savings",
+        cost_savings,
+        (
+            "cost savings --month 2026-10",
+            "cost savings --policy policy.yaml --committed-percent 60",
+        ),
     ),
     (
         "reconcile",
@@ -146,7 +155,7 @@ def _app() -> App:
             "Show this machine's held GPUs, free one, or export what GPUs do.",
             _GPUS_PARTS,
         ),
-        ("cost", _OBSERVE, "Show what runs cost, write it as a bill, or explain one.", _COST_PARTS),
+        ("cost", _OBSERVE, "Show costs and savings, write a bill, or explain one.", _COST_PARTS),
         ("ledger", _OBSERVE, "Check the ledger.", _LEDGER_PARTS),
         ("optimize", _PLAN, _paragraphs(optimize), _OPTIMIZE_PARTS),
     )

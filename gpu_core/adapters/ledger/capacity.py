@@ -6,6 +6,7 @@ Each statement may be executed twice: an interval is inserted by its id, and end
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -52,13 +53,25 @@ def read_known(connection: sa.Connection, host: str, damaged: set[str]) -> Known
 
 
 def _last_look(connection: sa.Connection, host: str) -> datetime | None:
-    of_host = _c.host == host
-    newest = sa.select(sa.func.max(_c.seen_at)).where(of_host)
+    return _extreme(connection, sa.func.max, _c.seen_at, _c.host == host)
+
+
+def read_first(connection: sa.Connection, pool: str | None) -> datetime | None:
+    """When did the first machine begin to count, of a pool or of all?"""
+    which = sa.true() if pool is None else _c.pool == pool
+    return _extreme(connection, sa.func.min, _c.since, which)
+
+
+def _extreme(
+    connection: sa.Connection, of: Any, column: sa.Column[Any], where: sa.ColumnElement[bool]
+) -> datetime | None:
+    """The first or last moment of a column that can be read."""
+    asked = sa.select(of(column)).where(where)
     try:
-        found: datetime | None = connection.scalar(newest)
-    except ValueError:  # SQLite keeps any text, and letters come after digits
-        is_moment = sa.cast(_c.seen_at, sa.String).like("____-__-__ __:__:__.______")
-        found = connection.scalar(newest.where(is_moment))
+        found: datetime | None = connection.scalar(asked)
+    except ValueError:  # SQLite keeps any text
+        is_moment = sa.cast(column, sa.String).like("2___-__-__ __:__:__.______")
+        found = connection.scalar(asked.where(is_moment))
     return found
 
 

@@ -15,6 +15,7 @@ from gpu_core.adapters.files.run_files import CheckpointReport
 from gpu_core.adapters.ledger.capacity import (
     KnownCapacity,
     note_seen,
+    read_first,
     read_known,
     read_overlapping,
     write_changes,
@@ -435,6 +436,11 @@ class Ledger:
         start, end = require_aware(start, "start"), require_aware(end, "end")
         with self._reader.begin() as connection:
             return read_overlapping(connection, start, end, self._damaged)
+
+    def first_capacity_at(self, pool: str | None = None) -> datetime | None:
+        """Since when are machines in the ledger, of a pool or all? None: there is none."""
+        with self._reader.begin() as connection:
+            return read_first(connection, pool)
 
     def write_capacity(
         self, changes: CapacityChanges, seen: Iterable[str], seen_at: datetime

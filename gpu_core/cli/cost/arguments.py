@@ -146,6 +146,44 @@ def export(
     )
 
 
+def savings(
+    *,
+    month: Annotated[
+        str | None, Parameter(help="A month in UTC, such as 2026-10. Default: this month so far.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        Parameter(help="The pool's policy: its prices, rates and scale.max_gpus count."),
+    ] = None,
+    committed_percent: Annotated[
+        str | None,
+        Parameter(
+            help="The price of a commitment in percent of the on-demand price. Default: the price "
+            "of `reserved` in the policy or the ledger."
+        ),
+    ] = None,
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    as_json: AsJson = False,
+) -> int:
+    """Show what spot, elasticity and commitments saved in a month, and what could be saved.
+
+    The month is compared with the same machine-hours on demand, with the lowest possible cost in
+    hindsight, and with clusters of a fixed size. Parts add up to the micro-dollar. What has no
+    known price is in no sum, and named on stderr.
+    """
+    from gpu_core.cli.cost.savings import run_savings
+
+    return run_savings(
+        options.address,
+        month,
+        pool=options.pool,
+        with_generated=options.with_generated,
+        policy_file=policy,
+        committed_percent=committed_percent,
+        as_json=as_json,
+    )
+
+
 def reconcile(
     file: Annotated[Path, Parameter(help="The provider's bill in FOCUS, .csv or .parquet.")],
     /,

@@ -18,6 +18,8 @@ from gpu_core.decisions.anomalies.rolling_mean import Thresholds, judge_by_mean
 from gpu_core.decisions.anomalies.seasonal import judge_by_season
 from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
 from gpu_core.decisions.costs.idle import CapacityCost
+from gpu_core.decisions.costs.savings.markdown import savings_section
+from gpu_core.decisions.costs.savings.month_savings import MonthSavings
 from gpu_core.decisions.costs.usage import Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import (
     GroupCost,
@@ -59,6 +61,8 @@ class DayReport:
     """The last 7 days against the 7 before, and the month; None: too little is known."""
     capacity: CapacityCost | None = None
     """What machines cost on that day; None: not read."""
+    savings: MonthSavings | None = None
+    """What was saved in the month up to that day; None: not read."""
     generated_before: int = 0
     """How many generated runs the day is compared with, where those were asked for."""
 
@@ -106,6 +110,7 @@ def report_day(
     history: CostHistory | None = None,
     known: Known | None = None,
     capacity: CapacityCost | None = None,
+    savings: MonthSavings | None = None,
 ) -> DayReport:
     """What is to be said about this day's cost?
 
@@ -116,6 +121,7 @@ def report_day(
         history: The days that it is judged by, with their seasons; None: by the mean of 7 days.
         known: Announced activity and budgets; the mean of 7 days takes no notice of them.
         capacity: What machines cost on that day; None: not known.
+        savings: What was saved in the month up to that day; None: not known.
     """
     judgements = (
         judge_by_mean(day, costs, now=now)
@@ -131,6 +137,7 @@ def report_day(
         days=_days(day, costs),
         outlook=cost_outlook(day, costs),
         capacity=capacity,
+        savings=savings,
         generated_before=sum(
             cost.run.provenance is Provenance.GENERATED
             for earlier, of_day in costs.items()
@@ -179,6 +186,7 @@ def to_markdown(report: DayReport) -> str:
             *_setbacks(report.costs),
         ]
     parts += _idle(report.capacity)
+    parts += savings_section(report.savings)
     return "\n\n".join(parts) + "\n"
 
 

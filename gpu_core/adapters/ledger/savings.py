@@ -1,0 +1,61 @@
+"""What the ledger says of a month's savings: its machines, runs and catalog."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from gpu_core.adapters.ledger.store import Ledger
+from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.costs.price_book import PriceBook
+from gpu_core.decisions.costs.savings.month_savings import MonthSavings, month_savings
+from gpu_core.decisions.costs.usage_cost import Window
+from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
+
+_log = logging.getLogger("prefect.gpu.prices")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingsQuestion:
+    """Which machines and runs count, and at which prices."""
+
+    month: Window
+    """It counts from the first machine that the ledger has, up to `now`: a fixed cluster is not
+    compared with a time that was not recorded."""
+    now: datetime
+    policy: Policy
+    """Its prices, rates and `scale.max_gpus` count."""
+    pool: str | None = None
+    """Only machines that this pool's worker wrote down, and its runs. None: all."""
+    provenance: Provenance | None = Provenance.MEASURED
+    """Of the runs; None: all."""
+    committed_ratio: Fraction | None = None
+    """See `kind_costs`."""
+
+
+def read_savings(ledger: Ledger, asked: SavingsQuestion) -> MonthSavings:
+    """What was saved in this month, as far as the ledger has it?
+
+    A catalog that cannot be read is named in the log, and its prices are unknown.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    end = max(asked.month.start, min(asked.month.end, asked.now))
+    first = ledger.first_capacity_at(asked.pool)
+    start = end if first is None else min(max(asked.month.start, first), end)
+    intervals = [i for i in ledger.capacity(start, end) if asked.pool in (None, i.pool)]
+    records = ledger.usage(start, end, provenance=asked.provenance, pool=asked.pool)
+    book = PriceBook(policy=asked.policy, catalog=_catalog(ledger))
+    window = Window(start, end)
+    return month_savings(intervals, records, book, window, asked.now, asked.committed_ratio)
+
+
+def _catalog(ledger: Ledger) -> Catalog:
+    try:
+        return ledger.catalog()
+    except InvalidInput as error:
+        _log.error("The catalog in the ledger cannot be used: %s", error)
+        return Catalog()

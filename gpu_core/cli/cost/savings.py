@@ -1,0 +1,179 @@
+"""`prefect-gpu cost savings`: what spot, elasticity and commitments saved in a month, and could."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from gpu_core.adapters.files.policy_file import load_policy
+from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
+from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.decisions.costs.cost_report import period_window
+from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
+from gpu_core.decisions.costs.savings.month_savings import Commitment, FixedCluster, MonthSavings
+from gpu_core.decisions.costs.savings.price_steps import MachineKind
+from gpu_core.decisions.costs.savings.tables import SavingsTable, savings_notes, savings_tables
+from gpu_core.decisions.costs.usage import US_PER_HOUR
+from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.model.errors import InvalidInput
+from gpu_core.decisions.policy.policy import Policy
+
+
+def run_savings(
+    ledger_url: Callable[[], str],
+    month: str | None,
+    *,
+    pool: str | None,
+    with_generated: bool,
+    policy_file: Path | None,
+    committed_percent: str | None,
+    as_json: bool,
+) -> int:
+    """Print what was saved. The ledger is asked for when all else is understood.
+
+    Raises:
+        InvalidInput: The month, the policy, the percentage or the ledger's address cannot be used.
+        LedgerError: The ledger cannot be read.
+    """
+    window = period_window("month", _first_day(month))
+    policy = Policy(version=1) if policy_file is None else load_policy(policy_file)
+    ratio = _ratio(committed_percent)
+    asked = SavingsQuestion(
+        month=window,
+        now=datetime.now(UTC),
+        policy=policy,
+        pool=pool,
+        provenance=None if with_generated else Provenance.MEASURED,
+        committed_ratio=ratio,
+    )
+    with open_to_read(ledger_url()) as ledger:
+        found = read_savings(ledger, asked)
+    if as_json:
+        print(json.dumps(_document(found), indent=2))
+        return 0
+    _print(found)
+    return 0
+
+
+def _first_day(month: str | None) -> date:
+    if month is None:
+        return datetime.now(UTC).date().replace(day=1)
+    try:
+        return datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise InvalidInput(
+            "month", "is not a month", got=month, allowed="a month such as 2026-10"
+        ) from None
+
+
+def _ratio(percent: str | None) -> Fraction | None:
+    if percent is None:
+        return None
+    try:
+        ratio = Fraction(percent.removesuffix("%").strip()) / 100
+    except (ValueError, ZeroDivisionError):
+        ratio = Fraction(-1)
+    if not 0 <= ratio <= 1:
+        raise InvalidInput(
+            "committed-percent", "is not a percentage", got=percent, allowed="0 to 100"
+        )
+    return ratio
+
+
+def _print(found: MonthSavings) -> None:
+    console, window = Console(), found.window
+    console.print(
+        f"Savings from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
+    )
+    tables = savings_tables(found)
+    for table in tables:
+        console.print(_table(table))
+    if not tables:
+        console.print("The ledger has no machine with known prices in this time.")
+    for note in savings_notes(found):
+        print(f"prefect-gpu cost savings: {note}", file=sys.stderr)
+
+
+def _table(table: SavingsTable) -> Table:
+    printed = Table(title=table.title, title_justify="left")
+    for place, heading in enumerate(table.head):
+        # Numbers are never cut; names break over lines instead.
+        justify: JustifyMethod = "right" if place else "left"
+        printed.add_column(heading, justify=justify, overflow="fold", no_wrap=bool(place))
+    for row in table.rows:
+        printed.add_row(*row)
+    return printed
+
+
+def _document(found: MonthSavings) -> dict[str, Any]:
+    """For machines: whole micro-USD that add up, and null where a price is unknown."""
+    return {
+        "start": found.window.start.isoformat(),
+        "end": found.window.end.isoformat(),
+        "cost_micro_usd": found.micro_usd,
+        "on_demand_micro_usd": found.on_demand_micro_usd,
+        "lowest_possible_micro_usd": found.best_micro_usd,
+        "spot": _spot(found),
+        "fixed_clusters": [
+            *map(_cluster, found.clusters),
+            *({"cluster": each.value, "cost_micro_usd": None} for each in found.unknown_clusters),
+        ],
+        "commitments": [_commitment(each) for each in found.commitments],
+        "cheaper_gpu_types": [_cheaper(each) for each in found.cheaper_types],
+        "unpriced": [_kind(kind) | {"gpu_hours": hours} for kind, hours in found.unpriced],
+    }
+
+
+def _spot(found: MonthSavings) -> dict[str, Any] | None:
+    spot = found.spot
+    if spot is None:
+        return None
+    return {
+        "gpu_hours": spot.gpu_us / US_PER_HOUR,
+        "saved_micro_usd": spot.micro_usd,
+        "interruptions_micro_usd": spot.interruptions_micro_usd,
+        "net_micro_usd": spot.net_micro_usd,
+    }
+
+
+def _cluster(each: FixedCluster) -> dict[str, Any]:
+    return {
+        "cluster": each.cluster.value,
+        "gpus": each.gpus,
+        "cost_micro_usd": each.micro_usd,
+        "elasticity_micro_usd": each.elasticity_micro_usd,
+        "spot_micro_usd": each.spot_micro_usd,
+        "reserved_micro_usd": each.reserved_micro_usd,
+        "commitment_micro_usd": each.commitment_micro_usd,
+    }
+
+
+def _commitment(each: Commitment) -> dict[str, Any]:
+    return _kind(each.kind) | {
+        "held_ratios": list(each.held_ratios),
+        "price_ratio": each.price_ratio,
+        "machines": each.machines,
+        "saved_micro_usd": each.micro_usd,
+    }
+
+
+def _cheaper(each: CheaperType) -> dict[str, Any]:
+    return {
+        "deployment": each.deployment,
+        "gpu_type": each.gpu_type,
+        "runs": each.runs,
+        "cheaper_gpu_type": each.cheaper,
+        "is_measured": each.is_measured,
+        "projected_micro_usd": each.micro_usd,
+        "pays_below_times_as_long": each.pays_below,
+    }
+
+
+def _kind(kind: MachineKind) -> dict[str, Any]:
+    return kind._asdict()

@@ -1,0 +1,1 @@
+"""What was saved, and what could be: spot, elasticity, commitments, cheaper GPU types."""

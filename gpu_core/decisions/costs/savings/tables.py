@@ -1,0 +1,149 @@
+"""Savings as people read them: a few tables, for a terminal and for a page of Markdown."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
+from gpu_core.decisions.costs.savings.month_savings import (
+    Cluster,
+    Commitment,
+    MonthSavings,
+    SpotSavings,
+)
+from gpu_core.decisions.model.units import format_usd
+
+_MOST_ROWS = 10
+_UNKNOWN = "unknown"
+_CLUSTERS = {
+    Cluster.PEAK: "peak",
+    Cluster.CAP: "max_gpus",
+    Cluster.COMMITTED: "committed",
+}
+_OPTIONAL = ("no commitment", "other terms")
+
+
+class SavingsTable(NamedTuple):
+    """A table of plain texts; the cells after the first are numbers."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def savings_tables(found: MonthSavings) -> tuple[SavingsTable, ...]:
+    """What was saved, what could be, and by what; tables without a row are left out."""
+    tables = (
+        SavingsTable("Spot and on demand", ("Machine-hours of the time", "USD"), _terms(found)),
+        _clusters(found),
+        SavingsTable(
+            "Commitments for on-demand machines",
+            ("Machine", "Number", "There for", "Commit", "Saves"),
+            tuple(row for each in found.commitments for row in _commitment(each)),
+        ),
+        SavingsTable(
+            "Cheaper GPU types",
+            ("Deployment", "Runs", "On", "Cheaper", "Saves", "Below"),
+            tuple(map(_type, found.cheaper_types[:_MOST_ROWS])),
+        ),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def savings_notes(found: MonthSavings) -> tuple[str, ...]:
+    """What is in no sum or cannot be compared, and what is a projection."""
+    notes = [
+        f"{hours:,.2f} GPU-hours of {kind} are in no sum: a price of theirs is unknown"
+        for kind, hours in found.unpriced
+    ]
+    if found.micro_usd and Cluster.CAP in found.unknown_clusters:
+        notes.append("A cluster of the cap needs scale.max_gpus of the policy")
+    if found.micro_usd and Cluster.COMMITTED in found.unknown_clusters:
+        notes.append("A committed cluster needs a price of `reserved`, or the ratio of the prices")
+    if found.cheaper_types:
+        notes.append(
+            "Savings by another GPU type are projections: they take each run of a deployment to do "
+            "the same work"
+        )
+    return tuple(notes)
+
+
+def _terms(found: MonthSavings) -> tuple[tuple[str, ...], ...]:
+    if found.micro_usd is None or found.on_demand_micro_usd is None or found.spot is None:
+        return ()
+    spot = found.spot
+    reserved = found.on_demand_micro_usd - spot.micro_usd - found.micro_usd
+    return (
+        ("on demand", format_usd(found.on_demand_micro_usd)),
+        ("saved by spot", _less(spot.micro_usd)),
+        *((("saved by other terms, such as reserved", _less(reserved)),) if reserved else ()),
+        ("paid", format_usd(found.micro_usd)),
+        *_interruptions(spot),
+        ("the lowest possible in hindsight", _usd(found.best_micro_usd)),
+    )
+
+
+def _interruptions(spot: SpotSavings) -> Iterator[tuple[str, str]]:
+    if not spot.gpu_us:
+        return
+    yield "work that interruptions lost, on demand", _usd(spot.interruptions_micro_usd)
+    yield "saved by spot after these", _usd(spot.net_micro_usd)
+
+
+def _clusters(found: MonthSavings) -> SavingsTable:
+    """A column for each cluster: from its cost, by what was saved, to the month's."""
+    each = found.clusters
+    parts = (
+        ("the cluster", [format_usd(c.micro_usd) for c in each]),
+        ("no commitment", [_less(-c.commitment_micro_usd) for c in each]),
+        ("elasticity", [_less(c.elasticity_micro_usd) for c in each]),
+        ("spot", [_less(c.spot_micro_usd) for c in each]),
+        ("other terms", [_less(c.reserved_micro_usd) for c in each]),
+        ("paid", [_usd(found.micro_usd) for _ in each]),
+    )
+    zero = format_usd(0)
+    rows = [
+        (name, *cells)
+        for name, cells in parts
+        if name not in _OPTIONAL or any(cell != zero for cell in cells)
+    ]
+    head = ("USD", *(f"{_CLUSTERS[c.cluster]}: {c.gpus:,} GPUs" for c in each))
+    return SavingsTable("Against a fixed cluster", head, tuple(rows) if each else ())
+
+
+def _commitment(each: Commitment) -> Iterator[tuple[str, ...]]:
+    """A row for machines that were there for the same part of the time."""
+    first = 1
+    for percent, group in groupby(each.held_ratios, key=lambda ratio: f"{100 * ratio:.0f} %"):
+        last = first + len(list(group)) - 1
+        is_first = first == 1
+        yield (
+            str(each.kind) if is_first else "",
+            f"{first}" if first == last else f"{first} to {last}",
+            percent,
+            (_UNKNOWN if each.machines is None else f"{each.machines:,}") if is_first else "",
+            _usd(each.micro_usd) if is_first else "",
+        )
+        first = last + 1
+
+
+def _type(each: CheaperType) -> tuple[str, ...]:
+    return (
+        each.deployment,
+        f"{each.runs:,}",
+        each.gpu_type,
+        each.cheaper,
+        _usd(each.micro_usd) if each.is_measured else "not tried",
+        f"{each.pays_below:.2f} × the time",
+    )
+
+
+def _usd(micro_usd: int | None) -> str:
+    return _UNKNOWN if micro_usd is None else format_usd(micro_usd)
+
+
+def _less(micro_usd: int) -> str:
+    """What is taken off, with its sign."""
+    if micro_usd == 0:
+        return format_usd(0)
+    return f"{'-' if micro_usd > 0 else '+'}{format_usd(abs(micro_usd))}"
