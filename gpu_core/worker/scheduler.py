@@ -293,10 +293,12 @@ class GpuScheduler:
                 policy, self._history.usage(now), now, self._budgets.stopped(now)
             )
             allocations = await self._observe(policy)
-            await self._change_capacity(allocations, policy, now)
+            # Dollars are compared at the prices that runs pay now.
+            priced = self._prices.planned_with(policy, self._nodes, now)
+            await self._change_capacity(allocations, priced, now)
         with steps.timed("plan"):  # 6
-            demands = await self._demands(queue, allocations, policy, now)
-            plan = self._plan(self._snapshot(demands, allocations, now), policy, now)
+            demands = await self._demands(queue, allocations, priced, now)
+            plan = self._plan(self._snapshot(demands, allocations, now), priced, now)
         with steps.timed("preempt"):  # 7
             await self._refuse(queue, plan, demands)
             await self._preempt(plan, demands, policy, now)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
+from gpu_core.decisions.costs.planning_prices import with_prices_of_now
 from gpu_core.decisions.costs.price_book import Capacity, MachinePrice, PriceBook
 from gpu_core.decisions.model.cluster import Machine, Node, Placement
 from gpu_core.decisions.model.errors import InvalidInput
@@ -66,6 +67,14 @@ class Prices:
     def book(self, policy: Policy) -> PriceBook:
         """Where prices are asked for now."""
         return PriceBook(policy=policy, catalog=self._catalog)
+
+    def planned_with(self, policy: Policy, nodes: Iterable[Node], now: datetime) -> Policy:
+        """The policy with the prices of now: those that runs on these nodes pay."""
+
+        def price_of(node: Node, machine: Machine) -> MachinePrice | None:
+            return self.of_machine(node, machine, policy, now)
+
+        return with_prices_of_now(policy, nodes, price_of)
 
     def of_machine(
         self, node: Node, machine: Machine, policy: Policy, now: datetime

@@ -1,5 +1,6 @@
 """Runs pay what the catalog in the ledger says, and split their cost where that changes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.sheet import parse_sheet
 from gpu_core.decisions.costs.usage_cost import usage_until
 from gpu_core.decisions.model.attempts import Attempt
+from gpu_core.decisions.model.cluster import Machine
 from gpu_core.decisions.model.workload import Shape
 from gpu_core.decisions.placement.cluster_info import ClusterInfo
 from gpu_core.decisions.policy.policy import parse_policy
@@ -78,6 +80,27 @@ def test_a_refreshed_catalog_splits_the_cost_of_what_runs(
     assert change.since == change.rates.as_of == NOW + timedelta(hours=1)
     first_usd = 2 if is_known_before else 3
     assert usage_until(found, NOW + timedelta(hours=2)).micro_usd == 2 * (first_usd + 4) * 10**6
+
+
+def test_plans_use_the_prices_of_the_refreshed_catalog(tmp_path: Path) -> None:
+    """$3 by the policy, $2 by the catalog of 11:00, and $4 once that of 13:00 is read."""
+    policy = parse_policy({"version": 1, "prices": {"a100-80gb": {"on-demand": 3}}})
+    machine = replace(NODE, machine=Machine(gpus=8))
+    later = NOW + timedelta(hours=2)
+    found = []
+
+    async def story(ledger: Ledger) -> None:
+        prices = Prices(ledger)
+        found.append(prices.planned_with(policy, [machine], NOW))
+        for refreshed_at, known in ((NOW, catalog(at_11=16)), (later, catalog(at_11=16, at_13=32))):
+            ledger.save_catalog(known, "aws", refreshed_at)
+            await prices.refresh([machine], refreshed_at)
+            found.append(prices.planned_with(policy, [machine], refreshed_at))
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+    told = [p.price_micro_usd_per_gpu_hour("a100-80gb", "on-demand") for p in found]
+    assert told == [3_000_000, 2_000_000, 4_000_000]
 
 
 def test_a_ledger_that_was_away_is_asked_again_in_the_next_cycle() -> None:
