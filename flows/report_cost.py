@@ -20,6 +20,7 @@ from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
 from gpu_core.adapters.mlflow.client import mlflow_client
 from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
+from gpu_core.adapters.mlflow.pages import pages_of
 from gpu_core.adapters.prefect.pool_blocks import read_ledger_url, read_mlflow_access
 from gpu_core.decisions.anomalies.daily_report import (
     DayReport,
@@ -191,12 +192,18 @@ def publish_report(report: DayReport, with_generated: bool) -> None:
 def log_costs_to_mlflow(costs: list[RunCost], access: MlflowAccess) -> None:
     """Log each run's cost to its MLflow run."""
     client = mlflow_client(access)
+    logger, views = get_run_logger(), {}
     for cost in costs:
-        log_run_cost(
+        run_id = log_run_cost(
             client,
             cost.run,
             cost,
             status=cost_status(cost),
             price_book=price_book(cost.attempts),
         )
-    get_run_logger().info("Logged the cost of %s runs to MLflow", len(costs))
+        if cost.run.experiment not in views:
+            views[cost.run.experiment] = pages_of(client, access, run_id)
+    logger.info("Logged the cost of %s runs to MLflow", len(costs))
+    for experiment, pages in views.items():
+        if pages is not None:
+            logger.info("Cost and quality of %s: %s", experiment or "other runs", pages.view)

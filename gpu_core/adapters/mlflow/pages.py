@@ -3,9 +3,10 @@
 from mlflow import MlflowClient
 
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 
 
-def run_page(client: MlflowClient, access: MlflowAccess, run_id: str) -> str | None:
+def pages_of(client: MlflowClient, access: MlflowAccess, run_id: str) -> MlflowPages | None:
     """Where do people open this MLflow run? None: MLflow has no page that a browser can open.
 
     Raises:
@@ -13,5 +14,5 @@ def run_page(client: MlflowClient, access: MlflowAccess, run_id: str) -> str | N
     """
     if access.pages_uri is None:
         return None
-    experiment = client.get_run(run_id).info.experiment_id
-    return f"{access.pages_uri}/#/experiments/{experiment}/runs/{run_id}"
+    experiment_id = client.get_run(run_id).info.experiment_id
+    return MlflowPages.of(access.pages_uri, experiment_id, run_id)

@@ -33,6 +33,7 @@ from gpu_core.cli.quickstart.services import Addresses, ServiceError, Services
 from gpu_core.decisions.anomalies.daily_report import artifact_keys
 from gpu_core.decisions.checkpoints.object_names import committed
 from gpu_core.decisions.costs.demo_history import generated_history
+from gpu_core.decisions.costs.mlflow_views import view_link
 from gpu_core.decisions.costs.usage_cost import RunCost, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.units import count
@@ -341,6 +342,7 @@ class _Story:
             "The two trainings": (
                 f"{mlflow}/#/compare-runs?runs={compared}&experiments={experiments}"
             ),
+            "Cost and quality": view_link(mlflow, runs[0].info.experiment_id),
         }
         self._console.print()
         for name, address in addresses.items():

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.costs.usage import NO_USAGE, Usage, sum_usage
 from gpu_core.decisions.costs.usage_cost import format_cost, usage_until
 from gpu_core.decisions.model.attempts import Attempt
@@ -22,15 +23,15 @@ HEAD = (
 )
 
 
-def attempts_markdown(attempts: Sequence[Attempt], mlflow_page: str | None = None) -> str:
+def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = None) -> str:
     """What happened to this run, and what did it cost?
 
     The total, one paragraph for each ending, and a table of all attempts with the total below.
 
     Args:
         attempts: All of them so far, by number.
-        mlflow_page: The page of its run in MLflow, where the cost is next to its metrics; None:
-            there is none.
+        mlflow: The pages of its run in MLflow, where the cost is next to its metrics; None: there
+            are none.
     """
     # A run may be postponed for days: of those in a row the last one says all.
     shown = [list(alike) for _, alike in groupby(attempts, key=_postponed_or_itself)]
@@ -40,7 +41,7 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow_page: str | None = Non
         if alike[-1].end_message
     ]
     rows = [*map(_row, shown), _total_row(attempts)]
-    total = _total(attempts) + (f" [Open its MLflow run]({mlflow_page})" if mlflow_page else "")
+    total = _total(attempts) + ("" if mlflow is None else _links(mlflow))
     use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
     notes = [SIMULATED] if use.is_simulated else []
     return "\n\n".join([total, *stories, table(HEAD, rows), *notes]) + "\n"
@@ -52,6 +53,11 @@ def attempts_summary(attempts: Sequence[Attempt]) -> str:
     cost = format_cost(sum_usage(map(_usage, attempts)))
     ended = "still runs" if last.end_reason is None else f"last: {last.end_reason.value}"
     return f"{cost} in {count(len(attempts), 'attempt')}, {ended}"
+
+
+def _links(mlflow: MlflowPages) -> str:
+    compare = f"[Compare the runs of its experiment]({mlflow.view})"
+    return f" [Open its MLflow run]({mlflow.run}). {compare}"
 
 
 def _total(attempts: Sequence[Attempt]) -> str:

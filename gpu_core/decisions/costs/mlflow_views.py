@@ -6,7 +6,7 @@ runs page, and `?viewStateShareKey=KEY` opens it.
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 COST_AND_QUALITY = "prefect-gpu-cost-and-quality"
 INTERRUPTIONS = "prefect-gpu-interruptions"
@@ -18,6 +18,20 @@ _TAG_PREFIX = "mlflow.sharedViewState."
 _NOT_QUALITY = ("cost/", "system/")
 # A tag of an experiment holds 5,000 characters, and a table as wide as a screen some ten columns.
 _MOST_QUALITY = 4
+
+
+class MlflowPages(NamedTuple):
+    """Where people open a run in MLflow, and the runs of its experiment."""
+
+    run: str
+    view: str
+    """The experiment's runs in one of our views."""
+
+    @classmethod
+    def of(cls, pages_uri: str, experiment_id: str, run_id: str) -> "MlflowPages":
+        """The pages of this run at this address of MLflow."""
+        run = f"{pages_uri}/#/experiments/{experiment_id}/runs/{run_id}"
+        return cls(run, view_link(pages_uri, experiment_id))
 
 
 def view_link(pages_uri: str, experiment_id: str, view: str = COST_AND_QUALITY) -> str:

@@ -18,6 +18,7 @@ from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -393,11 +394,11 @@ class Settler:
                 artifact_id = await self._publisher.attempts(flow_run_id, attempts)
             if self._mlflow is None:
                 return
-            page = await in_thread(log_cost, self._mlflow, self._ledger, flow_run_id)
-            if page is not None and final is not None:
+            pages = await in_thread(log_cost, self._mlflow, self._ledger, flow_run_id)
+            if pages is not None and final is not None:
                 async with self._lanes:
                     await self._publisher.attempts(
-                        flow_run_id, attempts, mlflow_page=page, artifact_id=artifact_id
+                        flow_run_id, attempts, mlflow=pages, artifact_id=artifact_id
                     )
         except Exception:
             _log.warning(
@@ -425,16 +426,16 @@ class Settler:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
 
 
-def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> str | None:
+def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> MlflowPages | None:
     """Log to MLflow what the run cost until now. The nightly report repeats what failed here.
 
     Returns:
-        The page of its MLflow run; None: no cost is logged, or people can open no page of it.
+        The pages of its MLflow run; None: no cost is logged, or people can open none of it.
     """
     # MLflow takes seconds to import, and Prefect imports the worker for every command.
     from gpu_core.adapters.mlflow.client import mlflow_client
     from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
-    from gpu_core.adapters.mlflow.pages import run_page
+    from gpu_core.adapters.mlflow.pages import pages_of
 
     record = ledger.run(flow_run_id)
     attempts = ledger.attempts_of([flow_run_id]).get(flow_run_id, ())
@@ -445,7 +446,7 @@ def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> str | No
         return None
     client, status, prices = mlflow_client(mlflow), cost_status(cost), price_book(attempts)
     run_id = log_run_cost(client, record, cost, status=status, price_book=prices)
-    return run_page(client, mlflow, run_id)
+    return pages_of(client, mlflow, run_id)
 
 
 def _final_name(run: FlowRun | None) -> str | None:

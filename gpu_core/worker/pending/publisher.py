@@ -28,6 +28,7 @@ from gpu_core.decisions.attempts.holders_table import (
     to_holder_row,
     without_holder_texts,
 )
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.model.table_cells import Row
@@ -239,7 +240,7 @@ class Publisher:
         flow_run_id: str,
         attempts: Sequence[Attempt],
         *,
-        mlflow_page: str | None = None,
+        mlflow: MlflowPages | None = None,
         artifact_id: UUID | None = None,
     ) -> UUID:
         """Show a run the history of its attempts. Returns the artifact's id.
@@ -247,14 +248,14 @@ class Publisher:
         Args:
             flow_run_id: The run.
             attempts: All of them so far, by number.
-            mlflow_page: The page of its run in MLflow; None: there is none, or not yet.
+            mlflow: The pages of its run in MLflow; None: there is none, or not yet.
             artifact_id: The artifact to edit; None: it is looked for.
         """
         artifact = ArtifactCreate(
             key=ATTEMPTS_KEY,
             flow_run_id=UUID(flow_run_id),
             type="markdown",
-            data=attempts_markdown(attempts, mlflow_page),
+            data=attempts_markdown(attempts, mlflow),
             description=attempts_summary(attempts),
         )
         # The first attempt's end makes it, and those of later ones edit it.

@@ -1,4 +1,4 @@
-"""For how long were so many machines there at once? What decides whether a commitment pays off."""
+"""For how long was a number of machines there? What decides whether a commitment pays off."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -36,7 +36,7 @@ class CheaperType:
     """What these runs would have cost less there, by the median of the deployment's runs on both.
     None: it has too few runs there, and only memory and price speak for it."""
     pays_below: float
-    """A run may take so many times as long on the other type until it costs as much."""
+    """How many times as long a run may take on the other type until it costs as much."""
 
     @property
     def is_measured(self) -> bool:

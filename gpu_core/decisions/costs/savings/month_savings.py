@@ -78,8 +78,8 @@ class Commitment:
 
     kind: MachineKind
     held_ratios: tuple[float, ...]
-    """For the first, second, … machine: the part of the time in which so many were there. A
-    commitment for it pays off where its price is under that part of the on-demand price."""
+    """For the first, second, … machine: the part of the time in which at least that number was
+    there. A commitment for it pays off where its price is under that part of on-demand."""
     price_ratio: float | None
     """The price of a commitment by the on-demand price; None: it is unknown."""
     machines: int | None

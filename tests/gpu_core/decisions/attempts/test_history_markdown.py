@@ -3,6 +3,7 @@
 import pytest
 
 from gpu_core.decisions.attempts.history_markdown import attempts_markdown, attempts_summary
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt
@@ -53,9 +54,13 @@ def test_the_total_leads_to_the_runs_page_in_mlflow() -> None:
     attempt = make_attempt(
         "run", 1, admitted_at=at(0), released_at=at(1), end_reason=EndReason.COMPLETED
     )
-    page = "http://mlflow:5000/#/experiments/1/runs/2"
-    first, *_ = attempts_markdown([attempt], page).splitlines()
-    assert first.endswith(f" in 1 attempt. [Open its MLflow run]({page})")
+    pages = MlflowPages.of("http://mlflow:5000", "1", "2")
+    first, *_ = attempts_markdown([attempt], pages).splitlines()
+    assert first.endswith(
+        " in 1 attempt. [Open its MLflow run](http://mlflow:5000/#/experiments/1/runs/2). [Compare "
+        "the runs of its experiment](http://mlflow:5000/#/experiments/1/runs"
+        "?viewStateShareKey=prefect-gpu-cost-and-quality&workflowType=machine_learning)"
+    )
 
 
 def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:

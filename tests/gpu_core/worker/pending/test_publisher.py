@@ -14,6 +14,7 @@ from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 from prefect.states import AwaitingConcurrencySlot, AwaitingRetry, Late, Scheduled
 
 from gpu_core.decisions.attempts.holders_table import holder_entry
+from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
@@ -192,7 +193,9 @@ def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
     anyio.run(publisher.attempts, str(uuid4()), [first, second])
     assert did == ["create", "read", "update"]
 
-    page = partial(publisher.attempts, mlflow_page="http://mlflow/#/run", artifact_id=uuid4())
+    page = partial(
+        publisher.attempts, mlflow=MlflowPages.of("http://mlflow", "1", "2"), artifact_id=uuid4()
+    )
     anyio.run(page, str(uuid4()), [first])
     assert did == ["create", "read", "update", "update"]
 
