@@ -61,6 +61,15 @@ PACKAGED_DEPLOYMENTS = (
         cron="30 1 * * *",
     ),
     PackagedDeployment(
+        module="gpu_core.flows.close_month",
+        function="close_month",
+        name="monthly",
+        description="What the GPU runs of the month that has ended cost, by whom and where.",
+        tags=("gpu", "report"),
+        job_variables={"gpu_count": 0, "team": "platform", "project": "gpu-reports"},
+        cron="0 2 1 * *",
+    ),
+    PackagedDeployment(
         module="gpu_core.flows.refresh_catalog",
         function="refresh_catalog",
         name="daily",
