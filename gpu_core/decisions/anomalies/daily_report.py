@@ -8,6 +8,7 @@ from gpu_core.decisions.anomalies.anomaly_markdown import anomaly_markdown
 from gpu_core.decisions.anomalies.cost_outlook import cost_outlook
 from gpu_core.decisions.anomalies.decomposition.decomposition import REFERENCE_DAYS
 from gpu_core.decisions.anomalies.history import CostHistory, DailyCosts, Scope
+from gpu_core.decisions.anomalies.hourly import UnusualHours, unusual_hours
 from gpu_core.decisions.anomalies.judgement import (
     AnomalyVerdict,
     Judgement,
@@ -59,6 +60,8 @@ class DayReport:
     """What this day and those before it cost, in order."""
     outlook: str | None = None
     """The last 7 days against the 7 before, and the month; None: too little is known."""
+    hours: tuple[UnusualHours, ...] = ()
+    """Hours of the day that cost more than usual, the total's first."""
     capacity: CapacityCost | None = None
     """What machines cost on that day; None: not read."""
     savings: MonthSavings | None = None
@@ -136,6 +139,7 @@ def report_day(
         judgements=judgements if is_day_over else tuple(map(_so_far, judgements)),
         days=_days(day, costs),
         outlook=cost_outlook(day, costs),
+        hours=() if history is None else unusual_hours(day, costs, now, (known or Known()).planned),
         capacity=capacity,
         savings=savings,
         generated_before=sum(
@@ -172,6 +176,7 @@ def to_markdown(report: DayReport) -> str:
         *([report.outlook] if report.outlook else []),
         *_notes(report),
         *_anomalies(report),
+        *_unusual_hours(report),
     ]
     if len(report.days) > 1:
         parts.append(f"## Cost per day\n\n{cost_plot(report.days)}")
@@ -288,6 +293,11 @@ def _anomalies(report: DayReport) -> list[str]:
         *(["## Unusual cost", *new] if new else []),
         *(["## Unusual cost that was reported before", *known] if known else []),
     ]
+
+
+def _unusual_hours(report: DayReport) -> list[str]:
+    lines = [f"- {escaped(hours.summary)}" for hours in report.hours]
+    return ["\n".join(["## Unusual hours", "", *lines])] if lines else []
 
 
 def _is_total_again(judgement: Judgement, report: DayReport) -> bool:
