@@ -20,6 +20,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.state import AttemptState
 
@@ -260,6 +261,10 @@ class Infrastructure(Protocol):
 
     def held_gpus(self, running: AttemptState) -> bool:
         """Did it hold GPUs at any time? Not where another scheduler never placed it."""
+        ...
+
+    def take_gpu_windows(self) -> tuple[GpuWindow, ...]:
+        """The minutes of this machine's GPUs that have ended since the last call."""
         ...
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:

@@ -54,6 +54,7 @@ from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.decision_log import DecisionLog
+from gpu_core.worker.watch.gpu_history import GpuHistory
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
@@ -107,6 +108,7 @@ class GpuScheduler:
         self._metrics = metrics or WorkerMetrics(pool)
         self._metrics.with_devices = infrastructure.with_devices
         self._team_costs = TeamCosts(ledger, pool, self._metrics)
+        self._gpu_history = GpuHistory(ledger, infrastructure.take_gpu_windows)
         self._client = client
         self._pool = pool
         self._ledger = ledger
@@ -500,6 +502,8 @@ class GpuScheduler:
             max(0.0, (now - min(since)).total_seconds()) if since else 0.0,
         )
         await self._team_costs.refresh(now, anyio.current_time())
+        days = self._policies.current().telemetry.history_days
+        await self._gpu_history.write(days, now, anyio.current_time())
         limit = self._policies.current().waiting.publish_per_cycle
         await self._publisher.waiting(
             waiting,

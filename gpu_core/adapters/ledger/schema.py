@@ -357,6 +357,16 @@ budget_alerts = sa.Table(
     sa.Column("sent_at", UtcTimestamp, nullable=False),
 )
 
+# What GPUs did minute by minute: an hour of a GPU in each row, for as long as the policy says.
+gpu_hours = sa.Table(
+    "gpu_hours",
+    metadata,
+    sa.Column("gpu_id", sa.String, primary_key=True),
+    sa.Column("hour", UtcTimestamp, primary_key=True),
+    sa.Column("windows", sa.LargeBinary, nullable=False),
+    sa.Index("ix_gpu_hours_hour", "hour"),
+)
+
 # Which installation acts for a pool: one row for each pool of a cluster's workers.
 pool_claims = sa.Table(
     "pool_claims",

@@ -28,6 +28,7 @@ from gpu_core.adapters.ledger.cost_slices import (
 from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
 from gpu_core.adapters.ledger.engine import connect, parse_url, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
+from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, read_windows
 from gpu_core.adapters.ledger.group_commit import GroupCommit
 from gpu_core.adapters.ledger.held_capacity import read_held
 from gpu_core.adapters.ledger.migrate import upgrade_to_head
@@ -54,6 +55,7 @@ from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.quota.budget_alerts import AlertMark
+from gpu_core.decisions.telemetry.history import GpuWindow
 
 # Well under the number of parameters that any SQLite accepts in one statement.
 _IDS_PER_QUERY = 500
@@ -474,6 +476,25 @@ class Ledger:
         rows = [_values({"pool": pool, "sent_at": sent_at, **mark._asdict()}) for mark in marks]
         insert = _upsert(self._writer.dialect.name)(budget_alerts).on_conflict_do_nothing()
         self._commits.write(lambda connection: connection.execute(insert, rows))
+
+    # What GPUs did minute by minute
+
+    def add_gpu_windows(self, windows: Iterable[GpuWindow], forget_before: datetime) -> None:
+        """Keep these windows, and delete those that are older than a moment."""
+        found = tuple(windows)
+
+        def write(connection: sa.Connection) -> None:
+            add_windows(connection, found)
+            forget_windows(connection, forget_before)
+
+        self._commits.write(write)
+
+    def gpu_windows(
+        self, since: datetime, until: datetime, gpu_ids: Sequence[str] | None = None
+    ) -> tuple[GpuWindow, ...]:
+        """What did these GPUs do in each minute of a span? None: all GPUs."""
+        with self._reader.begin() as connection:
+            return read_windows(connection, since, until, gpu_ids)
 
     # The catalog that is kept up to date
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gpu_core.cli.shared.options import AsJson, whole_number
+from gpu_core.cli.cost.arguments import DEFAULT_OPTIONS, LedgerOptions
+from gpu_core.cli.shared.options import AsJson, duration, whole_number
 from gpu_core.cli.shared.prefect_settings import load_prefect
 
 
@@ -27,6 +28,22 @@ def free(gpu_id: Annotated[str, Parameter(help="The GPU's UUID.")], /) -> int:
     from gpu_core.cli.gpus.command import free_gpu
 
     return free_gpu(gpu_id)
+
+
+def history(
+    *gpu_ids: Annotated[str, Parameter(help="UUIDs of GPUs. Default: all.")],
+    last: Annotated[int, duration("last", "How far back. Default: 15m.")] = 900,
+    options: LedgerOptions = DEFAULT_OPTIONS,
+    as_json: AsJson = False,
+) -> int:
+    """Show what GPUs of process pools did in each minute, from the ledger.
+
+    The worker writes each minute down when it has ended, and keeps it for as many days as the
+    policy's `telemetry.history_days` says.
+    """
+    from gpu_core.cli.gpus.history import show_history
+
+    return show_history(options.address(), gpu_ids, last, as_json=as_json)
 
 
 def export(

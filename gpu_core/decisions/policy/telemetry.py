@@ -3,6 +3,8 @@
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import Field
+
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Section
@@ -32,3 +34,6 @@ class TelemetryPolicy(Section):
     prometheus_url: Annotated[str, parsed_by(_prometheus_url)] | None = None
     """The Prometheus that knows the GPUs of pods, of our node exporter or of dcgm-exporter, such as
     `http://prometheus.monitoring:9090`. None: pods are not sampled."""
+    history_days: Annotated[int, Field(ge=0, le=366)] = 30
+    """For how many days the ledger keeps what each GPU of a process pool did in each minute; 0: it
+    keeps none. What attempts did is kept for good."""

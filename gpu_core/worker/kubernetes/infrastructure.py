@@ -54,6 +54,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.policy.telemetry import TelemetryPolicy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_variables import variable_defaults
+from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.run_log import run_fields
 from gpu_core.worker.attempts.state import AttemptState, StartFailureKind
@@ -621,6 +622,10 @@ class KubernetesInfrastructure:
     def with_devices(self, facts: WorkerFacts) -> WorkerFacts:
         """The same: the GPUs are in other machines."""
         return facts
+
+    def take_gpu_windows(self) -> tuple[GpuWindow, ...]:
+        """None: a Prometheus has the history of GPUs in other machines."""
+        return ()
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
         """What the Prometheus of the policy knows of its pods' GPUs."""

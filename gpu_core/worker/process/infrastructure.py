@@ -32,6 +32,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.decisions.requests.run_environment import inherited_environment
 from gpu_core.decisions.requests.run_variables import env_of_process
+from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.state import AttemptState
@@ -331,6 +332,10 @@ class ProcessInfrastructure:
             samples=self._health.samples,
             verdicts=verdicts | {gpu: each for gpu, each in held.items() if gpu in verdicts},
         )
+
+    def take_gpu_windows(self) -> tuple[GpuWindow, ...]:
+        """The minutes of the machine's GPUs that have ended since the last call."""
+        return () if self._health is None else self._health.take_windows()
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
         """What the sampler of the run has written down of the attempt's GPUs."""

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Protocol
 
 from gpu_core.adapters.nvml import GpuDiscoveryError, GpuSampler
 from gpu_core.decisions.telemetry.health import Finding, GpuHealth, Verdict
+from gpu_core.decisions.telemetry.history import GpuWindow, MinuteHistory
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
 
@@ -16,6 +18,9 @@ _log = logging.getLogger("prefect.gpu.devices")
 
 # NVML that failed is initialised anew: that takes seconds, and other programs wait for it.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
+
+# Of 16 GPUs for a day, should the worker not take them.
+_MOST_WINDOWS = 16 * 24 * 60
 
 
 class Sampler(Protocol):
@@ -62,6 +67,8 @@ class HealthWatch:
         self._health = {gpu_id: GpuHealth(gpu_id=gpu_id) for gpu_id in gpu_ids}
         self.samples: tuple[GpuSample, ...] = ()
         """The last sample of each; empty: the driver does not answer."""
+        self._history = MinuteHistory()
+        self._windows: deque[GpuWindow] = deque(maxlen=_MOST_WINDOWS)
         self._unwritten: set[str] = set()
         self._is_failing = False
         self._pause_s = _FIRST_PAUSE_S
@@ -77,6 +84,10 @@ class HealthWatch:
     def verdicts(self) -> dict[str, Verdict]:
         """How is each GPU, by what was found since the worker began?"""
         return {gpu_id: health.verdict for gpu_id, health in [*self._health.items()]}
+
+    def take_windows(self) -> tuple[GpuWindow, ...]:
+        """The minutes that have ended since the last call; any thread may ask."""
+        return tuple(self._windows.popleft() for _ in range(len(self._windows)))
 
     def close(self) -> None:
         """Stop watching; a driver that hangs keeps its thread."""
@@ -104,6 +115,8 @@ class HealthWatch:
             _log.warning("The GPUs of this machine are sampled again")
         self._is_failing, self._pause_s = False, _FIRST_PAUSE_S
         self.samples = samples
+        self._history, ended = self._history.with_samples(samples)
+        self._windows.extend(ended)
         held = self._held.read()
         for sample in samples:
             # A MIG instance is as well as its GPU.

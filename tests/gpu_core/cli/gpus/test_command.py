@@ -1,10 +1,13 @@
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gpu_core.adapters.ledger import Ledger
 from gpu_core.cli.main import main
+from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.telemetry.health import Finding, Verdict
+from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.worker.process.gpus.held import HeldGpus
 
 HOT = Finding(
@@ -79,3 +82,30 @@ def test_what_is_not_held_is_refused_and_nothing_is_freed(held, capsys, typed):
 def test_an_exporter_refuses_what_it_cannot_do(option, value, capsys):
     assert main(["gpus", "export", option, value]) == 2
     assert option in capsys.readouterr().err
+
+
+def test_the_last_minutes_of_gpus_are_shown(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
+    summary = GpuSummary(
+        gpu_id="GPU-aaaa",
+        samples=60,
+        utilization_mean_ratio=0.5,
+        utilization_p95_ratio=0.93,
+        memory_used_max_bytes=40 * 2**30,
+        energy_j=36_000.0,
+    )
+    with Ledger.open(url) as ledger:
+        ledger.add_gpu_windows([GpuWindow(minute=minute, summary=summary)], minute)
+    assert main(["gpus", "history", "--ledger", url]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split("  ")[0] == "Minute (UTC)"
+    assert row.split() == [
+        *(f"{minute:%Y-%m-%d}", f"{minute:%H:%M}", "50", "%", "93", "%", "–"),
+        *("40.0", "GiB", "–", "10.0", "Wh", "GPU-aaaa"),
+    ]
+    assert main(["gpus", "history", "GPU-aaaa", "--json", "--ledger", url]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert (shown["gpu_id"], shown["minute"]) == ("GPU-aaaa", minute.isoformat())
+    assert main(["gpus", "history", "GPU-b", "--last", "1m", "--ledger", url]) == 0
+    assert "telemetry.history_days" in capsys.readouterr().out

@@ -137,3 +137,14 @@ def test_where_the_folder_cannot_be_read_a_held_gpu_stays_held(tmp_path):
     (tmp_path / "held-gpus").rename(tmp_path / "away")
     (tmp_path / "held-gpus").write_text("")
     assert set(held.read()) == {"GPU-a"}
+
+
+def test_minutes_that_have_ended_are_taken_once(world):
+    world.look(130, GPU_a={"utilization_ratio": 0.5}, GPU_b={"is_lost": True})
+    found = world.watch.take_windows()
+    assert [(w.summary.gpu_id, (w.minute - START).total_seconds()) for w in found] == [
+        ("GPU-a", 0.0),
+        ("GPU-a", 60.0),
+    ]
+    assert found[1].summary.utilization_mean_ratio == 0.5
+    assert world.watch.take_windows() == ()

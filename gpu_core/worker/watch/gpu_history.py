@@ -1,0 +1,56 @@
+"""What the GPUs of this machine did minute by minute: into the ledger, once a minute."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.telemetry.history import GpuWindow
+from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.operations.throttle import LastSaid, Throttle
+
+_log = logging.getLogger("prefect.gpu.history")
+
+_EVERY_S = 60.0
+
+# Of 16 GPUs for a day: a ledger that is away longer lacks what is older.
+_MOST_WINDOWS = 16 * 24 * 60
+
+
+class GpuHistory:
+    """Writes the minutes that have ended. Nothing depends on it: a failure is only logged, once.
+
+    Args:
+        ledger: Where they are kept.
+        take: The minutes that have ended since the last call.
+    """
+
+    def __init__(self, ledger: Ledger, take: Callable[[], tuple[GpuWindow, ...]]) -> None:
+        self._ledger = ledger
+        self._take = take
+        self._waiting: tuple[GpuWindow, ...] = ()
+        self._turns = Throttle(_EVERY_S)
+        self._failure = LastSaid()
+
+    async def write(self, days: int, now: datetime, now_s: float) -> None:
+        """Write what has ended, if that was not done within the last minute.
+
+        Args:
+            days: For how many days windows are kept; 0: none is.
+            now: The moment.
+            now_s: By a monotonic clock.
+        """
+        if not self._turns.allows(now_s):
+            return
+        found = (*self._waiting, *self._take())[-_MOST_WINDOWS:]
+        self._waiting = ()
+        if not days or not found:
+            return
+        try:
+            await in_thread(self._ledger.add_gpu_windows, found, now - timedelta(days=days))
+        except Exception as error:
+            self._waiting = found
+            if self._failure.is_news(type(error).__name__):
+                _log.warning("What GPUs do is written down later: %s", error)
+        else:
+            self._failure.forget()
