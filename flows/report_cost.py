@@ -1,7 +1,7 @@
 """Report what a day's GPU runs cost: read the ledger, decide, publish to Prefect and MLflow."""
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from prefect.utilities.asyncutils import run_coro_as_sync
 
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger import Ledger
+from gpu_core.adapters.ledger.budget_use import read_budget_uses
 from gpu_core.adapters.ledger.cost_slices import CostQuestion
 from gpu_core.adapters.ledger.daily_costs import Wanted, read_daily_costs, read_histories
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
@@ -51,6 +52,9 @@ from gpu_core.decisions.model.attempts import Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.policy.policy import Policy
 
+# The last moment of a day is in the period that ends with it.
+_LAST = timedelta(microseconds=1)
+
 Addresses = tuple[str, MlflowAccess | None, tuple[str, ...]]
 
 
@@ -77,7 +81,7 @@ def report_cost(
             from. The rolling mean takes no notice of it.
         policy: A policy file where this flow runs: planned days of its calendar are not judged,
             and teams without a history are judged by their budgets. Savings count its prices and
-            `scale.max_gpus`.
+            `scale.max_gpus`, and its budgets are listed.
 
     Raises:
         InvalidInput: The pool has no ledger, or it is not on this machine; or the policy cannot be
@@ -152,6 +156,9 @@ def read_and_decide(
         known=known,
         capacity=ledger.capacity_cost(asked),
         savings=read_savings(ledger, saved),
+        budgets=read_budget_uses(
+            ledger, policy, min(wanted.now, of_day.end - _LAST), wanted.provenance
+        ),
     )
 
 

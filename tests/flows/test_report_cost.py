@@ -19,11 +19,13 @@ from flows.report_cost import report_cost
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.anomalies.judgement import Rule
 from gpu_core.decisions.anomalies.planned import PlannedActivity
+from gpu_core.decisions.costs.capacity_intervals import CapacityChanges
 from gpu_core.decisions.costs.demo_history import ANOMALY_NAME, generated_history
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.markdown import escaped
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
+from tests.gpu_core.adapters.ledger.test_capacity import make_interval
 
 DAY = NOON.date()
 
@@ -89,6 +91,22 @@ def test_a_past_day_is_reported_in_prefect_and_logged_to_mlflow(
     (run,) = logged(tracking_uri)
     assert run.data.metrics["cost/total_usd"] == 2.0
     assert run.data.tags["cost.status"] == "final"
+
+
+def test_budgets_and_savings_are_reported_by_the_policy(ledger: Ledger, tmp_path: Path) -> None:
+    """The run cost $2 of $40; a machine on spot at $1 for 12 hours costs $2 on demand."""
+    machine = make_interval(
+        capacity_type="spot", gpus=1, micro_usd_per_hour=1_000_000, until=at(12), seen_at=at(12)
+    )
+    ledger.write_capacity(CapacityChanges((), (machine,)), [], at(0))
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "version: 1\nprices: {a100-80gb: {on-demand: 2}}\n"
+        "budgets: [{name: vision, scope: team, of: vision, period: month, usd: 40}]\n"
+    )
+    report_cost(DAY, policy=policy)
+    assert "| vision | $2.00 | $15.50 | $40.00 | 2026-04-01 |" in page()
+    assert "| saved by spot | -$12.00 |" in page()
 
 
 def test_reporting_twice_says_the_same_and_logs_nothing_twice(

@@ -39,6 +39,7 @@ from gpu_core.decisions.model.units import (
     format_usd,
     require_aware,
 )
+from gpu_core.decisions.quota.budget_use import BudgetUse, budgets_section
 
 _MOST_ROWS = 10
 _PLOTTED_DAYS = 8
@@ -64,6 +65,8 @@ class DayReport:
     """Hours of the day that cost more than usual, the total's first."""
     capacity: CapacityCost | None = None
     """What machines cost on that day; None: not read."""
+    budgets: tuple[BudgetUse, ...] = ()
+    """What the policy's budgets had used at the end of that day."""
     savings: MonthSavings | None = None
     """What was saved in the month up to that day; None: not read."""
     generated_before: int = 0
@@ -114,6 +117,7 @@ def report_day(
     known: Known | None = None,
     capacity: CapacityCost | None = None,
     savings: MonthSavings | None = None,
+    budgets: Sequence[BudgetUse] = (),
 ) -> DayReport:
     """What is to be said about this day's cost?
 
@@ -125,6 +129,7 @@ def report_day(
         known: Announced activity and budgets; the mean of 7 days takes no notice of them.
         capacity: What machines cost on that day; None: not known.
         savings: What was saved in the month up to that day; None: not known.
+        budgets: What the policy's budgets had used at the end of that day.
     """
     judgements = (
         judge_by_mean(day, costs, now=now)
@@ -142,6 +147,7 @@ def report_day(
         hours=() if history is None else unusual_hours(day, costs, now, (known or Known()).planned),
         capacity=capacity,
         savings=savings,
+        budgets=tuple(budgets),
         generated_before=sum(
             cost.run.provenance is Provenance.GENERATED
             for earlier, of_day in costs.items()
@@ -178,6 +184,7 @@ def to_markdown(report: DayReport) -> str:
         *_anomalies(report),
         *_unusual_hours(report),
     ]
+    parts += budgets_section(report.budgets)
     if len(report.days) > 1:
         parts.append(f"## Cost per day\n\n{cost_plot(report.days)}")
     if report.costs:
@@ -411,7 +418,12 @@ def _idle(capacity: CapacityCost | None) -> list[str]:
         for name, node in (*shown, ("all machines", capacity))
     ]
     head = ("Node", "Cost", "Idle", "Idle GPU-hours", "GPU-hours")
-    return [_table("Machines and idle GPUs", head, rows)]
+    beyond = capacity.beyond_micro_usd
+    note = (
+        f"Runs paid {format_usd(beyond)} beyond what their machines cost: attempts overlap where "
+        "clocks or prices differed."
+    )
+    return [_table("Machines and idle GPUs", head, rows), *([note] if beyond else [])]
 
 
 def _preemption_sentence(by_reason: Mapping[EndReason | None, list[Setback]]) -> str:

@@ -19,6 +19,7 @@ from gpu_core.decisions.costs.usage import (
     Exact,
     Usage,
     apportioned,
+    round_half_up,
     sum_usage,
 )
 from gpu_core.decisions.costs.usage_cost import Held, Window, held_usage
@@ -93,6 +94,12 @@ class CapacityCost:
     def idle(self) -> Usage:
         """What no run paid."""
         return sum_usage(machine.idle for machine in self.machines)
+
+    @property
+    def beyond_micro_usd(self) -> int:
+        """What runs paid beyond what their machines cost, as attempts overlap."""
+        exact = sum((machine.beyond_micro_usd for machine in self.machines), Fraction(0))
+        return round_half_up(exact)
 
     def by_node(self) -> Mapping[str, "CapacityCost"]:
         """The same by node, the one with the dearest idle time first."""

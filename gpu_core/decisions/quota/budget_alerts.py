@@ -7,10 +7,8 @@ from typing import NamedTuple
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.budgets import BudgetPolicy, Mode
 from gpu_core.decisions.policy.policy import Policy
-from gpu_core.decisions.quota.budgets import period_end, period_start
-
-_LEAST_PART_OF_PERIOD = 0.01
-"""Less of a period than this says nothing about its end."""
+from gpu_core.decisions.quota.budget_use import budget_use
+from gpu_core.decisions.quota.budgets import period_start
 
 
 class AlertMark(NamedTuple):
@@ -100,25 +98,17 @@ def due_alerts(
     """
     for budget in policy.budgets:
         start = period_start(budget.period, now, budget.time_zone)
-        by_name = usage.micro_usd_by_budget if budget.is_money else usage.gpu_s_by_budget
-        used = by_name.get(budget.name, 0)
+        use = budget_use(budget, usage, now)
         percents = sorted({round(100 * budget.warn_at), 100})
         reached = [
             AlertMark(budget.name, start, percent)
             for percent in percents
             # Cross-multiplied; a budget of nothing is used up by anything.
-            if (used and 100 * used >= percent * budget.limit) or budget.name in stopped
+            if (use.used and 100 * use.used >= percent * budget.limit) or budget.name in stopped
         ]
         news = tuple(mark for mark in reached if mark not in sent)
-        if not news:
-            continue
-        end = period_end(budget.period, now, budget.time_zone)
-        yield BudgetAlert(budget, news, used, _forecast(used, start, end, now), end)
-
-
-def _forecast(used: int, start: datetime, end: datetime, now: datetime) -> int | None:
-    part = (now - start) / (end - start)
-    return None if part < _LEAST_PART_OF_PERIOD else round(used / part)
+        if news:
+            yield BudgetAlert(budget, news, use.used, use.forecast, use.ends_at)
 
 
 def _percent(amount: int, limit: int) -> str:

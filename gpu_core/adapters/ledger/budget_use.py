@@ -1,0 +1,23 @@
+"""What budgets had used at a moment, from the records of the ledger."""
+
+from datetime import datetime
+
+from gpu_core.adapters.ledger.store import Ledger
+from gpu_core.decisions.model.attempts import Provenance
+from gpu_core.decisions.policy.policy import Policy
+from gpu_core.decisions.quota.budget_use import BudgetUse, budget_uses
+from gpu_core.decisions.quota.usage_tracker import UsageBook
+
+
+def read_budget_uses(
+    ledger: Ledger, policy: Policy, at: datetime, provenance: Provenance | None
+) -> tuple[BudgetUse, ...]:
+    """What have the budgets of this policy used in the periods of this moment?
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    if not policy.budgets:
+        return ()
+    since = UsageBook(policy, at).since
+    return budget_uses(policy, ledger.usage(since, at, provenance=provenance), at)
