@@ -11,7 +11,7 @@ from fractions import Fraction
 from statistics import median
 
 from gpu_core.decisions.catalog.gpu_types import GPU_TYPES
-from gpu_core.decisions.costs.usage import US_PER_HOUR, round_half_up, sum_usage
+from gpu_core.decisions.costs.usage import US_PER_HOUR, Usage, round_half_up, sum_usage
 from gpu_core.decisions.costs.usage_cost import Window, attempt_usage
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 
@@ -67,10 +67,16 @@ def cheaper_types(
         The measured ones by what they save, then those that memory and price speak for.
     """
     pairs = list(records)
-    hourly = _hourly(attempt for _, attempts in pairs for attempt in attempts)
+    used = {
+        attempt.attempt_id: attempt_usage(attempt, attempt.released_at)
+        for _, attempts in pairs
+        for attempt in attempts
+        if attempt.released_at is not None
+    }
+    hourly = _hourly((attempt for _, attempts in pairs for attempt in attempts), used)
     by_deployment: dict[str, dict[str, list[_Done]]] = defaultdict(lambda: defaultdict(list))
     for run, attempts in pairs:
-        done = _done(run, attempts, window)
+        done = _done(run, attempts, used, window)
         if done is not None:
             by_deployment[done.deployment][done.gpu_type].append(done)
     found = []
@@ -131,7 +137,9 @@ def _choice(
     )
 
 
-def _done(run: RunRecord, attempts: Sequence[Attempt], window: Window) -> _Done | None:
+def _done(
+    run: RunRecord, attempts: Sequence[Attempt], used: Mapping[str, Usage], window: Window
+) -> _Done | None:
     """The run, if it completed in the window on one known GPU type at known prices."""
     taken = [attempt for attempt in attempts if attempt.has_run]
     if run.deployment is None or not taken:
@@ -143,7 +151,7 @@ def _done(run: RunRecord, attempts: Sequence[Attempt], window: Window) -> _Done 
         return None
     if len(types) > 1 or last.gpu_type is None:
         return None
-    usage = sum_usage(attempt_usage(attempt, end) for attempt in taken)
+    usage = sum_usage(used[attempt.attempt_id] for attempt in taken if attempt.released_at)
     if usage.is_unpriced or not usage.exact_micro_usd:
         return None
     return _Done(run.deployment, last.gpu_type, Fraction(usage.exact_micro_usd), _memory(taken))
@@ -169,13 +177,12 @@ def _memory_mib(gpu_type: str) -> int | None:
     return found.reported_memory_mib or found.memory_gib * 1024
 
 
-def _hourly(attempts: Iterable[Attempt]) -> Mapping[str, Fraction]:
+def _hourly(attempts: Iterable[Attempt], used: Mapping[str, Usage]) -> Mapping[str, Fraction]:
     """What an hour of a GPU of each type cost on average, where all of it has a price."""
     by_type = defaultdict(list)
     for attempt in attempts:
-        if attempt.gpu_type is not None and attempt.released_at is not None and attempt.gpus:
-            usage = attempt_usage(attempt, attempt.released_at)
-            by_type[attempt.gpu_type].append(usage)
+        if attempt.gpu_type is not None and attempt.attempt_id in used:
+            by_type[attempt.gpu_type].append(used[attempt.attempt_id])
     whole = {gpu_type: sum_usage(parts) for gpu_type, parts in by_type.items()}
     return {
         gpu_type: Fraction(usage.exact_micro_usd) * US_PER_HOUR / Fraction(usage.gpu_us)

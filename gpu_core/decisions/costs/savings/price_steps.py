@@ -97,9 +97,9 @@ def known_steps(
         if interval.capacity_type == capacity_type and interval.micro_usd_per_hour is not None
     ]
     if own:
-        return PriceSteps(tuple(sorted(own)))
+        return PriceSteps(_changes(sorted(own)))
     found = _of_book(machines[-1], [capacity_type], book, window)
-    known = tuple(step for step in found.steps if step.micro_usd_per_hour is not None)
+    known = _changes(step for step in found.steps if step.micro_usd_per_hour is not None)
     return PriceSteps(known) if known else None
 
 
@@ -153,4 +153,13 @@ def _of_book(
         prices = (small.machine_price(capacity, whole, at) for capacity in asked)
         known = [price.micro_usd_per_hour for price in prices if price is not None]
         steps.append(PriceStep(at, min(known, default=None)))
-    return PriceSteps(tuple(steps))
+    return PriceSteps(_changes(steps))
+
+
+def _changes(steps: Iterable[PriceStep]) -> tuple[PriceStep, ...]:
+    """The steps that change the price: a month has many machines at one price."""
+    found: list[PriceStep] = []
+    for step in steps:
+        if not found or step.micro_usd_per_hour != found[-1].micro_usd_per_hour:
+            found.append(step)
+    return tuple(found)
