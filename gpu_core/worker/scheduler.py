@@ -128,7 +128,7 @@ class GpuScheduler:
         self._publisher = Publisher(
             client, pool, settings.waiting_state_name, self._turn, self._faults
         )
-        self._prices = Prices(ledger)
+        self._prices = Prices(ledger, settings.prices_path)
         self._writes = SpooledWrites(
             ledger, settings.resolved_state_dir() / f"{file_name(pool)}.ledger.spool"
         )

@@ -38,6 +38,10 @@ class GpuWorkerSettings(PrefectBaseSettings):
         default=None,
         description="The policy file; by default none: no prices and no virtual GPUs.",
     )
+    prices_path: Path | None = Field(
+        default=None,
+        description="Your own price sheet in YAML, which counts before the catalog.",
+    )
     state_dir: Path | None = Field(
         default=None,
         description="Where run folders and locks live; `gpu` in Prefect's home folder by default.",

@@ -1,4 +1,4 @@
-"""The one answer to what a run pays for an hour: your own rates, then the catalog, then the policy.
+"""The one answer to what a run pays for an hour: rates, price sheet, catalog, then the policy.
 
 The first source that knows the GPU counts for all of it, so that no price is made of two.
 """
@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
 
-from gpu_core.decisions.catalog.offerings import Catalog, InstanceType, Offering, Price
+from gpu_core.decisions.catalog.offerings import Catalog, InstanceType, Offering, OfferingKey, Price
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.cluster import (
     INSTANCE_TYPE_LABEL,
@@ -55,6 +55,15 @@ class Capacity:
         )
 
 
+class _Listed(NamedTuple):
+    """A price in a list of offerings."""
+
+    source: str
+    key: OfferingKey
+    machine: InstanceType
+    price: Price
+
+
 class MachinePrice(NamedTuple):
     """What an hour of a whole machine costs, and where that was read."""
 
@@ -65,9 +74,11 @@ class MachinePrice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBook:
-    """Where prices are asked for, in this order: `policy.rates`, the catalog, `policy.prices`."""
+    """Where prices are asked for: `policy.rates`, your sheet, the catalog, then `policy.prices`."""
 
     policy: Policy
+    sheet: Catalog = _NOTHING
+    """Your own prices of offerings; they count before those of the catalog."""
     catalog: Catalog = _NOTHING
     """The one that `refresh-catalog` keeps; without it, nodes have no prices of their own."""
 
@@ -93,10 +104,9 @@ class PriceBook:
         if rates is None or (rates.gpu_micro_usd_per_hour is None and machine.gpus):
             return None
         if self._own(capacity) is None:
-            offering = _offering(self.catalog, capacity)
-            price = None if offering is None else _price_at(offering, at)
-            if price is not None:
-                return MachinePrice(price.micro_usd_per_hour, rates.source, rates.as_of)
+            listed = self._listed(capacity, at)
+            if listed is not None:
+                return MachinePrice(listed.price.micro_usd_per_hour, rates.source, rates.as_of)
         whole = (
             machine.gpus * (rates.gpu_micro_usd_per_hour or 0)
             + Fraction(machine.cpu_milli or 0, 1000) * (rates.cpu_micro_usd_per_hour or 0)
@@ -121,16 +131,24 @@ class PriceBook:
         )
 
     def _of_catalog(self, capacity: Capacity, at: datetime) -> Rates | None:
-        offering = _offering(self.catalog, capacity)
-        price = None if offering is None else _price_at(offering, at)
-        if offering is None or price is None:
+        listed = self._listed(capacity, at)
+        if listed is None:
             return None
         return split(
-            price.micro_usd_per_hour,
-            self.catalog.instance_type(offering),
-            source=f"catalog: {offering.key}",
-            as_of=price.seen_from,
+            listed.price.micro_usd_per_hour,
+            listed.machine,
+            source=f"{listed.source}: {listed.key}",
+            as_of=listed.price.seen_from,
         )
+
+    def _listed(self, capacity: Capacity, at: datetime) -> "_Listed | None":
+        """The price of the whole machine, by the sheet or the catalog."""
+        for source, catalog in (("price sheet", self.sheet), ("catalog", self.catalog)):
+            offering = _offering(catalog, capacity)
+            price = None if offering is None else _price_at(offering, at)
+            if offering is not None and price is not None:
+                return _Listed(source, offering.key, catalog.instance_type(offering), price)
+        return None
 
 
 def split(

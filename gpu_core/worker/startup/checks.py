@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError
 
+from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.adapters.files.errnos import REFUSED_PATHS
 from gpu_core.adapters.files.private_folder import make_private_folder
 from gpu_core.adapters.prefect.internals import missing_parts, unsupported_prefect
@@ -91,6 +92,11 @@ def check_machine(
         policies = PolicySource(settings.policy_path)
     except InvalidInput as error:
         found += error.errors if isinstance(error, InvalidInputs) else [error]
+    if settings.prices_path is not None:
+        try:
+            load_sheet(settings.prices_path)
+        except InvalidInput as error:
+            found += error.errors if isinstance(error, InvalidInputs) else [error]
     unusable = _unusable(settings.resolved_state_dir()) if needs_folder else None
     if unusable is not None:
         found.append(unusable)

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.catalog.offerings import Catalog
@@ -14,10 +16,27 @@ from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.model.virtual_nodes import planned_kind
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.watch.price_sheet import PriceSheet
 
 _log = logging.getLogger("prefect.gpu.prices")
 
 _REFRESH_S = 60
+
+
+class _Version(NamedTuple):
+    """What prices are made of."""
+
+    policy: Policy
+    sheet: Catalog
+    refreshed_at: datetime | None
+
+    def is_same(self, other: "_Version") -> bool:
+        """Are they the same objects? Faster than a comparison of what they hold."""
+        return (
+            self.policy is other.policy
+            and self.sheet is other.sheet
+            and self.refreshed_at == other.refreshed_at
+        )
 
 
 class Prices:
@@ -25,24 +44,27 @@ class Prices:
 
     Args:
         ledger: Where `refresh-catalog` keeps the catalog.
+        sheet: Your own price sheet, which counts before the catalog; None: there is none.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, sheet: Path | None = None) -> None:
         self._ledger = ledger
+        self._sheet = PriceSheet(sheet)
         self._catalog = Catalog()
         self._refreshed_at: datetime | None = None
         self._read_at: datetime | None = None
         self._capacity: dict[str, Capacity] = {}
-        self._applied: tuple[Policy, datetime | None] | None = None
+        self._applied: _Version | None = None
         # Machines of one kind have one price, until the policy or the catalog changes.
         self._machine_prices: dict[tuple[object, ...], MachinePrice | None] = {}
-        self._machines_by: tuple[Policy | None, datetime | None] = None, None
+        self._machines_by: _Version | None = None
 
     async def refresh(self, nodes: Iterable[Node], now: datetime) -> None:
         """Keep the machines of these nodes, and the catalog if another one was written."""
         self._capacity = {node.name: Capacity.of_node(node) for node in nodes}
         if self._read_at is not None and (now - self._read_at).total_seconds() < _REFRESH_S:
             return
+        await in_thread(self._sheet.refresh)
         refreshed_at = await in_thread(self._ledger.catalog_refreshed_at)
         if refreshed_at != self._refreshed_at:
             try:
@@ -54,11 +76,14 @@ class Prices:
 
     def are_new(self, policy: Policy) -> bool:
         """May a price differ from what running attempts were last priced with?"""
-        return (policy, self._refreshed_at) != self._applied
+        return self._version(policy) != self._applied
 
     def note_applied(self, policy: Policy) -> None:
         """All running attempts have the prices of now."""
-        self._applied = policy, self._refreshed_at
+        self._applied = self._version(policy)
+
+    def _version(self, policy: Policy) -> "_Version":
+        return _Version(policy, self._sheet.catalog, self._refreshed_at)
 
     def knows(self, node: str) -> bool:
         """Is it known which machine this node is?"""
@@ -66,7 +91,7 @@ class Prices:
 
     def book(self, policy: Policy) -> PriceBook:
         """Where prices are asked for now."""
-        return PriceBook(policy=policy, catalog=self._catalog)
+        return PriceBook(policy=policy, sheet=self._sheet.catalog, catalog=self._catalog)
 
     def planned_with(self, policy: Policy, nodes: Iterable[Node], now: datetime) -> Policy:
         """The policy with the prices of now: those that runs on these nodes pay."""
@@ -80,8 +105,9 @@ class Prices:
         self, node: Node, machine: Machine, policy: Policy, now: datetime
     ) -> MachinePrice | None:
         """What does an hour of a node's machine cost? None: unpriced."""
-        if self._machines_by[0] is not policy or self._machines_by[1] != self._refreshed_at:
-            self._machine_prices, self._machines_by = {}, (policy, self._refreshed_at)
+        by = self._version(policy)
+        if self._machines_by is None or not by.is_same(self._machines_by):
+            self._machine_prices, self._machines_by = {}, by
         capacity = self._capacity.get(node.name) or Capacity.of_node(node)
         key = capacity, machine.gpus, machine.cpu_milli, machine.memory_mib
         if key not in self._machine_prices:

@@ -20,6 +20,7 @@ from gpu_core.decisions.costs.price_book import (
     split,
     with_price_of_now,
 )
+from gpu_core.decisions.model.cluster import Machine
 from gpu_core.decisions.model.prices import Rates
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.testing.builders.attempts import at, make_attempt
@@ -225,3 +226,25 @@ def test_the_example_policy_has_the_prices_of_the_catalog() -> None:
     want = round(known.micro_usd_per_gpu_hour(on_demand) / cent) * cent
     assert of_policy("a100-80gb", "on-demand") == want
     assert policy.prices_as_of == on_demand.price.seen_from.replace(hour=0, minute=0, second=0)
+
+
+def test_an_own_sheet_counts_before_the_catalog_and_after_the_rates() -> None:
+    """It may know fewer machines, and another time."""
+    known, own = catalog(price(32)), catalog(price(16, as_of=at(1).isoformat()))
+    policy = parse_policy({"version": 1} | POLICY_PRICES)
+    book = PriceBook(policy=policy, sheet=own, catalog=known)
+    before, after = book.rates(machine(), at(0)), book.rates(machine(), at(2))
+    assert before is not None
+    assert after is not None
+    assert (before.gpu_micro_usd_per_hour, after.gpu_micro_usd_per_hour) == (4_000_000, 2_000_000)
+    assert after.source == "price sheet: aws p4de.24xlarge us-east-1 on-demand"
+    eight = Machine(gpus=8)
+    assert book.machine_price(machine(), eight, at(2)) == (16_000_000, after.source, at(1))
+    elsewhere = PriceBook(
+        policy=policy, sheet=catalog(price(1, capacity_type="spot")), catalog=known
+    )
+    assert elsewhere.rates(machine(), at(0)) == before
+    with_rates = PriceBook(policy=parse_policy({"version": 1} | OWN), sheet=own)
+    found = with_rates.rates(machine(), at(2))
+    assert found is not None
+    assert found.source == "policy rates"

@@ -79,8 +79,9 @@ def test_the_policys_mistakes_are_those_that_set_up_names_and_the_folder_is_name
     assert last.startswith(f"{PREFIX}STATE_DIR is not a folder that this user can write to")
 
 
-def test_a_missing_policy_file_is_refused(tmp_path):
-    settings = GpuWorkerSettings(policy_path=tmp_path / "none.yaml")
+@pytest.mark.parametrize("setting", ["policy_path", "prices_path"])
+def test_a_missing_file_of_a_setting_is_refused(tmp_path, setting):
+    settings = GpuWorkerSettings(state_dir=tmp_path / "gpu", **{setting: tmp_path / "none.yaml"})
     with pytest.raises(InvalidInput, match=r"none\.yaml does not exist"):
         check_machine(settings, [], needs_folder=True)
 

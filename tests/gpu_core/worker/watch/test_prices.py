@@ -166,3 +166,48 @@ def test_a_run_keeps_its_price_while_its_node_is_not_seen_and_stops_no_other(
         found = {a.flow_run_id: a for a in ledger.open_attempts("gpus", "host-1")}
     repriced = {name for name, run in runs.items() if found[str(run.id)].later_prices}
     assert repriced == {"first", "second"} - {fails}
+
+
+def test_an_own_price_sheet_is_read_again_and_its_last_good_version_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """$32 for 8 GPUs, then $16, then a mistake, then no file."""
+    sheet, machine = tmp_path / "prices.yaml", replace(NODE, machine=Machine(gpus=8))
+    policy = parse_policy({"version": 1})
+    text = """
+version: 1
+provider: ours
+source: our contract
+as_of: 2026-01-01
+instance_types:
+  p4de.24xlarge:
+    {gpu_type: a100-80gb, gpu_count: 8,
+     prices: [{region: us-east-1, capacity_type: on-demand, usd_per_hour: 32}]}
+"""
+    found = []
+
+    async def story(ledger: Ledger) -> None:
+        prices = Prices(ledger, sheet)
+        versions = (text, text.replace("32", "16"), text.replace("32", "many"), None)
+        for minutes, version in enumerate(versions):
+            if version is None:
+                sheet.unlink()
+            else:
+                sheet.write_text(version)
+            now = NOW + timedelta(minutes=2 * minutes)
+            await prices.refresh([machine], now)
+            news = prices.are_new(policy)
+            prices.note_applied(policy)
+            found.append((prices.of_machine(machine, Machine(gpus=8), policy, now), news))
+
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
+        anyio.run(story, ledger)
+    assert [(price.micro_usd_per_hour, news) for price, news in found] == [
+        (32_000_000, True),
+        (16_000_000, True),
+        (16_000_000, False),
+        (16_000_000, False),
+    ]
+    assert [r.getMessage().partition(":")[0] for r in caplog.records if "sheet" in r.msg] == [
+        "The price sheet cannot be used; the last one counts"
+    ] * 2
