@@ -11,6 +11,7 @@ from gpu_core.decisions.model.errors import InvalidInput, listed, nearest_name
 from gpu_core.decisions.model.pydantic_errors import parsed_by
 from gpu_core.decisions.model.section import Name, PositiveDuration, Section
 from gpu_core.decisions.model.units import SECONDS_PER_HOUR, format_usd, micro_usd
+from gpu_core.decisions.policy.notification import unusable_blocks
 
 Period = Literal["day", "week", "month"]
 
@@ -141,16 +142,7 @@ def budget_contradictions(
         if (budget.limit_micro_usd is None) == (budget.limit_gpu_s is None):
             errors.append(InvalidInput(path, "needs one limit", allowed="either usd or gpu_hours"))
         errors += _unknown_names(path, budget, queues, teams)
-        errors += [
-            InvalidInput(
-                f"{path}.notify.{index}",
-                "is not a saved block",
-                got=block,
-                allowed="TYPE/NAME, such as slack-webhook/gpu-budgets",
-            )
-            for index, block in enumerate(budget.notify)
-            if len([part for part in block.split("/") if part]) != 2
-        ]
+        errors += unusable_blocks(path, budget.notify)
         if budget.scope == "pool" and budget.of is not None:
             errors.append(
                 InvalidInput(f"{path}.of", "has no meaning with scope pool", got=budget.of)

@@ -22,6 +22,7 @@ from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradiction
 from gpu_core.decisions.policy.calendar import CalendarPolicy, calendar_contradictions
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_contradictions
+from gpu_core.decisions.policy.idle import IdlePolicy, idle_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
 from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
 from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_contradictions
@@ -124,6 +125,7 @@ class Policy(Section):
     preemption: PreemptionPolicy = PreemptionPolicy()
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     limits: Limits = Limits()
+    idle: IdlePolicy = IdlePolicy()
     permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
     telemetry: TelemetryPolicy = TelemetryPolicy()
@@ -194,6 +196,7 @@ def _contradictions(policy: Policy, damaged: Collection[str]) -> list[InvalidInp
     errors += scale_contradictions(policy.scale)
     errors += fair_share_contradictions(policy.fair_share)
     errors += limit_contradictions(policy.limits)
+    errors += idle_contradictions(policy.idle)
     errors += waiting_contradictions(policy.waiting)
     if not {"ordering", "preemption"} & set(damaged):
         errors += preemption_contradictions(policy.preemption, policy.ordering)
