@@ -1,15 +1,18 @@
 """What a flow imports inside a run."""
 
 from gpu_core.runtime.checkpoints import Checkpointing, checkpointing
+from gpu_core.runtime.progress import Progress, reporting_progress
 from gpu_core.runtime.ranks import Ranks, torch_ranks
 from gpu_core.runtime.saving import SavedCheckpoint
 from gpu_core.runtime.tracking import tracked_run
 
 __all__ = [
     "Checkpointing",
+    "Progress",
     "Ranks",
     "SavedCheckpoint",
     "checkpointing",
+    "reporting_progress",
     "torch_ranks",
     "tracked_run",
 ]

@@ -29,6 +29,7 @@ from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime.notice import Notices, notices_of
 from gpu_core.runtime.prefect_report import PrefectReport
+from gpu_core.runtime.progress import Progress
 from gpu_core.runtime.ranks import Ranks
 from gpu_core.runtime.save_clock import SaveSchedule
 from gpu_core.runtime.saving import FATAL, Outcome, SavedCheckpoint, Saver, Taken
@@ -157,6 +158,8 @@ class Checkpointing:
         if run is not None and run.reports_to_prefect and ranks.rank == 0:
             self._prefect = PrefectReport(run.flow_run_id)
         self._report_lock = threading.Lock()
+        self.progress = Progress(run, ranks, clock)
+        """What the worker learns of this process's steps: `due` and `save` report them."""
         self._has_warned = False
 
     def __enter__(self) -> Self:
@@ -173,6 +176,7 @@ class Checkpointing:
             self._schedule.restart()
             self._tell_worker(self._earlier_report() or self._report)
         self._notices.start()
+        self.progress.start()
         return self
 
     def __exit__(
@@ -196,6 +200,7 @@ class Checkpointing:
             if self._saver is not None:
                 self._saver.close()
             self._notices.close()
+            self.progress.close()
             if self._prefect is not None:
                 self._prefect.close()
 
@@ -221,7 +226,11 @@ class Checkpointing:
         """
         if self._checkpoints is None:
             return default
-        candidates = self._readable(self._checkpoints)
+        with self.progress.phase("restoring"):
+            return self._restored(self._checkpoints, default)
+
+    def _restored(self, checkpoints: RunCheckpoints, default: State) -> State:
+        candidates = self._readable(checkpoints)
         own = next(candidates, _NOTHING)
         # All ranks see the same orders, and so ask each other equally often.
         while len(set(orders := self._orders_of_ranks(own))) > 1:
@@ -245,6 +254,7 @@ class Checkpointing:
         Raises:
             StaleAttempt: A later attempt of this run has begun; this process should end.
         """
+        self.progress.step()
         if self._saver is None:
             return False
         self._note_first_step()
@@ -279,15 +289,19 @@ class Checkpointing:
             self._warn_once()
             return None
         self._note_first_step()
+        with self.progress.phase("saving"):
+            return self._save_now(self._saver, state, step)
+
+    def _save_now(self, saver: Saver, state: object, step: int | None) -> SavedCheckpoint | None:
         self.wait()
         # Looked up before the state is taken: a notice that comes during the save asks for more.
         notice = self._notices.current()
         taken = self._take(state, step, answers_notice=notice is not None)
         if self._background and notice is None:
-            self._saver.start(taken)
+            saver.start(taken)
             self._schedule.restart()
             return None
-        outcome = self._saver.save(taken)
+        outcome = saver.save(taken)
         self._schedule.restart()
         self._learn(outcome)
         if outcome.saved is not None:

@@ -38,6 +38,16 @@ class SaveWhenDue(TrainerCallback):  # type: ignore[misc] # untyped where it is 
         """After each step: one question, and the trainer saves when it is time."""
         control.should_save = control.should_save or self._ckpt.due()
 
+    def on_prediction_step(
+        self,
+        _arguments: TrainingArguments,
+        _state: TrainerState,
+        _control: TrainerControl,
+        **_more: Any,
+    ) -> None:
+        """After each batch of an evaluation: it is progress, and no step."""
+        self._ckpt.progress.evaluated()
+
     def on_save(
         self,
         arguments: TrainingArguments,

@@ -39,6 +39,12 @@ class SaveWhenDue(Callback):  # type: ignore[misc] # untyped where it is not ins
             trainer.save_checkpoint(path)
             self._ckpt.save(path.read_bytes())
 
+    def on_validation_batch_end(
+        self, _trainer: Trainer, _module: LightningModule, *_outputs: Any, **_more: Any
+    ) -> None:
+        """After each batch of an evaluation: it is progress, and no step."""
+        self._ckpt.progress.evaluated()
+
 
 def restored_path(ckpt: Checkpointing, folder: Path) -> Path | None:
     """A file for `Trainer.fit(ckpt_path=...)`; None: this run begins from the start.

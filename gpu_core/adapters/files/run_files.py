@@ -107,7 +107,7 @@ def read_notice_file(path: Path) -> Notice | None:
 
     The file is that of the run's folder, or a pod annotation that Kubernetes mounts.
     """
-    return _read(path, _notice)
+    return read_record(path, _notice)
 
 
 def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> None:
@@ -121,13 +121,13 @@ def write_checkpoint_report(run_dir: str | Path, report: CheckpointReport) -> No
 
 def read_checkpoint_report(run_dir: str | Path) -> CheckpointReport | None:
     """What is safe? None: the run does not save, or the file cannot be understood (logged)."""
-    return _read(Path(run_dir, CHECKPOINT_FILE), _checkpoint_report)
+    return read_record(Path(run_dir, CHECKPOINT_FILE), _checkpoint_report)
 
 
 def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | None:
     """The report that these values make; None: they cannot be understood (logged)."""
     try:
-        return _checkpoint_report(_Fields(values))
+        return _checkpoint_report(RecordFields(values))
     except (ValueError, TypeError, KeyError, InvalidInput) as error:
         _log.warning("A checkpoint report is ignored, it cannot be understood: %s", error)
         return None
@@ -135,7 +135,7 @@ def checkpoint_report_of(values: Mapping[str, object]) -> CheckpointReport | Non
 
 def read_exit_report(run_dir: str | Path) -> ExitReport | None:
     """How did the command end? None: its end was not seen, or the file cannot be understood."""
-    return _read(Path(run_dir, EXIT_FILE), _exit_report)
+    return read_record(Path(run_dir, EXIT_FILE), _exit_report)
 
 
 def _write(path: Path, record: Notice | CheckpointReport) -> None:
@@ -150,7 +150,13 @@ def _text(record: Notice | CheckpointReport) -> bytes:
     return json.dumps(values, indent=2).encode()
 
 
-def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
+def read_record(path: Path, parse: Callable[["RecordFields"], Record]) -> Record | None:
+    """What a file of one JSON object says; None: it is missing, or cannot be understood (logged).
+
+    Args:
+        path: The run can put anything there.
+        parse: Makes the record; what it raises for fields is a file that cannot be understood.
+    """
     try:
         content = read_plain_file(path, _LARGEST_BYTES)
     except FileNotFoundError:
@@ -159,13 +165,13 @@ def _read(path: Path, parse: Callable[["_Fields"], Record]) -> Record | None:
         _log.warning("%s is ignored, because it cannot be read: %s", path, error)
         return None
     try:
-        return parse(_Fields(json.loads(content)))
+        return parse(RecordFields(json.loads(content)))
     except (ValueError, TypeError, KeyError, RecursionError, InvalidInput) as error:
         _log.warning("%s is ignored, because it cannot be understood: %s", path, error)
         return None
 
 
-class _Fields:
+class RecordFields:
     """The values of one JSON object, each of the type that is asked for."""
 
     def __init__(self, values: object) -> None:
@@ -174,6 +180,12 @@ class _Fields:
         self._values = values
 
     def optional(self, name: str, kind: type[Record]) -> Record | None:
+        """The value; None: it is missing, or null.
+
+        Raises:
+            TypeError: It is of another type, or out of range.
+            ValueError: It is no moment.
+        """
         value = self._values.get(name)
         if value is None:
             return None
@@ -188,13 +200,18 @@ class _Fields:
         return value
 
     def required(self, name: str, kind: type[Record]) -> Record:
+        """The same, of a value that must be there.
+
+        Raises:
+            KeyError: It is missing.
+        """
         value = self.optional(name, kind)
         if value is None:
             raise KeyError(f"{name} is missing")
         return value
 
 
-def _notice(fields: _Fields) -> Notice:
+def _notice(fields: RecordFields) -> Notice:
     return Notice(
         reason=fields.required("reason", str),
         message=fields.required("message", str),
@@ -203,7 +220,7 @@ def _notice(fields: _Fields) -> Notice:
     )
 
 
-def _checkpoint_report(fields: _Fields) -> CheckpointReport:
+def _checkpoint_report(fields: RecordFields) -> CheckpointReport:
     return CheckpointReport(
         attempt_id=fields.required("attempt_id", str),
         restored_from=fields.optional("restored_from", str),
@@ -218,7 +235,7 @@ def _checkpoint_report(fields: _Fields) -> CheckpointReport:
     )
 
 
-def _exit_report(fields: _Fields) -> ExitReport:
+def _exit_report(fields: RecordFields) -> ExitReport:
     return ExitReport(
         exit_code=fields.required("exit_code", int),
         ended_at=fields.required("ended_at", datetime),

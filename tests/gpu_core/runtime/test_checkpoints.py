@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from gpu_core.adapters.files.run_files import (
     write_notice,
 )
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.requests.run_context import CHECKPOINT_FILE, NOTICE_FILE, RunContext
+from gpu_core.decisions.requests.run_context import NOTICE_FILE, RunContext
 from gpu_core.runtime import checkpointing
 
 StartAttempt = Callable[..., RunContext]
@@ -352,8 +353,7 @@ def test_a_lost_run_folder_costs_no_checkpoint(
     """The checkpoint is safe even where the worker cannot be told."""
     run = start_attempt(1)
     with checkpointing() as ckpt:
-        Path(run.run_dir, CHECKPOINT_FILE).unlink()
-        Path(run.run_dir).rmdir()
+        shutil.rmtree(run.run_dir)
         ckpt.save("safe")
         assert ckpt.restore(None) == "safe"
     assert "the checkpoint could not be reported" in caplog.text
