@@ -17,6 +17,7 @@ from gpu_core.decisions.anomalies.judgement import (
 from gpu_core.decisions.anomalies.known import Known
 from gpu_core.decisions.anomalies.rolling_mean import Thresholds, judge_by_mean
 from gpu_core.decisions.anomalies.seasonal import judge_by_season
+from gpu_core.decisions.anomalies.use_section import use_section
 from gpu_core.decisions.costs.cost_plot import DayCost, cost_plot
 from gpu_core.decisions.costs.idle import CapacityCost
 from gpu_core.decisions.costs.savings.markdown import savings_section
@@ -196,6 +197,7 @@ def to_markdown(report: DayReport) -> str:
             *_named_table("By workload type", "Type", report.costs, lambda run: run.workload_type),
             _dearest_runs(report.costs),
             *_setbacks(report.costs),
+            *use_section(report.costs, Window.of_day(report.day)),
         ]
     parts += _idle(report.capacity)
     parts += savings_section(report.savings)
