@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 from gpu_core.adapters.files.progress_report import (
     ProgressReport,
@@ -39,7 +39,7 @@ _REMEMBERED = 64
 _STACKS_SIGNAL = getattr(signal, "SIGUSR2", None)
 
 # Handled until the process ends: without a handler, a signal that comes late would end it.
-_dumps: dict[Path, TextIO] = {}
+_dumps: set[Path] = set()
 
 
 def reporting_progress(ranks: Ranks | None = None) -> "Progress":
@@ -183,9 +183,9 @@ def _dump_on_signal(path: Path) -> bool:
     if _STACKS_SIGNAL is None or signal.getsignal(_STACKS_SIGNAL) is not signal.SIG_DFL:
         return False
     try:
-        file = path.open("w", encoding="utf-8")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     except OSError:
         return False
-    faulthandler.register(_STACKS_SIGNAL, file=file, all_threads=True)
-    _dumps[path] = file
+    faulthandler.register(_STACKS_SIGNAL, file=descriptor, all_threads=True)
+    _dumps.add(path)
     return True

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.files.run_files import Notice
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
@@ -20,6 +21,7 @@ from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.run_context import RunContext
+from gpu_core.decisions.telemetry.activity import RunActivity
 from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.worker.attempts.state import AttemptState
@@ -98,6 +100,16 @@ class Binding:
     since: datetime
     node: Node | None = None
     """The first of its nodes, as it was seen last; None: nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedUse:
+    """What is known of how an attempt uses its GPUs."""
+
+    activity: RunActivity | None = None
+    """None: it is not sampled, or its GPUs are virtual."""
+    progress: tuple[ProgressReport, ...] = ()
+    """Of each of its ranks that reports."""
 
 
 class Infrastructure(Protocol):
@@ -269,6 +281,16 @@ class Infrastructure(Protocol):
 
     async def gpu_summaries(self, running: AttemptState) -> tuple[GpuSummary, ...]:
         """What did the attempt's GPUs do? Empty: that is unknown."""
+        ...
+
+    async def observed_use(self, running: AttemptState) -> ObservedUse:
+        """How does it use its GPUs now? Nothing is decided from what is unknown."""
+        ...
+
+    async def stacks(
+        self, running: AttemptState, progress: Sequence[ProgressReport]
+    ) -> Mapping[int, str]:
+        """What do these ranks do at this moment? The stacks of those that dump them, by rank."""
         ...
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:

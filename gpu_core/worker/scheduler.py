@@ -55,6 +55,8 @@ from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.capacity import CapacityWatch
 from gpu_core.worker.watch.decision_log import DecisionLog
 from gpu_core.worker.watch.gpu_history import GpuHistory
+from gpu_core.worker.watch.hung_runs import HangWatch
+from gpu_core.worker.watch.idle_runs import IdleWatch
 from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
@@ -158,6 +160,8 @@ class GpuScheduler:
         )
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
+        self._idle = IdleWatch(client, self._attempts, infrastructure, tasks)
+        self._hangs = HangWatch(client, self._attempts, infrastructure, tasks, hidden)
         self._zombies = ZombieStateGuard(client, self._faults)
         self._outages = OutageWatch(
             client,
@@ -331,6 +335,13 @@ class GpuScheduler:
             with self._faults.of_run(running, "ended", now):
                 await self.terminator.stop_for_budget(running, why, policy, now)
         await self.terminator.stop_troubled(policy, now)
+        # After that: what hangs on a GPU that has failed is not charged.
+        for running, why in await self._idle.idle(policy.idle, now):
+            with self._faults.of_run(running, "ended", now):
+                await self.terminator.stop_idle(running, why, policy, now)
+        for running, why in await self._hangs.hanging(policy.hangs, now):
+            with self._faults.of_run(running, "ended", now):
+                await self.terminator.stop_hung(running, why, policy, now)
 
     async def _reconcile(self, policy: Policy) -> None:
         await self._faults.one_by_one(
@@ -414,6 +425,7 @@ class GpuScheduler:
         costs = [hourly_cost(r.record, r.attempt) for r in self._attempts.holding()]
         held = {gpu_id for _node, gpu_id in used}
         self._metrics.note_cycle(counts, steps.seconds, gpu_groups(there, used), held, costs)
+        self._metrics.note_use(self._idle.uses(), len(self._hangs.hung))
 
     def _expect_starts(self, demands: Mapping[str, Demand], admitted: Collection[str]) -> None:
         """Let the next cycle come soon where a more urgent run waits for a start to be over."""

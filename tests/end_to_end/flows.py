@@ -1,6 +1,7 @@
 """The flows that end-to-end tests deploy. They wait for files, so that tests set their pace."""
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -77,3 +78,35 @@ def disturbed(folder: str, plan: dict[str, Any], keeps: bool) -> None:
         return
     with checkpointing() as ckpt:
         chaos_body.work(folder, plan, ckpt.restore(0), lambda step: ckpt.save(step) is not None)
+
+
+@flow
+def count_and_hold(folder: str) -> None:
+    """Count and save once, and then hold the GPUs without work until `release` is there."""
+    with checkpointing() as ckpt:
+        ckpt.due()
+        ckpt.save(1)
+    while not Path(folder, "release").exists():
+        time.sleep(0.5)  # nothing is waited for that this test's machine must be quick for
+
+
+def wait_for_nothing() -> None:
+    """Wait for what never comes, as a collective does whose peer is gone."""
+    threading.Event().wait()
+
+
+@flow
+def count_and_hang_once(folder: str) -> None:
+    """Count and save; the first attempt then makes no more steps, the next one ends."""
+    with checkpointing() as ckpt:
+        number = ckpt.restore(0)
+        Path(folder, f"began-{os.environ['PREFECT_GPU_ATTEMPT']}").write_text(str(number))
+        for _ in range(5):
+            number += 1
+            ckpt.due()
+        ckpt.save(number)
+        if os.environ["PREFECT_GPU_ATTEMPT"] == "1":
+            wait_for_nothing()
+        while not Path(folder, "release").exists():
+            ckpt.due()
+            time.sleep(0.1)  # the pace of the work, not a wait for something

@@ -137,6 +137,8 @@ GOLDEN_ENDS: Mapping[EndReason, str] = {
     EndReason.TIMED_OUT: "Timed out: It ran longer than 2h 00m.",
     EndReason.BUDGET_SPENT: "Budget spent: $10.00 of its budget of $10.00 are spent.",
     EndReason.BUDGET_HELD: "Stopped by a budget: $99.90 of $100.00 of budget vision are used; requeued.",
+    EndReason.IDLE: "Stopped as idle: Never touched its GPUs for 45m 00s: utilisation 0 %.",
+    EndReason.HUNG: "Failure 1 of 3: it hung: No progress for 6m 10s after step 145: rank 3 on n1 (GPU-d) spins; trying again.",
     EndReason.REFUSED: "It cannot be started. The image name is not valid.",
     EndReason.POSTPONED: "Postponed: A ResourceQuota of the namespace refuses it.",
     EndReason.SUSPENDED: "Suspended; it waits to be resumed.",

@@ -16,7 +16,14 @@ from gpu_core.adapters.prometheus.exposition import CONTENT_TYPE, exposition
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
-from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, WorkerFacts, worker_metrics
+from gpu_core.decisions.telemetry.idle_state import IdleState
+from gpu_core.decisions.telemetry.metrics import (
+    GpuGroup,
+    HourlyCost,
+    JudgedUse,
+    WorkerFacts,
+    worker_metrics,
+)
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.vocabulary import MEMORY_REST, QUANTITIES, READINGS
 from tests.support.prefect_stack import wait_for
@@ -157,6 +164,7 @@ def facts():
         gpus={GpuGroup("h100-80gb", "spot", "held"): 1, GpuGroup("h100-80gb", "spot", "free"): 1},
         held_gpu_ids=frozenset({"GPU-a"}),
         costs=(HourlyCost("llama", "vision", "training", 3_600_000.0),),
+        uses=(JudgedUse("vision", IdleState.FINISHED, 1, True, 3_600_000.0),),
         steps_s={"plan": 0.25},
         cycles=int(now_s),
         cycle_ended_at_s=now_s,

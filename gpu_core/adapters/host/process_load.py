@@ -1,13 +1,28 @@
-"""How many processor cores does a process with its descendants use?"""
+"""How much processor, and how many reads and writes, does a process with its descendants use?"""
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import psutil
 
 
+class HostUse(NamedTuple):
+    """What processes used between two questions; None: unknown."""
+
+    cores: float | None = None
+    """Mean processor cores."""
+    io_bytes_per_s: float | None = None
+    """Bytes that they read and wrote: files, pipes and, by `read` and `write`, sockets."""
+
+
+class _Counters(NamedTuple):
+    seconds: float
+    io_bytes: int | None
+
+
 class ProcessLoad:
-    """Cores in use between two questions.
+    """What is in use between two questions.
 
     Args:
         pid: The process; its own time counts, and that of all that it started.
@@ -21,26 +36,41 @@ class ProcessLoad:
         self._pid = pid
         self._without = without
         self._clock_s = clock_s
-        self._used_s: dict[int, float] = {}
+        self._counters: dict[int, _Counters] = {}
         self._at_s: float | None = None
 
     def cores(self) -> float | None:
         """Mean cores since the last question; None at the first one. What ended is left out."""
-        now_s, used_s = self._clock_s(), self._seconds()
-        before_s, self._used_s = self._used_s, used_s
+        return self.use().cores
+
+    def use(self) -> HostUse:
+        """What was used since the last question of any kind; unknown at the first one."""
+        now_s, counters = self._clock_s(), self._read()
+        before, self._counters = self._counters, counters
         began_s, self._at_s = self._at_s, now_s
         if began_s is None or now_s <= began_s:
-            return None
-        spent_s = sum(used - before_s.get(pid, 0.0) for pid, used in used_s.items())
-        return max(0.0, spent_s / (now_s - began_s))
+            return HostUse()
+        nothing = _Counters(0.0, 0)
+        pairs = [(before.get(pid, nothing), now) for pid, now in counters.items()]
+        spent_s = sum(now.seconds - was.seconds for was, now in pairs)
+        moved = [
+            None if was.io_bytes is None or now.io_bytes is None else now.io_bytes - was.io_bytes
+            for was, now in pairs
+        ]
+        known = [each for each in moved if each is not None]
+        passed_s = now_s - began_s
+        return HostUse(
+            cores=max(0.0, spent_s / passed_s),
+            io_bytes_per_s=sum(known) / passed_s if len(known) == len(moved) else None,
+        )
 
-    def _seconds(self) -> dict[int, float]:
+    def _read(self) -> dict[int, _Counters]:
         try:
             root = psutil.Process(self._pid)
             found = [root, *root.children(recursive=True)]
         except psutil.Error:
             return {}
-        seconds = {}
+        counters = {}
         for process in found:
             if process.pid == self._without:
                 continue
@@ -48,5 +78,14 @@ class ProcessLoad:
                 times = process.cpu_times()
             except psutil.Error:
                 continue
-            seconds[process.pid] = times.user + times.system
-        return seconds
+            counters[process.pid] = _Counters(times.user + times.system, _io_bytes(process))
+        return counters
+
+
+def _io_bytes(process: psutil.Process) -> int | None:
+    """What it has read and written so far; None: the system does not say."""
+    try:
+        counters = process.io_counters()
+        return int(counters.read_chars + counters.write_chars)
+    except (psutil.Error, AttributeError, OSError):
+        return None

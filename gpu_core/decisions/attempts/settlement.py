@@ -145,6 +145,12 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
         case EndReason.BUDGET_HELD:
             why = facts.drain_message or "a budget was used up"
             return _again(EndReason.BUDGET_HELD, f"Stopped by a budget: {_clause(why)}; requeued")
+        case EndReason.IDLE:
+            why = facts.drain_message or "it held its GPUs and did not use them"
+            return _stopped(EndReason.IDLE, f"Stopped as idle: {_clause(why)}.")
+        case EndReason.HUNG:
+            why = facts.drain_message or "it made no progress"
+            return _charged(facts, EndReason.HUNG, f"it hung: {_clause(why)}", max_failures)
         case EndReason.REFUSED:
             return _refused(facts)
         case EndReason.POSTPONED:

@@ -34,6 +34,10 @@ class EndReason(StrEnum):
     BUDGET_HELD = "BudgetHeld"
     """A budget of its pool, team, user, project or deployment was used up; the run resumes when the
     budget has room."""
+    IDLE = "Idle"
+    """It held its GPUs and did not use them, and the policy stops such runs."""
+    HUNG = "Hung"
+    """It made no progress, and the policy restarts such runs; charged to the run."""
     REFUSED = "Refused"
     """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
     POSTPONED = "Postponed"
@@ -82,6 +86,8 @@ _TRAITS: Mapping[EndReason, _Traits] = {
     EndReason.TIMED_OUT:    _Traits(True,     False,   False,     True),
     EndReason.BUDGET_SPENT: _Traits(True,     False,   False,     True),
     EndReason.BUDGET_HELD:  _Traits(True,     True,    False,     True),
+    EndReason.IDLE:         _Traits(True,     False,   False,     True),
+    EndReason.HUNG:         _Traits(True,     True,    False,     True),
     EndReason.REFUSED:      _Traits(False,    False,   False,     True),
     EndReason.POSTPONED:    _Traits(True,     True,    False,     False),
     EndReason.SUSPENDED:    _Traits(False,    True,    False,     True),
@@ -149,7 +155,8 @@ class Attempt:
     """The operating system's start time of `pid`: a reused number is not mistaken for it."""
     drain_requested_at: datetime | None = None
     drain_reason: EndReason | None = None
-    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT`, `BUDGET_HELD` or `INTERRUPTED`."""
+    """`PREEMPTED`, `CANCELLED`, `TIMED_OUT`, `BUDGET_SPENT`, `BUDGET_HELD`, `IDLE`,
+    `HUNG` or `INTERRUPTED`."""
     drain_deadline_at: datetime | None = None
     """The end of the grace period: processes alive after it are killed."""
     drain_message: str | None = None
@@ -223,6 +230,11 @@ class Attempt:
     def lost_capacity(self) -> bool:
         """Did the provider or the machine take its GPUs?"""
         return self.end_reason is EndReason.INTERRUPTED and not self.is_excused
+
+    @property
+    def is_better_elsewhere(self) -> bool:
+        """May the place be what ended it, so that the next attempt leaves it alone for a while?"""
+        return self.lost_capacity or self.end_reason is EndReason.HUNG
 
     @property
     def gpu_count(self) -> int:

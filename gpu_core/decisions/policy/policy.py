@@ -22,6 +22,7 @@ from gpu_core.decisions.policy.budgets import BudgetPolicy, budget_contradiction
 from gpu_core.decisions.policy.calendar import CalendarPolicy, calendar_contradictions
 from gpu_core.decisions.policy.capacity import CapacityPolicy
 from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_contradictions
+from gpu_core.decisions.policy.hangs import HangPolicy
 from gpu_core.decisions.policy.idle import IdlePolicy, idle_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
 from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
@@ -126,6 +127,7 @@ class Policy(Section):
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     limits: Limits = Limits()
     idle: IdlePolicy = IdlePolicy()
+    hangs: HangPolicy = HangPolicy()
     permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
     telemetry: TelemetryPolicy = TelemetryPolicy()

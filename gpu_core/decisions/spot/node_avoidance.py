@@ -1,4 +1,4 @@
-"""Where should a run that was interrupted not be tried again for now?
+"""Where should a run that was interrupted, or hung, not be tried again for now?
 
 A place is what fails together: all spot machines of one GPU type in one zone, because the provider
 takes them back together and has none left afterwards; everything that a provisioner may still add
@@ -118,7 +118,7 @@ def _blocked(
     """Until when is each place that failed lately left alone?"""
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
-        if not attempt.lost_capacity or attempt.released_at is None:
+        if not attempt.is_better_elsewhere or attempt.released_at is None:
             continue
         for place in _places(attempt):
             stays[place].append(

@@ -116,10 +116,18 @@ class RunActivity:
     """What it reads and writes."""
 
     @classmethod
-    def of(cls, gpu_ids: Iterable[str], began_at: datetime) -> "RunActivity":
-        """Of an attempt that begins with these GPUs."""
+    def of(
+        cls, gpu_ids: Iterable[str], began_at: datetime, *, has_host: bool = False
+    ) -> "RunActivity":
+        """Of an attempt that begins with these GPUs.
+
+        Args:
+            gpu_ids: By UUID.
+            began_at: Aware.
+            has_host: Its processes are read too: they are not quiet until that is known.
+        """
         gpus = tuple(GpuActivity(gpu_id=gpu_id) for gpu_id in gpu_ids)
-        return cls(began_at=began_at, at=began_at, gpus=gpus)
+        return cls(began_at=began_at, at=began_at, gpus=gpus, cores=Signal(is_known=has_host))
 
     @property
     def host_quiet_since(self) -> datetime | None:

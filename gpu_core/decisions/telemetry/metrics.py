@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.telemetry.health import Verdict
+from gpu_core.decisions.telemetry.idle_state import IdleState
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.vocabulary import QUANTITIES
 
@@ -52,6 +53,17 @@ class HourlyCost(NamedTuple):
     """None: it has no price, and is left out."""
 
 
+class JudgedUse(NamedTuple):
+    """How one attempt uses its GPUs."""
+
+    team: str | None
+    state: IdleState
+    gpus: int
+    is_idle: bool
+    hourly_micro_usd: float | None
+    """What it costs in an hour; None: it has no price."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
     """What a worker knows of itself when it is scraped."""
@@ -69,6 +81,10 @@ class WorkerFacts:
     held_gpu_ids: frozenset[str] = frozenset()
     """GPUs of which an attempt holds a part."""
     costs: tuple[HourlyCost, ...] = ()
+    uses: tuple[JudgedUse, ...] = ()
+    """Of the attempts whose use is judged."""
+    hung: int = 0
+    """Attempts that make no progress."""
     steps_s: Mapping[str, float] = field(default_factory=dict)
     """Of the last cycle, by step."""
     cycles: int = 0
@@ -132,6 +148,24 @@ def worker_metrics(facts: WorkerFacts) -> list[MetricFamily]:
             "What the running attempts cost in an hour, where they have a price.",
             ("pool", "team", "model", "workload_type"),
             _hourly(facts),
+        ),
+        _gauge(
+            "prefect_gpu_gpus_by_use",
+            "GPUs of runs whose use is judged, by the state of their run.",
+            ("pool", "team", "state"),
+            _by_use(facts),
+        ),
+        _gauge(
+            "prefect_gpu_idle_hourly_cost_usd",
+            "What runs that are idle cost in an hour, where they have a price.",
+            ("pool", "team"),
+            _idle_costs(facts),
+        ),
+        _gauge(
+            "prefect_gpu_runs_hung",
+            "Runs that make no progress.",
+            ("pool",),
+            {pool: facts.hung},
         ),
         _gauge(
             "prefect_gpu_cost_usd",
@@ -254,6 +288,26 @@ def _hourly(facts: WorkerFacts) -> dict[Labels, float]:
         )
         key = (facts.pool, *names)
         sums[key] = sums.get(key, 0.0) + (cost.micro_usd or 0.0) / 1e6
+    return sums
+
+
+def _by_use(facts: WorkerFacts) -> dict[Labels, float]:
+    teams = _bounded(use.team for use in facts.uses)
+    sums: dict[Labels, float] = {}
+    for use in facts.uses:
+        key = (facts.pool, _name(use.team, teams), use.state.value)
+        sums[key] = sums.get(key, 0.0) + use.gpus
+    return sums
+
+
+def _idle_costs(facts: WorkerFacts) -> dict[Labels, float]:
+    """Of each team with a judged run: 0 where none is idle, so that an alert ends."""
+    teams = _bounded(use.team for use in facts.uses)
+    sums: dict[Labels, float] = {}
+    for use in facts.uses:
+        key = (facts.pool, _name(use.team, teams))
+        cost = (use.hourly_micro_usd or 0.0) / 1e6 if use.is_idle else 0.0
+        sums[key] = sums.get(key, 0.0) + cost
     return sums
 
 

@@ -135,6 +135,30 @@ class Terminator:
             now=now,
         )
 
+    async def stop_idle(
+        self, running: AttemptState, why: str, policy: Policy, now: datetime
+    ) -> None:
+        """Stop for good what holds its GPUs and does not use them, after it has saved."""
+        await self._stop(
+            running,
+            EndReason.IDLE,
+            grace_s=policy.preemption.grace_period_s,
+            message=why,
+            now=now,
+        )
+
+    async def stop_hung(
+        self, running: AttemptState, why: str, policy: Policy, now: datetime
+    ) -> None:
+        """Stop what makes no progress, so that its next attempt resumes elsewhere."""
+        await self._stop(
+            running,
+            EndReason.HUNG,
+            grace_s=policy.preemption.grace_period_s,
+            message=why,
+            now=now,
+        )
+
     def poll_cancellations_soon(self) -> None:
         """Let the next cycle poll for cancelled runs, however recently the last one did."""
         self._cancel_polls.reset()

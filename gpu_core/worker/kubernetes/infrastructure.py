@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from prefect.client.orchestration import PrefectClient
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.adapters.files.progress_report import ProgressReport
 from gpu_core.adapters.files.run_files import Notice, notice_text
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
 from gpu_core.adapters.kubernetes.api import Json
@@ -62,6 +63,7 @@ from gpu_core.worker.infrastructure import (
     Binding,
     Exit,
     NotStarted,
+    ObservedUse,
     Postponed,
     Refused,
     Started,
@@ -635,6 +637,16 @@ class KubernetesInfrastructure:
         return await self._pod_telemetry.summaries(
             self._telemetry, pods, begun, attempt.released_at or now
         )
+
+    async def observed_use(self, running: AttemptState) -> ObservedUse:
+        """Unknown: pods are not sampled."""
+        return ObservedUse()
+
+    async def stacks(
+        self, running: AttemptState, progress: Sequence[ProgressReport]
+    ) -> Mapping[int, str]:
+        """None: no signal reaches a pod's processes."""
+        return {}
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""

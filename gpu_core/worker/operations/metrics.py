@@ -10,7 +10,7 @@ from gpu_core.decisions.costs.usage import US_PER_HOUR
 from gpu_core.decisions.costs.usage_cost import Held, usage_for
 from gpu_core.decisions.model.attempts import Attempt, EndReason, RunRecord
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, WorkerFacts
+from gpu_core.decisions.telemetry.metrics import GpuGroup, HourlyCost, JudgedUse, WorkerFacts
 from gpu_core.worker.operations.cycle_log import CycleCounts
 
 
@@ -63,6 +63,11 @@ class WorkerMetrics:
                 cycles=before.cycles + 1,
                 cycle_ended_at_s=self._clock_s(),
             )
+
+    def note_use(self, uses: Iterable[JudgedUse], hung: int) -> None:
+        """The use and the progress of the attempts were judged."""
+        with self._lock:
+            self._facts = replace(self._facts, uses=tuple(uses), hung=hung)
 
     def note_waiting(self, reasons: Iterable[Reason], oldest_wait_s: float) -> None:
         """These runs wait."""

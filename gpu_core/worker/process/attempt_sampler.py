@@ -3,7 +3,8 @@
     python -P attempt_sampler.py RUN_DIR INTERVAL_S GPU_ID...
 
 The launcher starts it with the run and kills it at the end, so that after each sample
-`RUN_DIR/gpus.json` says what all samples add up to. A program of its own, because a driver that
+`RUN_DIR/gpus.json` says what all samples add up to, and `RUN_DIR/activity.json` since when the
+GPUs and the run's processes are quiet. A program of its own, because a driver that
 hangs must stop neither the run nor the worker. It imports little: no Prefect.
 """
 
@@ -15,16 +16,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from gpu_core.adapters.files.activity_report import write_activity_report
 from gpu_core.adapters.files.gpu_report import write_gpu_report
-from gpu_core.adapters.host.process_load import ProcessLoad
+from gpu_core.adapters.host.process_load import HostUse, ProcessLoad
 from gpu_core.adapters.nvml.driver import GpuDiscoveryError
 from gpu_core.adapters.nvml.sampler import GpuSampler
+from gpu_core.decisions.telemetry.activity import RunActivity
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.summary import GpuTotals
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX, virtual_samples
 
 # A driver that fails is initialised anew: that takes seconds, and other programs wait for it.
 _PAUSE_S = 60.0
+
+# To find the processes of a run, those of the whole machine are read: 5 to 10 ms.
+_HOST_EVERY_S = 10.0
 
 
 class Source(Protocol):
@@ -50,23 +56,61 @@ class _VirtualGpus:
         return virtual_samples(self._gpu_ids, self._load.cores(), now)
 
 
+class _Host:
+    """What the run's processes use, read every 10 s."""
+
+    def __init__(self, launcher: int) -> None:
+        self._load = ProcessLoad(launcher, without=os.getpid())
+        self._read_s = -_HOST_EVERY_S
+        self._use = HostUse()
+
+    def use(self, now_s: float) -> HostUse:
+        if now_s - self._read_s >= _HOST_EVERY_S:
+            self._use, self._read_s = self._load.use(), now_s
+        return self._use
+
+
+class _Recorder:
+    """Adds up what the GPUs of one run do, and writes it down."""
+
+    def __init__(self, run_dir: Path, gpu_ids: Sequence[str], *, is_virtual: bool) -> None:
+        self._run_dir = run_dir
+        self._is_virtual = is_virtual
+        self._totals = {each: GpuTotals(gpu_id=each, is_simulated=is_virtual) for each in gpu_ids}
+        self._activity = RunActivity.of(gpu_ids, datetime.now(UTC), has_host=True)
+
+    def add(self, samples: Sequence[GpuSample], at: datetime, host: HostUse) -> None:
+        # A MIG instance of one of the GPUs has no total of its own.
+        own = {sample.gpu_id: sample for sample in samples if sample.gpu_id in self._totals}
+        for gpu_id, sample in own.items():
+            self._totals[gpu_id] = self._totals[gpu_id].with_sample(sample)
+        self._activity = self._activity.with_samples(
+            own, at, cores=host.cores, io_bytes_per_s=host.io_bytes_per_s
+        )
+
+    def write(self, error: str | None) -> None:
+        found = (each.summary() for each in self._totals.values())
+        write_gpu_report(self._run_dir, [each for each in found if each is not None], error)
+        if not self._is_virtual:  # nothing is decided from numbers that are made up
+            write_activity_report(self._run_dir, self._activity)
+
+
 def main(run_dir: Path, interval_s: float, gpu_ids: Sequence[str]) -> None:
     """Sample until the launcher is gone."""
     launcher = os.getppid()
     is_virtual = all(gpu_id.startswith(VIRTUAL_PREFIX) for gpu_id in gpu_ids)
     source: Source = _VirtualGpus(gpu_ids, launcher) if is_virtual else GpuSampler(gpu_ids)
-    totals = {each: GpuTotals(gpu_id=each, is_simulated=is_virtual) for each in gpu_ids}
+    host, recorder = _Host(launcher), _Recorder(run_dir, gpu_ids, is_virtual=is_virtual)
     while os.getppid() == launcher:
-        began_s = time.monotonic()
+        began_s, now = time.monotonic(), datetime.now(UTC)
+        samples: tuple[GpuSample, ...] = ()
         pause_s, error = interval_s, None
         try:
-            for sample in source.sample(datetime.now(UTC)):
-                if sample.gpu_id in totals:  # a MIG instance of it has no total of its own
-                    totals[sample.gpu_id] = totals[sample.gpu_id].with_sample(sample)
+            samples = source.sample(now)
         except GpuDiscoveryError as failure:
             pause_s, error = _PAUSE_S, str(failure)
-        found = (each.summary() for each in totals.values())
-        write_gpu_report(run_dir, [each for each in found if each is not None], error)
+        recorder.add(samples, now, HostUse() if is_virtual else host.use(began_s))
+        recorder.write(error)
         _wait(launcher, began_s + pause_s)
 
 

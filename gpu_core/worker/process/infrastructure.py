@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 from prefect.workers.base import BaseJobConfiguration
 
+from gpu_core.adapters.files.activity_report import read_activity_report
 from gpu_core.adapters.files.gpu_report import read_gpu_report
+from gpu_core.adapters.files.progress_report import ProgressReport, read_progress_reports
 from gpu_core.adapters.files.run_files import (
     Notice,
     read_checkpoint_report,
@@ -36,7 +38,13 @@ from gpu_core.decisions.telemetry.history import GpuWindow
 from gpu_core.decisions.telemetry.metrics import WorkerFacts
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX
 from gpu_core.worker.attempts.state import AttemptState
-from gpu_core.worker.infrastructure import Exit, Started, TerminationRequest, Unavailable
+from gpu_core.worker.infrastructure import (
+    Exit,
+    ObservedUse,
+    Started,
+    TerminationRequest,
+    Unavailable,
+)
 from gpu_core.worker.operations.outage_errors import OUTAGE_ERRNOS
 from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.process.gpus.devices import local_nodes, visible_devices
@@ -44,6 +52,7 @@ from gpu_core.worker.process.gpus.health_watch import HealthWatch, text_of
 from gpu_core.worker.process.gpus.held import HeldGpu, HeldGpus
 from gpu_core.worker.process.gpus.occupied import OccupiedGpus
 from gpu_core.worker.process.processes import LocalProcesses
+from gpu_core.worker.process.stack_dumps import dump_stacks
 from gpu_core.worker.process.variables import GpuProcessJobConfiguration
 from gpu_core.worker.settings import GpuWorkerSettings
 
@@ -341,6 +350,23 @@ class ProcessInfrastructure:
         """What the sampler of the run has written down of the attempt's GPUs."""
         found = await in_thread(read_gpu_report, running.run_dir)
         return tuple(each for each in found if each.gpu_id in running.attempt.gpu_ids)
+
+    async def observed_use(self, running: AttemptState) -> ObservedUse:
+        """What its sampler and its ranks have written into the run's folder."""
+
+        def read() -> ObservedUse:
+            return ObservedUse(
+                activity=read_activity_report(running.run_dir),
+                progress=read_progress_reports(running.run_dir, running.attempt.attempt_id),
+            )
+
+        return await in_thread(read)
+
+    async def stacks(
+        self, running: AttemptState, progress: Sequence[ProgressReport]
+    ) -> Mapping[int, str]:
+        """By a signal to each rank, which writes them into the run's folder."""
+        return await in_thread(dump_stacks, running.run_dir, running.attempt.attempt_id, progress)
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From its output in the run's folder."""

@@ -116,7 +116,7 @@ class LocalProcesses:
             return False
         try:
             # Not its start time, which changes when the clock is set.
-            return _attempt_id(psutil.Process(attempt.pid)) == attempt.attempt_id
+            return attempt_id_of(psutil.Process(attempt.pid)) == attempt.attempt_id
         except psutil.NoSuchProcess:
             return False
 
@@ -210,7 +210,8 @@ def _with_descendants(processes: Sequence[psutil.Process]) -> list[psutil.Proces
     return list(found.values())
 
 
-def _attempt_id(process: psutil.Process) -> str | None:
+def attempt_id_of(process: psutil.Process) -> str | None:
+    """Whose process is it, by its mark? None: it has none, or is gone."""
     return (_environment(process) or {}).get(ATTEMPT_ID_VARIABLE)
 
 

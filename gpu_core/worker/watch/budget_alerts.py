@@ -1,24 +1,22 @@
 """Alerts of budgets, through Prefect's notification blocks: Slack, e-mail or any webhook."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from prefect.blocks.core import Block
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.model.cluster import Usage
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.budget_alerts import AlertMark, BudgetAlert, due_alerts
 from gpu_core.worker.operations.threads import in_thread
+from gpu_core.worker.watch.notifications import LoadBlock, load_block, notify
 
 _log = logging.getLogger("prefect.gpu.budgets")
 
 _INTERVAL_S = 60.0
-_LONGEST_SEND_S = 30.0
 
 
 class BudgetAlerts:
@@ -40,7 +38,7 @@ class BudgetAlerts:
         ledger: Ledger,
         pool: str,
         tasks: TaskGroup,
-        load: Callable[[str], Awaitable[Any]] = Block.aload,
+        load: LoadBlock = load_block,
     ) -> None:
         self._ledger = ledger
         self._pool = pool
@@ -77,7 +75,13 @@ class BudgetAlerts:
 
     async def _report(self, alert: BudgetAlert, now: datetime) -> None:
         try:
-            if all([await self._send(name, alert) for name in alert.policy.notify]):
+            if await notify(
+                alert.policy.notify,
+                f"Budget {alert.policy.name}",
+                alert.subject,
+                alert.body,
+                self._load,
+            ):
                 await in_thread(self._ledger.note_budget_alerts, self._pool, alert.marks, now)
                 self._sent.update(alert.marks)
             else:
@@ -87,20 +91,3 @@ class BudgetAlerts:
             self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         finally:
             self._being_sent.difference_update(alert.marks)
-
-    async def _send(self, name: str, alert: BudgetAlert) -> bool:
-        """Did the block take the message? What it says is not logged: it may hold its address."""
-        try:
-            with anyio.fail_after(_LONGEST_SEND_S):
-                block = await self._load(name)
-                await block.notify(alert.body, alert.subject)
-        except Exception as error:
-            _log.error(
-                "Budget %s: the notification block %s failed (%s); it is tried again in %d s",
-                alert.policy.name,
-                name,
-                type(error).__name__,
-                _INTERVAL_S,
-            )
-            return False
-        return True

@@ -23,6 +23,8 @@ _WARNINGS = frozenset(
         EndReason.INTERRUPTED,
         EndReason.TIMED_OUT,
         EndReason.BUDGET_SPENT,
+        EndReason.IDLE,
+        EndReason.HUNG,
         EndReason.REFUSED,
     }
 )

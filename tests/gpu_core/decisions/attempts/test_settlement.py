@@ -564,7 +564,8 @@ def test_every_combination_is_settled(
             interruptions_before=interruptions_before,
         )
         assert got.message.endswith(".")
-        assert got.is_charged_failure == (got.end_reason in (EndReason.FAILED, EndReason.CRASHED))
+        own = (EndReason.FAILED, EndReason.CRASHED, EndReason.HUNG)
+        assert got.is_charged_failure == (got.end_reason in own)
         if got.is_charged_failure:
             assert (got.next_state == "AwaitingRetry") == (failures_before + 1 < MAX_FAILURES)
         if got.end_reason is EndReason.INTERRUPTED and max_interruptions is not None:

@@ -11,9 +11,11 @@ REQUESTED = {
     "TimedOut",
     "BudgetSpent",
     "BudgetHeld",
+    "Idle",
+    "Hung",
     "Postponed",
 }
-RESUMES = {"Preempted", "BudgetHeld", "Interrupted", "Postponed", "Suspended"}
+RESUMES = {"Preempted", "BudgetHeld", "Hung", "Interrupted", "Postponed", "Suspended"}
 EXCUSABLE = {"Failed", "Crashed", "Interrupted"}
 
 

@@ -161,6 +161,12 @@ def test_one_gpu_that_works_keeps_all_and_the_unused_are_named():
     assert (found.state, found.unused_gpu_ids) == (IdleState.WORKING, ("GPU-b",))
 
 
+def test_processes_that_are_not_read_yet_count_as_activity():
+    activity = followed(RunActivity.of(["GPU-a"], START, has_host=True), QUIET, 60, cores=None)
+    assert not judged(activity).is_idle
+    assert judged(followed(activity, QUIET, 120)).is_idle
+
+
 def test_a_gpu_that_is_lost_counts_as_activity():
     activity = used_then(QUIET)
     lost = {"GPU-a": GpuSample(gpu_id="GPU-a", at=minutes(61), is_lost=True)}

@@ -1,0 +1,186 @@
+"""Runs that make no progress: their pages say which rank hangs, and by policy they restart."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import ArtifactCreate
+
+from gpu_core.adapters.files.progress_report import ProgressReport
+from gpu_core.adapters.prefect.artifacts import find_artifact, write_artifact
+from gpu_core.decisions.policy.hangs import HangPolicy
+from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY, hang_markdown, hang_sentence
+from gpu_core.decisions.telemetry.hangs import (
+    HangFinding,
+    RankState,
+    WorkLevel,
+    find_hang,
+    load_of,
+    with_stacks,
+)
+from gpu_core.worker.attempts.registry import AttemptRegistry
+from gpu_core.worker.attempts.run_log import run_log
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.infrastructure import Infrastructure, ObservedUse
+from gpu_core.worker.operations.metrics import hourly_cost
+from gpu_core.worker.operations.throttle import Throttle
+
+_log = logging.getLogger("prefect.gpu.hangs")
+
+_EVERY_S = 15.0
+
+# What is found once may end by itself: a run is restarted when it is found again after this time.
+_SURE_AFTER = timedelta(seconds=30)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is remembered of an attempt."""
+
+    levels: dict[int, WorkLevel]
+    steps: dict[int, int]
+    named_at: datetime | None = None
+
+
+class HangWatch:
+    """Judges the attempts of this worker that report their progress, every 15 s.
+
+    Args:
+        client: Prefect's.
+        attempts: What runs.
+        infrastructure: Knows their progress, and takes their stacks.
+        tasks: Where pages are written beside the cycle.
+        hidden: A text without secrets: stacks are shown on pages.
+    """
+
+    def __init__(
+        self,
+        client: PrefectClient,
+        attempts: AttemptRegistry,
+        infrastructure: Infrastructure,
+        tasks: TaskGroup,
+        hidden: Callable[[str], str] = str,
+    ) -> None:
+        self._client = client
+        self._attempts = attempts
+        self._infrastructure = infrastructure
+        self._tasks = tasks
+        self._hidden = hidden
+        self._turns = Throttle(_EVERY_S)
+        self._watched: dict[str, _Watched] = {}
+
+    @property
+    def hung(self) -> frozenset[str]:
+        """Which attempts hang now, by attempt id?"""
+        named = (key for key, watched in self._watched.items() if watched.named_at is not None)
+        return frozenset(named)
+
+    async def hanging(self, policy: HangPolicy, now: datetime) -> list[tuple[AttemptState, str]]:
+        """Which attempts are to be restarted because they hang, and why? Also names them."""
+        if policy.action == "off" or not self._turns.allows(anyio.current_time()):
+            return []
+        stopped, watched = [], {}
+        for running in self._attempts:
+            if not running.phase.is_up:
+                continue
+            attempt_id = running.attempt.attempt_id
+            known = watched[attempt_id] = self._watched.get(attempt_id) or _Watched({}, {})
+            with self._attempts.faults.of_run(running, "judged by its progress", now):
+                finding = await self._find(running, known, policy, now)
+                if finding is not None and policy.action == "restart":
+                    named_at = known.named_at or now
+                    if now - named_at >= _SURE_AFTER:
+                        stopped.append((running, finding.text))
+        self._watched = watched
+        return stopped
+
+    async def _find(
+        self, running: AttemptState, known: _Watched, policy: HangPolicy, now: datetime
+    ) -> HangFinding | None:
+        observed = await self._infrastructure.observed_use(running)
+        ranks = _ranks(running, observed, known, now)
+        finding = find_hang(ranks, policy.stuck_after_s, now)
+        if finding is None:
+            if known.named_at is not None:
+                known.named_at = None
+                run_log(running).info("It makes progress again")
+            return None
+        if known.named_at is not None:
+            return finding
+        known.named_at = now
+        stacks = dict(await self._infrastructure.stacks(running, observed.progress))
+        # The stacks may show another rank to be at fault.
+        finding = find_hang(with_stacks(ranks, stacks), policy.stuck_after_s, now) or finding
+        hourly = hourly_cost(running.record, running.attempt).micro_usd
+        run_log(running).warning("%s", hang_sentence(finding, hourly, now))
+        self._tasks.start_soon(self._show, running, finding, stacks, hourly, now)
+        return finding
+
+    async def _show(
+        self,
+        running: AttemptState,
+        finding: HangFinding,
+        stacks: Mapping[int, str],
+        hourly_micro_usd: float | None,
+        now: datetime,
+    ) -> None:
+        """On the run's page, as an artifact that is edited in place."""
+        try:
+            found = await find_artifact(self._client, HANG_KEY, running.flow_run_id)
+            text = hang_markdown(finding, stacks, hourly_micro_usd, now)
+            artifact = ArtifactCreate(
+                key=HANG_KEY,
+                type="markdown",
+                description=finding.text,
+                data=self._hidden(text),
+                flow_run_id=UUID(running.flow_run_id),
+            )
+            await write_artifact(self._client, artifact, None if found is None else found.id)
+        except Exception:  # its log says that it hangs
+            _log.warning("The hang of %r is not on its page", running.record.name, exc_info=True)
+
+
+def _ranks(
+    running: AttemptState, observed: ObservedUse, known: _Watched, now: datetime
+) -> list[RankState]:
+    """What is known of each rank now; also learns what its GPU does between two steps."""
+    return [_rank(running, report, observed, known, now) for report in observed.progress]
+
+
+def _rank(
+    running: AttemptState,
+    report: ProgressReport,
+    observed: ObservedUse,
+    known: _Watched,
+    now: datetime,
+) -> RankState:
+    load = None
+    if observed.activity is not None:
+        load = load_of(observed.activity, report.rank, report.ranks, now)
+    level = known.levels.get(report.rank, WorkLevel())
+    if load is not None and report.steps > known.steps.get(report.rank, report.steps):
+        level = known.levels[report.rank] = level.with_load(load)
+    known.steps[report.rank] = report.steps
+    return RankState(
+        rank=report.rank,
+        node=running.attempt.node,
+        gpu_id=_gpus_of(running.attempt.gpu_ids, report),
+        steps=report.steps,
+        progressed_at=report.progressed_at,
+        median_step_s=report.median_step_s,
+        longest_step_s=report.longest_step_s,
+        phase=report.phase,
+        load=load,
+        level=level,
+    )
+
+
+def _gpus_of(gpu_ids: Sequence[str], report: ProgressReport) -> str | None:
+    if len(gpu_ids) == report.ranks:
+        return gpu_ids[report.rank]
+    return ", ".join(gpu_ids) or None
