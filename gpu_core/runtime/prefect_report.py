@@ -22,7 +22,9 @@ _LAST_WORDS_S = 15.0
 
 
 class PrefectReport:
-    """Sends reports one after the other, beside the work; the newest replaces the one that waits.
+    """Sends reports one after the other, in a thread of its own.
+
+    The newest report replaces the one that waits.
 
     A slow or unreachable server must not stop training. A report that cannot be sent is dropped:
     the next one has its content, too.

@@ -1,4 +1,4 @@
-"""torch tensors in a snapshot: described beside the data, copied like every other array."""
+"""torch tensors in a snapshot: described next to the data, copied like every other array."""
 
 import math
 import pickle

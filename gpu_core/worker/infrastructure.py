@@ -149,7 +149,7 @@ class Infrastructure(Protocol):
         *,
         has_deployment: bool,
     ) -> Workload:
-        """The workload with what it needs of a node beside GPUs.
+        """The workload with what it needs of a node apart from GPUs.
 
         Args:
             variables: The run's job variables.
@@ -214,7 +214,7 @@ class Infrastructure(Protocol):
         """Create what runs the attempt. Creating it twice is creating it once.
 
         Args:
-            environment: Variables for the run beside those of its configuration and context.
+            environment: Variables for the run that its configuration and context do not have.
 
         Raises:
             NotStarted: It can be created another time.

@@ -83,7 +83,7 @@ class GpuScheduler:
         ledger: The usage ledger, open.
         policies: The policy in force.
         infrastructure: Where attempts run.
-        tasks: Where settling and draining run beside the cycle.
+        tasks: Where settling and draining run, concurrently with cycles.
         wake: Called when something changed that the next cycle should see.
         starts: Which starts are under way; the ends of runs let them pass.
         hidden: A text without secrets, for the pages of runs.
@@ -436,7 +436,7 @@ class GpuScheduler:
 
     def release_ended(self, submitting: Collection[str]) -> None:
         """Free the GPUs of attempts that end while a cycle waits for an answer."""
-        self.settler.find_ended(submitting, is_beside_cycle=True)
+        self.settler.find_ended(submitting, is_during_cycle=True)
 
     def claim(self, flow_run_id: str) -> None:
         """Prefect has given this run to us, and to no other machine's worker."""

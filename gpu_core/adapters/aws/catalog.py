@@ -292,7 +292,7 @@ class _Looking:
         try:
             read()
         except (BotoCoreError, ClientError, *_ODD_ANSWER) as error:
-            problem, remedy = _told(error, action, self.timeout_s)
+            problem, remedy = _explained(error, action, self.timeout_s)
             self.failures.append(Failure(part=part, problem=problem, tried=action, remedy=remedy))
             return False
         return True
@@ -307,7 +307,7 @@ def _usd_per_hour(product: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _told(error: Exception, action: str, timeout_s: int) -> tuple[str, str]:
+def _explained(error: Exception, action: str, timeout_s: int) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
     match error:
         case NoCredentialsError() | PartialCredentialsError():

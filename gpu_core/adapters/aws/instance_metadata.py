@@ -102,11 +102,11 @@ def _interruption(text: str) -> Notice:
 
 
 def _recommendation(text: str) -> Notice:
-    told_at = require_aware(datetime.fromisoformat(json.loads(text)["noticeTime"]), "noticeTime")
+    noticed_at = require_aware(datetime.fromisoformat(json.loads(text)["noticeTime"]), "noticeTime")
     return Notice(
         reason="RebalanceRecommended",
         message="EC2 expects to interrupt this spot instance",
-        requested_at=told_at,
+        requested_at=noticed_at,
         # Not before two minutes have passed, and maybe never.
-        deadline_at=told_at + _WARNING,
+        deadline_at=noticed_at + _WARNING,
     )

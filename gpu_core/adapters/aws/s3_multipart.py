@@ -117,9 +117,9 @@ def _is_same(part: Part, checksum: str, there: Mapping[str, Any]) -> bool:
     """Does the store have this very part? By its checksum, or by MD5 where it has none."""
     if there["Size"] != part.content.nbytes:
         return False
-    told = there.get("ChecksumSHA256")
-    if told is not None:
-        return bool(told == checksum)
+    stored = there.get("ChecksumSHA256")
+    if stored is not None:
+        return bool(stored == checksum)
     md5 = hashlib.md5(part.content, usedforsecurity=False).hexdigest()
     return bool(there["ETag"].strip('"') == md5)
 

@@ -10,7 +10,7 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Make `path` hold `content`, in one step that no reader can see half of.
 
     The content is on the disk before the name points to it, and the name is on the disk before
-    this returns. A kill in between leaves `<name>.<random>.tmp` beside the untouched old file.
+    this returns. A kill in between leaves `<name>.<random>.tmp` next to the untouched old file.
 
     Raises:
         OSError: The folder is missing, or the disk refused; `path` is as it was.

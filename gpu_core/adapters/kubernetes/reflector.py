@@ -93,13 +93,13 @@ class Reflector(Generic[Kept]):
                 version = None
                 continue
             except KubernetesError as error:
-                is_told = self.failure != str(error) and not error.is_retryable
+                is_new = self.failure != str(error) and not error.is_retryable
                 self.failure = str(error)
                 # A watch that was cut continues where it was; only a refusal needs a new list, and
                 # a person too, most likely: a right is missing.
                 if not error.is_retryable:
                     version = None
-                level = logging.WARNING if is_told else logging.DEBUG
+                level = logging.WARNING if is_new else logging.DEBUG
                 _log.log(level, "%s cannot be watched: %s", self._path, error)
             await anyio.sleep(delay_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)

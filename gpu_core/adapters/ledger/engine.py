@@ -111,7 +111,7 @@ def _use_write_ahead_log(cursor: Any) -> None:
     """Switch a database to its write-ahead log, where it stays for good.
 
     The switch needs the file for itself and, unlike everything else, does not wait for it: of two
-    processes that open a new database at the same moment one is told that it is locked.
+    processes that open a new database at the same moment one gets the error that it is locked.
     """
     deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
     while True:

@@ -13,7 +13,7 @@ from gpu_core.adapters.ledger.errors import LedgerTooNew
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# "prefect-gpu" told apart from other users of PostgreSQL's advisory locks; any constant does.
+# "prefect-gpu" distinguished from other users of PostgreSQL's advisory locks; any constant does.
 _POSTGRESQL_LOCK = 0x70_67_70_75
 
 # Alembic's environment is one object for the whole process.

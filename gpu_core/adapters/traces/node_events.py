@@ -1,4 +1,4 @@
-"""What becomes of nodes, as JSON lines beside the file of jobs: one object per line.
+"""What becomes of nodes, as JSON lines next to the file of jobs: one object per line.
 
     {"at_s": 3600, "node": "node-3", "event": "failure"}
     {"at_s": 5400, "node": "node-3", "event": "recovery"}

@@ -42,7 +42,7 @@ class PrefectFacts:
         version: Of the server; None: it does not say.
         pool_name: The pool that is checked; None: none was named, and none can be chosen.
         pool: The pool; None: there is none of this name.
-        namespaces: Where deployments of the pool have their Jobs, beside its default.
+        namespaces: Where deployments of the pool have their Jobs, in addition to its default.
         cluster_config: The kubeconfig of its cluster block, and the context; None: it has none.
         claim: Which installation of workers acts for the pool; None: Prefect does not say.
     """

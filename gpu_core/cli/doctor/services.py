@@ -30,7 +30,7 @@ from gpu_core.worker.settings import GpuWorkerSettings
 
 
 class Call(NamedTuple):
-    """One check that runs beside the others."""
+    """One check that runs concurrently with the others."""
 
     check: str
     examine: Callable[[], list[Finding]]

@@ -47,7 +47,7 @@ _NAME_WIDTH = 22
 # Two blanks, seconds and two more before the name, and one behind it.
 _INDENT = 11 + _NAME_WIDTH + 1
 # What every run goes through: the reason why it waits, its start and its end say more.
-_UNTOLD = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
+_NOT_PRINTED = frozenset({"Scheduled", "Late", "Pending", "AwaitingRetry"})
 _REPORT = artifact_keys(with_generated=True).report
 
 
@@ -205,7 +205,7 @@ class _Story:
                 continue
             seen = self._seen[run.id]
             state = run.state.name or run.state.type.value
-            if state != seen.state and state not in _UNTOLD | seen.printed:
+            if state != seen.state and state not in _NOT_PRINTED | seen.printed:
                 self._say(run.name, self._described(run, state, run.state.message))
             # A new attempt begins: what it waits for after that is news again.
             seen.printed = {state} if state == "Running" else seen.printed | {state}

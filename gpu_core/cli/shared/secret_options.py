@@ -19,7 +19,7 @@ def secret(name: str, help_text: str) -> Parameter:
 
 
 def secret_file(name: str, help_text: str | None = None) -> Parameter:
-    """`--NAME-file`, with the variable of the environment where there is no option beside it."""
+    """`--NAME-file`, with the variable of the environment where it is the only option."""
     what = f"The value of --{name}" if help_text is None else help_text
     other = "" if help_text is None else f" Or set the variable {variable_of(name)}."
     return Parameter(

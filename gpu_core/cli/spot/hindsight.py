@@ -97,7 +97,7 @@ def _prices(attempts: Sequence[Attempt], price_ratio: float | None) -> dict[str,
 def _table(found: SpotHindsight) -> Table:
     left_out = [f"{count} left out: {reason}" for reason, count in found.left_out.items()]
     table = Table(
-        title="Finished spot runs beside the best possible in hindsight",
+        title="Finished spot runs compared with the best possible in hindsight",
         caption="; ".join(left_out),
         title_justify="left",
         caption_justify="left",

@@ -28,7 +28,7 @@ FLOOR_MICRO_USD = MICRO_USD_PER_USD
 """A difference of up to a dollar a day is worth no attention."""
 
 JUDGED = ("team", "project", "deployment", "gpu_type")
-"""Beside the total, the parts that are judged."""
+"""The parts that are judged in addition to the total."""
 
 _ACTIVE = replace(DAILY, seasons=(1,), judges_drops=False)
 """Days with any cost of a part that rests on most days: a day of rest says nothing of the next."""
@@ -46,7 +46,7 @@ def judge_by_season(
 ) -> tuple[Judgement, ...]:
     """Was the day's cost unusual, in total and for each team, project, deployment and GPU type?
 
-    The total and the teams come first, whatever was found; other parts only where they are unusual.
+    The total and the teams always come first; other parts only where they are unusual.
 
     Args:
         day: The day to judge, the last one of the history.

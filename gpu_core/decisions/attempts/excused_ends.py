@@ -40,8 +40,8 @@ _NO_API = re.compile(
 _NO_ROOM_TO_SAVE = re.compile(r"\bNotEnoughSpace\b")
 
 # In these states Prefect did not learn how the attempt ended.
-_UNTOLD = frozenset({"PENDING", "RUNNING"})
-_TOLD = frozenset({"CRASHED", "FAILED"})
+_NOT_REPORTED = frozenset({"PENDING", "RUNNING"})
+_REPORTED = frozenset({"CRASHED", "FAILED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     Returns:
         A clause for the run's page; None: nothing that the worker saw explains it.
     """
-    if signs.prefect_state_type not in _UNTOLD | _TOLD or _was_killed(signs.exit_code):
+    if signs.prefect_state_type not in _NOT_REPORTED | _REPORTED or _was_killed(signs.exit_code):
         return None
     said = "\n".join((signs.state_message or "", *signs.output[-_READ_LINES:]))
     if not signs.has_begun and signs.is_folder_gone and signs.ended_at - signs.began_at <= _STARTS:
@@ -104,7 +104,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     # An engine that has not begun its flow needs the API for each step, and its errors have many
     # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.
     is_said = not signs.has_begun or _NO_API.search(said) is not None
-    if not is_said and signs.prefect_state_type in _TOLD:
+    if not is_said and signs.prefect_state_type in _REPORTED:
         return None
     outage = _during(outages, "api", signs, _ECHO if is_said else timedelta())
     return None if outage is None else _clause(outage)

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 DEFAULT_CATALOG = Path("deployments/catalog.json")
-"""Where a refreshed catalog is kept, beside the policy."""
+"""Where a refreshed catalog is kept, next to the policy."""

@@ -1,4 +1,4 @@
-"""Can a price be what it says, beside the prices of the same hardware elsewhere?
+"""Is a price plausible, compared with the prices of the same hardware elsewhere?
 
 A wrong unit, a lost digit or a filler in a price list wins every comparison, so that such a price
 is refused where it enters and not recommended.
@@ -54,16 +54,18 @@ def implausible(
     least = LEAST_MICRO_USD_PER_GPU_HOUR * (kind.gpu_count if kind is not None else 1)
     compared = _reference(key, prices)
     if compared is None:
-        low, high, beside = float(least), float("inf"), "no GPU is cheaper"
+        low, high, reference_text = float(least), float("inf"), "no GPU is cheaper"
     else:
         reference, (least_share, most_share), what = compared
         low, high = max(least, reference * least_share), reference * most_share
-        beside = f"{what} is {format_usd(round(reference))}"
+        reference_text = f"{what} is {format_usd(round(reference))}"
     if low <= micro_usd <= high:
         return None
     allowed = f"{format_usd(round(low))} or more"
     if low <= high < float("inf"):
-        allowed = f"{format_usd(round(low))} to {format_usd(round(high))} per hour, as {beside}"
+        allowed = (
+            f"{format_usd(round(low))} to {format_usd(round(high))} per hour, as {reference_text}"
+        )
     return InvalidInput(
         str(key),
         "has a price that cannot be",

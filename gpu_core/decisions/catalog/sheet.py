@@ -241,7 +241,7 @@ def _contradictions(sheet: PriceSheet, _damaged: Collection[str]) -> list[Invali
                 errors.append(
                     InvalidInput(
                         f"{field}.from_memory",
-                        "is true beside a source",
+                        "contradicts the source",
                         got=price.source,
                         allowed="one of the two",
                         remedy="remove from_memory if the price was read there",

@@ -34,7 +34,7 @@ class Reason(StrEnum):
     QUEUE_LIMIT = "QueueLimit"
     """As many runs of its work queue run as Prefect lets run at once."""
     EXCEEDS_CLUSTER = "ExceedsCluster"
-    """No state of this cluster could ever hold it; waiting is in vain."""
+    """No state of this cluster could ever hold it."""
     EXCEEDS_QUOTA = "ExceedsQuota"
     """Its team could not have this many GPUs if nothing else ran."""
     HELD = "Held"

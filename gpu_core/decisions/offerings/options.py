@@ -67,20 +67,20 @@ class Cost:
     @property
     def total(self) -> int:
         """What is likely."""
-        return self.compute + self._beside
+        return self.compute + self._other_costs
 
     @property
     def total_low(self) -> int:
         """At the fast end of the estimate."""
-        return self.compute_low + self._beside
+        return self.compute_low + self._other_costs
 
     @property
     def total_high(self) -> int:
         """At the slow end of the estimate."""
-        return self.compute_high + self._beside
+        return self.compute_high + self._other_costs
 
     @property
-    def _beside(self) -> int:
+    def _other_costs(self) -> int:
         return (self.storage or 0) + (self.transfer or 0)
 
 

@@ -148,7 +148,7 @@ def rank_gpu_types(
     }
     unpriced = [t for t in sorted(rest) if not isinstance(runs[t], NoRun)]
     if types or unpriced:
-        return Ranking((*types, *unpriced), _told(options, types, unpriced))
+        return Ranking((*types, *unpriced), _reason_text(options, types, unpriced))
     refused = [f"{t} {run.summary}" for t, run in runs.items() if isinstance(run, NoRun)]
     return Ranking((), "; ".join(refused))
 
@@ -211,7 +211,7 @@ def _instance_type(gpu_type: str, gpu_count: int) -> InstanceType:
     return InstanceType(key=TypeKey(_POOL, gpu_type), gpu_type=gpu_type, gpu_count=gpu_count)
 
 
-def _told(options: list[Option], types: list[str], unpriced: list[str]) -> str:
+def _reason_text(options: list[Option], types: list[str], unpriced: list[str]) -> str:
     best = {option.gpu_type: option for option in reversed(options)}
     ranked = [f"{gpu_type} ({_cost(best[gpu_type])})" for gpu_type in types]
     return ", ".join([*ranked, *(f"{gpu_type} (unpriced)" for gpu_type in unpriced)])

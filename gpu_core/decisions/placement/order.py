@@ -13,7 +13,7 @@ from gpu_core.decisions.placement.node_info import NodeInfo
 from gpu_core.decisions.policy.placement import Strategy
 
 _CPU_STEP_MILLI = 4_000
-"""CPU is indexed in steps, so that few nodes are tried in vain."""
+"""CPU is indexed in steps, so that few nodes are tried that cannot hold it."""
 _PROFILE_NUMBERS = {
     name: number
     for number, name in enumerate(sorted({name for p in MIG_PROFILES.values() for name in p}))

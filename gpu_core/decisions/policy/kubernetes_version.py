@@ -61,7 +61,7 @@ def why_too_old(stated: str, server: str) -> str | None:
     """Why may the manifests not be written for the stated version? None: they may.
 
     An API server drops fields that it does not know without a word, so that a gang would start as
-    pods without ranks, and Kubernetes would replace pods beside the worker.
+    pods without ranks, and Kubernetes would replace pods as well as the worker.
 
     Args:
         stated: The policy's `kubernetes.version`.

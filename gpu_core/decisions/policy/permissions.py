@@ -72,7 +72,7 @@ class Permission(Section):
     """The GPU types that it may use; with `gpu_type: auto` it gets these, in this order, or
     with `work` those of them that hold it, the cheapest first."""
 
-    # What the job variables of runs and deployments may bring into a Job on Kubernetes, beside what
+    # What the job variables of runs and deployments may add to a Job on Kubernetes, apart from what
     # the pool's base job template names itself. Left out: anything, with a warning.
     service_accounts: Names = None
     """ServiceAccounts that it may name; never the worker's own."""

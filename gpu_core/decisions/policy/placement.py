@@ -21,7 +21,7 @@ class Strategy(StrEnum):
     """The one with the most free GPUs (worst fit), so that the fewest neighbours share a node."""
     FRAGMENTATION_AWARE = "fragmentation-aware"
     """The one whose room loses the least worth to what waits and runs now: GPUs, parts of them and
-    the CPU beside them stay usable together."""
+    the CPU of the same node stay usable together."""
 
 
 class ConsolidationPolicy(Section):

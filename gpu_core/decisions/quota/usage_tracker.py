@@ -22,7 +22,7 @@ class UsageBook:
     """The usage that shares and budgets of one policy need, for as long as `serves` is true.
 
     After a change of the policy, and at the turn of a budget's period, a new one is opened and
-    told of every attempt since `since` anew.
+    given every attempt since `since` again.
 
     Args:
         policy: The rules.

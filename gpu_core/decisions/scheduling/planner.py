@@ -34,7 +34,7 @@ from gpu_core.decisions.scheduling.scaling import plan_scale
 def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime) -> Plan:
     """What should happen now, and why do the other workloads wait?
 
-    The rule is in `DESIGN.md` beside this file. The plan is the same for any order of the
+    The rule is in `DESIGN.md` of this folder. The plan is the same for any order of the
     snapshot's tuples.
 
     Args:

@@ -10,8 +10,8 @@ from gpu_core.decisions.simulation.trace import NodeEvent
 from gpu_core.decisions.spot.node_avoidance import zone_of
 
 _AT_ONCE = 10
-"""This many nodes of a kind are planned with beside those that are there or on their way; when some
-were asked for, more are. As the worker does it with a NodePool."""
+"""A plan may use this many nodes of a kind more than exist or are on their way, as the worker does
+with a NodePool. Nodes that were requested make room for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Rule(StrEnum):
 
 
 class RemainingWork(NamedTuple):
-    """What the rest of the work costs without an interruption, beside what is left to pay it."""
+    """The cost of the rest of the work without an interruption, and the budget that is left."""
 
     left_micro_usd: int
     spot_micro_usd: int

@@ -68,9 +68,9 @@ class ZoneChoice:
         if self.zone is None:
             return f"every zone has failed recently; next try at {self.retry_at:%H:%M:%S}"
         first, *others = sorted(self.scores, key=lambda score: score.zone != self.zone)
-        beside = "".join(f", {other.zone} {format_duration(other.useful_s)}" for other in others)
+        of_others = "".join(f", {other.zone} {format_duration(other.useful_s)}" for other in others)
         useful = format_duration(first.useful_s)
-        return f"{first.zone}: a stay is thought to give {useful} of useful time{beside}"
+        return f"{first.zone}: a stay is thought to give {useful} of useful time{of_others}"
 
 
 def choose_zone(

@@ -114,7 +114,7 @@ class AttemptRegistry:
     ) -> list[str]:
         """Write down new attempts and hold their GPUs. Returns the runs that got one.
 
-        The ledger comes first: whatever dies after this line, the next worker finds the attempt.
+        The ledger comes first: the next worker finds the attempt if this process ends then.
 
         Args:
             zones: In which zone each node is, by name.
@@ -167,7 +167,7 @@ class AttemptRegistry:
             "zone": None if node is None else zone_of(node),
         }
         await in_thread(self._ledger.move_attempt, replace(running.attempt, **changes))
-        # Its end may have been judged meanwhile, beside the cycle.
+        # Its end may have been judged meanwhile, concurrently with this cycle.
         running.attempt = replace(running.attempt, **changes)
 
     async def reprice(self, policy: Policy, now: datetime) -> None:

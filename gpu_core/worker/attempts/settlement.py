@@ -380,8 +380,8 @@ def _must_force(settlement: Settlement, run: FlowRun) -> bool:
     """Is this one of the cases in which Prefect's rules would do something else?
 
     They do not reschedule a run without a deployment, they keep what was said first of a crash,
-    they take whatever follows a pause for its approval, and they turn a failure into a retry of the
-    flow's own, in a process that is gone: no worker would ever see the run again.
+    they take any state that follows a pause for its approval, and they turn a failure into a retry
+    of the flow's own, in a process that is gone: no worker would ever see the run again.
     """
     if settlement.next_state == "Failed" or (run.state is not None and run.state.is_paused()):
         return True

@@ -58,10 +58,10 @@ _PUBLISHED_LINES = 60
 
 
 class Settler:
-    """Settles attempts that ended, each beside the cycle.
+    """Settles attempts that ended, each in a task of its own.
 
     Args:
-        tasks: Where settling runs beside the cycle.
+        tasks: Where settling runs, concurrently with cycles.
         wake: Called when GPUs became free or a run may compete again.
         mlflow: Where costs are logged, and as whom; None: nowhere.
         zombies: Guards runs whose last process may still live.
@@ -112,12 +112,12 @@ class Settler:
         self.stories: dict[str, str] = {}
         """Why a run's last attempt ended, for those that wait for their next one."""
 
-    def find_ended(self, submitting: Collection[str], *, is_beside_cycle: bool = False) -> None:
-        """Settle, beside the cycle, every attempt whose main process is gone.
+    def find_ended(self, submitting: Collection[str], *, is_during_cycle: bool = False) -> None:
+        """Settle, concurrently with cycles, every attempt whose main process is gone.
 
         Args:
             submitting: Runs that are being started at this moment.
-            is_beside_cycle: A cycle is under way: what it has just admitted is about to be started.
+            is_during_cycle: A cycle is under way: what it has just admitted is about to be started.
         """
         now = datetime.now(UTC)
         for running in self._attempts:
@@ -126,7 +126,7 @@ class Settler:
                     continue
                 if running.attempt.flow_run_id in submitting:
                     continue
-                if is_beside_cycle and running.attempt.started_at is None:
+                if is_during_cycle and running.attempt.started_at is None:
                     continue
                 if not self._infrastructure.lives(running):
                     self._begin(running)
@@ -209,7 +209,7 @@ class Settler:
             await in_thread(self._close, running, ending)
         fields = run_fields(running, EndReason.CRASHED)
         _log.error("The attempt of %r is closed: %s", running.record.name, message, extra=fields)
-        with suppress(Exception):  # whatever Prefect refuses, its page has the line before
+        with suppress(Exception):  # where Prefect refuses it, its page has the line before
             run = await self._runs.of(running.flow_run_id)
             if run is not None and (run.state is None or not run.state.is_final()):
                 await publish(self._client, running, run, settlement)

@@ -49,10 +49,10 @@ _START_FAILURES = {
 
 
 class Terminator:
-    """Asks attempts to stop, and drains them beside the cycle.
+    """Asks attempts to stop, and drains them concurrently with cycles.
 
     Args:
-        tasks: Where draining runs beside the cycle.
+        tasks: Where draining runs, concurrently with cycles.
         wake: Called when GPUs may have become free.
         settler: Ends at once what can never start.
         decisions: The log of decisions.

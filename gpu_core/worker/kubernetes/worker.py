@@ -74,7 +74,7 @@ class GpuKubernetesWorker(GpuWorker, KubernetesWorker):
         self._why_no_claim = LastSaid()
 
     async def __aenter__(self) -> Self:
-        # Without prefect-kubernetes' observer: it would judge ends of Jobs beside the scheduler.
+        # Without prefect-kubernetes' observer: it would judge the ends of Jobs a second time.
         await BaseWorker.__aenter__(self)
         return self
 

@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop."""
+"""Blocking work outside the event loop."""
 
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple

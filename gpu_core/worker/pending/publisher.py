@@ -193,7 +193,7 @@ class Publisher:
             explanations: Of the runs that wait, the head of the queue first.
             demands: The runs, by flow run id.
             now: Aware.
-            notices: What people must know beside it; the artifact's description has them too.
+            notices: What people must know as well; the artifact's description has them too.
             holders: The runs that hold GPUs.
         """
         entries: list[QueueTableEntry] = []

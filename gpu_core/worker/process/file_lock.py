@@ -54,7 +54,7 @@ class FileLock:
         descriptor = os.open(self._path, flags, self._mode)
         try:
             if os.fstat(descriptor).st_uid == os.geteuid():
-                os.fchmod(descriptor, self._mode)  # whatever the umask is
+                os.fchmod(descriptor, self._mode)  # independent of the umask
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)

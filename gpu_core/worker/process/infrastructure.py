@@ -416,7 +416,7 @@ def _started(started_at: datetime, pid: int, created_at: float) -> Started:
 
 
 def _command(command: str | None) -> list[str]:
-    """The command as arguments; `prefect` is this interpreter's, whatever the path says."""
+    """The command as arguments; `prefect` is this interpreter's, independent of PATH."""
     words = shlex.split(command or "prefect flow-run execute")
     if words and words[0] in ("prefect", "python"):
         module = ["-m", "prefect"] if words[0] == "prefect" else []

@@ -3,7 +3,7 @@
     python -I -S launcher.py RUN_DIR [OBSERVER ARGUMENT...] -- COMMAND ARGUMENT...
 
 A worker that is restarted cannot ask the kernel how a process ended that is no longer its child.
-The launcher stays the command's parent, whatever happens to the worker, and writes
+The launcher stays the command's parent, also when the worker ends, and writes
 `RUN_DIR/exit.json` when the command ends. It is a script that imports nothing but the standard
 library, and little of it, so that the command starts 20 ms later and 4 MiB of memory are used.
 

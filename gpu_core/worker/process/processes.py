@@ -1,7 +1,7 @@
 """The processes of attempts on this machine: start, find again, end.
 
 Every process of an attempt carries the attempt's id in its environment and inherits it to its
-children, whatever session or parent they end up with. That mark, not a process tree, says what
+children, in any session and under any parent. That mark, not a process tree, says what
 belongs to an attempt: it survives the death of the worker and of any parent in between. Only a
 program that starts another one with an environment of its own making breaks the chain: such a
 child is found as long as the process that started it lives.

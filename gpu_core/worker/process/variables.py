@@ -1,4 +1,4 @@
-"""The work pool's form: the job variables of the public contract beside Prefect's own."""
+"""The work pool's form: the job variables of the public contract, and Prefect's own."""
 
 from pathlib import Path
 from typing import Any

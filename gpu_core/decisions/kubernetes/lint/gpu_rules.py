@@ -1,4 +1,4 @@
-"""Rules about GPUs, and the memory beside them."""
+"""Rules about GPUs, and the memory of their nodes."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

@@ -46,7 +46,7 @@ def failure_policy(job: JobPlace) -> Iterator[Finding]:
         yield Finding(
             code="failure-policy-replacement",
             path=f"{job.path}.podReplacementPolicy",
-            problem="beside podFailurePolicy only Failed is allowed",
+            problem="with podFailurePolicy only Failed is allowed",
             remedy="leave it out",
         )
     seen_exit_codes = False

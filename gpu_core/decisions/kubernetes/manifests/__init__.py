@@ -1,1 +1,1 @@
-"""Manifests that the worker writes beside those of attempts."""
+"""Manifests that the worker writes in addition to those of attempts."""

@@ -49,7 +49,7 @@ def with_known_grace(launch: Launch, policy: KubernetesPolicy, grace_s: int) -> 
     """The launch whose run knows its grace, and on spot where to ask for the provider's notice.
 
     Where the provider leaves less than the pod's grace, as GKE and AKS do on spot, that is what the
-    run is told: it decides by it whether a last save still fits.
+    run gets it: the run decides by it whether a last save still fits.
     """
     warning_s = _warning_s(launch, policy)
     known_s = grace_s if warning_s is None else min(grace_s, warning_s)

@@ -20,7 +20,7 @@ class Wanted:
     capacity_types: tuple[str, ...] = ()
     """Acceptable capacity types, most wanted first; empty: any."""
     node_labels: tuple[tuple[str, str], ...] = ()
-    """Labels that they must have beside those that the run asks for."""
+    """Labels that they must have in addition to those that the run asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

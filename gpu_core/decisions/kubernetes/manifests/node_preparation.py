@@ -50,24 +50,24 @@ def node_test(node: Mapping[str, Any]) -> NodeTest | None:
     """How did this node's last test go? None: this machine was never tested."""
     metadata = node["metadata"]
     try:
-        told = json.loads((metadata.get("annotations") or {})[PREFLIGHT_ANNOTATION])
-        if told["node"] != metadata.get("uid"):
+        noted = json.loads((metadata.get("annotations") or {})[PREFLIGHT_ANNOTATION])
+        if noted["node"] != metadata.get("uid"):
             return None
-        at = datetime.fromisoformat(told["at"])
-        return NodeTest(is_passed=told["passed"] is True, at=at, detail=told.get("detail"))
+        at = datetime.fromisoformat(noted["at"])
+        return NodeTest(is_passed=noted["passed"] is True, at=at, detail=noted.get("detail"))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def told_test(node: Mapping[str, Any], test: NodeTest) -> str:
+def annotation_of(node: Mapping[str, Any], test: NodeTest) -> str:
     """The value of the annotation that says so."""
     detail = {} if test.detail is None else {"detail": test.detail[:_LONGEST_DETAIL]}
-    told = {
+    noted = {
         "node": node["metadata"].get("uid"),
         "passed": test.is_passed,
         "at": f"{test.at:%FT%TZ}",
     }
-    return json.dumps({**told, **detail})
+    return json.dumps({**noted, **detail})
 
 
 def kept_out_by(node: Mapping[str, Any], preflight: Preflight, now: datetime) -> str | None:

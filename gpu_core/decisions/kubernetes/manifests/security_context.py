@@ -20,7 +20,7 @@ def with_pod_security(pod_spec: Manifest, policy: KubernetesPolicy) -> Manifest:
 
     Raises:
         InvalidInput: A container of it is root where it may not be: the kubelet would never start
-            it (`verifyRunAsNonRoot`, 1.34), and the run would wait for that in vain.
+            it (`verifyRunAsNonRoot`, 1.34), and the run would wait until its time-out.
         InvalidInputs: Several are; the message has a line for each.
     """
     if policy.pod_security == "template":

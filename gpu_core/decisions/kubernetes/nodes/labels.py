@@ -24,7 +24,7 @@ REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 
 _BYTES_PER_MIB = 1024**2
 
-# Labels with the chip's name, and those with its memory in MiB beside them.
+# Labels with the chip's name, and those with its memory in MiB.
 _NAMED = (
     (PRODUCT_LABEL, "nvidia.com/gpu.memory"),
     ("karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-memory"),

@@ -167,7 +167,7 @@ RIGHTS: tuple[Right, ...] = (
         resource="priorityclasses",
         group="scheduling.k8s.io",
         is_cluster_wide=True,
-        needed_for="the PriorityClasses of queues beside critical, high, medium and low",
+        needed_for="the PriorityClasses of queues other than critical, high, medium and low",
         option=Option.PRIORITY_CLASSES,
     ),
     Right(

@@ -21,7 +21,7 @@ def observe(
     """What happened to this attempt?
 
     Of a gang the cause is returned, not the consequences: a disruption of one node comes before the
-    errors that it causes on the others, among errors the first counts, and a pod that was told to
+    errors that it causes on the others, among errors the first counts, and a pod that was asked to
     end after one failed is a consequence.
 
     Args:
@@ -33,7 +33,7 @@ def observe(
     Returns:
         Pending, running, succeeded or failed. It has ended only when none of its pods may still
         run: until then the phase is running, even if the cause says more, so that no next
-        attempt starts beside it. A pod on a silent node stays so until the node is gone.
+        attempt starts while it may run. A pod on a silent node stays so until the node is gone.
     """
     return not_over_before_its_pods(_verdict(jobs, pods, events, size), pods)
 
@@ -121,11 +121,11 @@ def _cause(ends: Sequence[_End]) -> _End | None:
 def _follows(end: _End, since: str) -> bool:
     """Was this pod terminating after another had failed?"""
     pod, found = end
-    told_at = sigterm_at(pod)
+    deleted_at = sigterm_at(pod)
     return (
         found.cause in (Cause.DELETED, Cause.KILLED)
-        and told_at is not None
-        and told_at >= datetime.fromisoformat(since)
+        and deleted_at is not None
+        and deleted_at >= datetime.fromisoformat(since)
     )
 
 

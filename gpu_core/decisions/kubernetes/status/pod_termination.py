@@ -102,7 +102,7 @@ def _ended_well(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> JobOutcome:
     if disruption is not None and not _came_after(disruption, ended_at):
         cause, detail = _disruption_cause(disruption)
         return outcome(cause, detail=detail, exit_code=0, ended_at=ended_at)
-    if _was_told_before(metadata, ended):
+    if _was_deleted_before(metadata, ended):
         detail = "it ended with exit code 0 after that"
         return outcome(Cause.DELETED, detail=detail, exit_code=0, ended_at=ended_at)
     return outcome(Cause.COMPLETED, exit_code=0, ended_at=ended_at)
@@ -126,7 +126,7 @@ def _came_after(disruption: Mapping[str, Any], ended_at: str | None) -> bool:
     return datetime.fromisoformat(since) > datetime.fromisoformat(ended_at)
 
 
-def told_by(pod: Mapping[str, Any]) -> str | None:
+def ending_container(pod: Mapping[str, Any]) -> str | None:
     """The name of the container whose end is the pod's; None: none of them has ended."""
     return next((name for name, _ in _by_weight(pod)), None)
 
@@ -186,7 +186,7 @@ def _container_cause(
     is_deleted = bool(metadata.get("deletionTimestamp"))
     if is_deleted and code == _SIGKILL_CODE:
         return Cause.KILLED, f"exit code {code}"
-    if is_deleted and (code == _SIGTERM_CODE or _was_told_before(metadata, ended)):
+    if is_deleted and (code == _SIGTERM_CODE or _was_deleted_before(metadata, ended)):
         return Cause.DELETED, f"exit code {code}"
     if code is None:
         return Cause.FAILED, words or None
@@ -196,13 +196,13 @@ def _container_cause(
     return Cause.FAILED, f"exit code {code}" + (f", {last_words[-1]}" if last_words else "")
 
 
-def _was_told_before(metadata: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
+def _was_deleted_before(metadata: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
     """Did the container end only after its pod had been deleted? Not every program then ends with
     SIGTERM's code: torchrun's is 1."""
-    told_at, ended_at = sigterm_at({"metadata": metadata}), ended.get("finishedAt")
-    if told_at is None or not ended_at:
+    deleted_at, ended_at = sigterm_at({"metadata": metadata}), ended.get("finishedAt")
+    if deleted_at is None or not ended_at:
         return False
-    return datetime.fromisoformat(ended_at) >= told_at
+    return datetime.fromisoformat(ended_at) >= deleted_at
 
 
 def _disruption_cause(condition: Mapping[str, Any]) -> tuple[Cause, str | None]:

@@ -100,7 +100,7 @@ class ClaimMount(BaseModel):
 
 
 class PodRequest(BaseModel):
-    """What one run asks of its pods beside GPUs. Made by `parse_pod_request`."""
+    """What one run asks of its pods apart from GPUs. Made by `parse_pod_request`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

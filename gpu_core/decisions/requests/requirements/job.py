@@ -15,7 +15,7 @@ class Method(StrEnum):
     FULL = "full"
     """All parameters are trained."""
     LORA = "lora"
-    """Adapters are trained beside frozen weights (Hu et al. 2021)."""
+    """Adapters are trained on frozen weights (Hu et al. 2021)."""
     QLORA = "qlora"
     """The same, with the frozen weights in 4 bits (Dettmers et al. 2023)."""
     INFERENCE = "inference"

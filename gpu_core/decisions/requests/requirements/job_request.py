@@ -1,4 +1,4 @@
-"""A job from a text and from what is stated beside it; what is stated counts."""
+"""A job from a text and from stated fields; a stated field takes precedence."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any

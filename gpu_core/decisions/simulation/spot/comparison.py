@@ -1,4 +1,4 @@
-"""Strategies side by side on the same traces and starts, beside the optimum of hindsight."""
+"""Strategies side by side on the same traces and starts, with the optimum of hindsight."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What a worker knows of its cluster, and what it writes besides Jobs."""
+"""What a worker knows of its cluster, and what it writes apart from Jobs."""

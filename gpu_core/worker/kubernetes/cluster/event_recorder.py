@@ -29,7 +29,7 @@ _MOST_PER_ATTEMPT = 25
 
 
 class EventRecorder:
-    """Writes Events one after the other, beside the cycle. Nothing waits for them.
+    """Writes Events one after the other, in a task of its own. Nothing waits for them.
 
     Events are for people: one that is refused or gets no answer is dropped, and so are those that a
     full queue has no room for, the oldest first.

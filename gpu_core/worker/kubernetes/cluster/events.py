@@ -102,8 +102,8 @@ class PodEvents:
         answer = await self._api.get(
             f"/api/v1/namespaces/{metadata['namespace']}/events", {"fieldSelector": selector}
         )
-        told = (event for event in answer.get("items") or () if not _is_ours(event))
-        found = sorted(told, key=_time)
+        of_others = (event for event in answer.get("items") or () if not _is_ours(event))
+        found = sorted(of_others, key=_time)
         if not is_operated:
             return found
         name = metadata["name"]

@@ -52,7 +52,7 @@ class SilentNodes:
 
     def __init__(self, view: ClusterCache) -> None:
         self._view = view
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def tell(
         self,
@@ -62,18 +62,18 @@ class SilentNodes:
         now: datetime,
     ) -> None:
         """Write it to the log of each run that waits for a silent node."""
-        told: dict[str, str] = {}
+        logged: dict[str, str] = {}
         for running in attempts:
             attempt_id = running.attempt.attempt_id
             name = self._silent_node_of(attempt_id, fenced, policy, now)
             if name is None:
                 continue
-            told[attempt_id] = name
-            if self._told.get(attempt_id) != name:
+            logged[attempt_id] = name
+            if self._logged.get(attempt_id) != name:
                 silent_s = silent_for_s(self._view.nodes[name], now) or 0.0
                 since = datetime.fromtimestamp(now.timestamp() - silent_s, UTC)
                 run_log(running).warning("%s", silence_text(name, since, policy))
-        self._told = told
+        self._logged = logged
 
     def _silent_node_of(
         self, attempt_id: str, fenced: frozenset[str], policy: KubernetesPolicy, now: datetime

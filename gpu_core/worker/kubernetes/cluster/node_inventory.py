@@ -137,14 +137,14 @@ class NodeInventory:
         """Keep new nodes for those who wait for them, until their pods are there.
 
         The kube-scheduler takes some seconds to bind them. A run that is placed there
-        meanwhile would wait in vain.
+        meanwhile would wait for GPUs that are taken.
         """
         new = self._facts.keys() - self._known
         self._known = set(self._facts)
         self._expected = ((self._expected | new) & awaited) - self._held.keys()
 
     def facts(self, name: str) -> NodeFacts | None:
-        """What is known of this node beside what the scheduler plans with?
+        """What is known of this node that the scheduler does not plan with?
 
         Of one that is gone it is what was seen last, also if it came and went between two cycles.
         """

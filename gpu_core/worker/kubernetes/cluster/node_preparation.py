@@ -16,12 +16,12 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
     PREPULL_ANNOTATION,
     TASK_LABEL,
     NodeTest,
+    annotation_of,
     has_images,
     is_test_due,
     kept_out_by,
     preflight_pod,
     prepull_pod,
-    told_test,
 )
 from gpu_core.decisions.kubernetes.status.outcome import JobOutcome, Phase
 from gpu_core.decisions.kubernetes.status.pod_pending import waiting_of
@@ -130,8 +130,8 @@ class NodePreparation:
         return going
 
     async def _note(self, pod: Json, found: JobOutcome) -> None:
-        told = pod["metadata"].get("annotations") or {}
-        name = told.get(NODE_ANNOTATION, "")
+        annotations = pod["metadata"].get("annotations") or {}
+        name = annotations.get(NODE_ANNOTATION, "")
         node = self._nodes().get(name)
         if node is None:
             return
@@ -139,11 +139,11 @@ class NodePreparation:
         if pod["metadata"]["labels"][TASK_LABEL] == "prepull":
             if found.needs_person:
                 _log.warning("Images are not pulled to node %s: %s", name, found.message)
-            values = {PREPULL_ANNOTATION: told.get(PREPULL_ANNOTATION, "")}
+            values = {PREPULL_ANNOTATION: annotations.get(PREPULL_ANNOTATION, "")}
         else:
             detail = None if is_passed else found.message
             test = NodeTest(is_passed=is_passed, at=datetime.now(UTC), detail=detail)
-            values = {PREFLIGHT_ANNOTATION: told_test(node, test)}
+            values = {PREFLIGHT_ANNOTATION: annotation_of(node, test)}
             _log.log(
                 logging.INFO if is_passed else logging.ERROR,
                 "The test of node %s: %s", name, detail or "passed",

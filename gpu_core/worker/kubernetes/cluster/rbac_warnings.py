@@ -15,7 +15,7 @@ class MissingRights:
     """What one worker has been refused so far."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def note(self, error: KubernetesError, lost: str) -> None:
         """Warn, the first time, if this error is for want of a right.
@@ -25,7 +25,7 @@ class MissingRights:
             lost: What runs go without, as a clause.
         """
         right = missing_right(error.message)
-        if right is None or right in self._told:
+        if right is None or right in self._logged:
             return
-        self._told.add(right)
+        self._logged.add(right)
         _log.warning("The worker may not %s, so %s; %s", right, lost, GRANTED_BY)

@@ -110,7 +110,7 @@ class AttemptObjects:
         """Does the API have a live object that the watches have not seen? It is deleted.
 
         A watch may be cut without a word, and a request that got no answer may have been heard: the
-        run must not start again beside what came of it.
+        run must not start again while what came of it exists.
         """
         pods = self._view.pods_of(attempt_id)
         is_seen = bool(pods or self._view.jobs_of(attempt_id))

@@ -32,8 +32,8 @@ def is_alive(
 ) -> bool:
     """Is the attempt on its way, with all the pods that it needs?
 
-    Where one pod of a gang failed the others wait for it in vain. One that has done its part leaves
-    them to do theirs, such as writing the model; but a flow is over when its first node is.
+    Where one pod of a gang failed the others wait for what cannot come. One that has done its part
+    leaves them to do theirs, such as writing the model; a flow is over when its first node is.
 
     Args:
         jobs: Its Jobs.
@@ -122,7 +122,7 @@ def exit_of(
     # Pods that were never seen to end are gone without a word.
     ended = [pod for pod in pods if is_done(pod)]
     if is_flow and not any(_has_failed(pod) for pod in ended):
-        # A flow is done when the first node of its gang is, whatever the others still do.
+        # A flow is done when the first node of its gang is, also while the others still run.
         first = [pod for pod in ended if is_first(pod)]
         jobs, ended, nodes = ((), first, 1) if first else (jobs, ended, nodes)
     found = observe(jobs, ended, size=nodes)
@@ -153,8 +153,8 @@ def silent_partner_of(
         pods: All its pods as they were seen last.
         nodes: All of the cluster, by name.
     """
-    told = [pod for pod in ended if is_done(pod)]
-    found = observe((), told) if told else None
+    finished = [pod for pod in ended if is_done(pod)]
+    found = observe((), finished) if finished else None
     if found is None or found.cause not in _MAY_FOLLOW or len(pods) < 2:
         return None
     failed_at = moment(found.ended_at)
@@ -293,7 +293,7 @@ def _quota_trouble(
 ) -> TerminationRequest | None:
     """Does a ResourceQuota refuse one of its pods? It releases its GPUs until there is room.
 
-    The pods of a gang that were made wait for the others in vain. After `pending_timeout` it is no
+    The pods of a gang that were made wait for what cannot come. After `pending_timeout` it is no
     start any more: then a pod that was lost could not be replaced.
     """
     if not wants_pods(jobs, pods) or any(job["spec"].get("suspend") for job in jobs):

@@ -1,4 +1,4 @@
-"""Whether an attempt that an operator runs lives, how it ended, and whether it waits in vain."""
+"""Does an attempt that an operator runs live, how did it end, and does it wait for too long?"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -37,7 +37,7 @@ def is_custom_alive(item: Json | None, pods: Sequence[Json], fenced: Iterable[st
     """
     if item is None:
         return any(runs(pod, fenced) for pod in pods)
-    if _told(item).phase in _OVER:
+    if _reported(item).phase in _OVER:
         return False
     unended = [pod for pod in pods if not has_ended(pod)]
     return not unended or any(runs(pod, fenced) for pod in unended)
@@ -47,17 +47,17 @@ def may_make_pods(item: Json | None) -> bool:
     """Could an operator still make pods for this object, or have some to take away?"""
     if item is None:
         return False
-    return "deletionTimestamp" in item["metadata"] or _told(item).phase not in _OVER
+    return "deletionTimestamp" in item["metadata"] or _reported(item).phase not in _OVER
 
 
 def is_custom_running(item: Json) -> bool:
     """Does what it is for run by now, and not only its pods?"""
-    return _told(item).phase is Phase.RUNNING
+    return _reported(item).phase is Phase.RUNNING
 
 
 def is_custom_pending(item: Json) -> bool:
     """Has what it is for not begun?"""
-    return _told(item).phase is Phase.PENDING
+    return _reported(item).phase is Phase.PENDING
 
 
 def custom_exit_of(
@@ -103,7 +103,7 @@ def custom_trouble_of(
 
     An attempt of which a ResourceQuota refuses a pod releases its GPUs until there is room.
     """
-    if item is None or _told(item).phase in _OVER:
+    if item is None or _reported(item).phase in _OVER:
         return None
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is None and is_first and not is_custom_running(item):
@@ -112,10 +112,10 @@ def custom_trouble_of(
 
 
 def _quota_trouble(item: Json, events: Sequence[Json]) -> TerminationRequest | None:
-    told = _told(item)
-    if told.phase is not Phase.PENDING or told.cause is Cause.SUSPENDED:
+    reported = _reported(item)
+    if reported.phase is not Phase.PENDING or reported.cause is Cause.SUSPENDED:
         return None
-    found = told if told.cause is Cause.QUOTA_REFUSED else quota_refusal(events)
+    found = reported if reported.cause is Cause.QUOTA_REFUSED else quota_refusal(events)
     return (
         None
         if found is None
@@ -128,9 +128,9 @@ def _waits_in_vain(
 ) -> TerminationRequest | None:
     """Any of its pods, also one that takes the place of another while the rest runs."""
     waiting = [(pod, found) for pod in pods if (found := waiting_of(pod)) is not None]
-    told = _told(item)
-    if told.phase is Phase.PENDING:
-        waiting.append((item, told))
+    reported = _reported(item)
+    if reported.phase is Phase.PENDING:
+        waiting.append((item, reported))
     overdue = [
         found
         for waiter, found in waiting
@@ -142,6 +142,6 @@ def _waits_in_vain(
     return given_up(overdue[0], policy) if overdue else None
 
 
-def _told(item: Json) -> JobOutcome:
-    """What the operator says, whatever its pods still do."""
+def _reported(item: Json) -> JobOutcome:
+    """What the operator reports, also while its pods still run."""
     return custom_job_outcome(item)

@@ -53,7 +53,7 @@ class OrphanCleanup:
         self._may_act = may_act
         self._polls = Throttle(_POLL_S)
         self._seen: frozenset[str] = frozenset()
-        self._has_told = False
+        self._has_logged = False
 
     async def end(self, open_attempts: Collection[str], fenced: Collection[str]) -> None:
         """End those that were there a minute ago, too. Polls once a minute.
@@ -84,7 +84,7 @@ class OrphanCleanup:
         flow_run_id = _label(items, FLOW_RUN_LABEL) or ""
         run = await read_flow_run(self._client, flow_run_id)
         if run is None:
-            self._tell_of_others(items)
+            self._log_others(items)
             return
         if run.work_pool_name not in (None, self._pool):
             return
@@ -98,11 +98,11 @@ class OrphanCleanup:
         except (KubernetesError, NotStarted) as error:
             _log.warning("It could not be ended this time: %s", error)
 
-    def _tell_of_others(self, items: Collection[Json]) -> None:
+    def _log_others(self, items: Collection[Json]) -> None:
         """Say once that another installation has a pool of our name: each plans with all GPUs."""
-        if self._has_told:
+        if self._has_logged:
             return
-        self._has_told = True
+        self._has_logged = True
         metadata = next(iter(items))["metadata"]
         _log.warning(
             "%s in namespace %s runs for a pool named %r too, and this Prefect server does not "

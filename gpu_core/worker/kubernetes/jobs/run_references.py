@@ -1,4 +1,4 @@
-"""What the job variables of a run bring into its Job, beside what the pool's template says.
+"""What the job variables of a run add to its Job that the pool's template does not have.
 
 The template is rendered as Prefect renders it, with the run's variables and with the pool's
 defaults alone: what only the first one refers to is the run's. Blocks and variables of Prefect are
@@ -72,7 +72,7 @@ class RunReferences:
         self._namespace = namespace
         self._own: WorkersOwn | None = None
         self._rendering = _Rendering({}, namespace)
-        self._told: set[Reference] = set()
+        self._logged: set[Reference] = set()
 
     def set_workers_own(self, own: WorkersOwn | None) -> None:
         """What runs may never use."""
@@ -176,8 +176,8 @@ class RunReferences:
             ", ".join(dict.fromkeys(each.what.value for each in found)),
         )
         for reference in found:
-            if reference not in self._told:
-                self._told.add(reference)
+            if reference not in self._logged:
+                self._logged.add(reference)
                 _log.warning(
                     "Run %r names %s, which the policy does not list: the next release refuses "
                     "that. List it in permissions.default.%s.",

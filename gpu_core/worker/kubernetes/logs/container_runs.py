@@ -27,7 +27,7 @@ _log = logging.getLogger("prefect.gpu.containers")
 _LONGEST_LINE = 8_000
 _LAST_LINES = 20
 
-_TOLD_AT_ONCE = 2
+_REPORTS_AT_ONCE = 2
 
 # How many runs the server returns at most in one answer.
 
@@ -65,9 +65,9 @@ class ContainerRuns:
         self._starts = starts
         self._runs = BatchLoader(partial(read_flow_runs_by_id, client))
         self._turns: dict[str, anyio.Lock] = {}
-        self._telling = anyio.Semaphore(_TOLD_AT_ONCE)
-        self._being_told: set[str] = set()
-        self._told_running: set[str] = set()
+        self._reporting = anyio.Semaphore(_REPORTS_AT_ONCE)
+        self._being_reported: set[str] = set()
+        self._reported_running: set[str] = set()
         self._followed: dict[str, dict[str, deque[str]]] = {}
 
     def begin(self, attempt_id: str) -> None:
@@ -105,10 +105,10 @@ class ContainerRuns:
         async def position() -> LogPosition:
             if attempt_id in self._begun:
                 return LogPosition()
-            told = await self._written_output.of(running.flow_run_id, name)
-            lines.extend(line.text.removeprefix(prefix) for line in told)
-            log.continue_after(told[-1].at if told else None)
-            return LogPosition(told, shown)
+            written = await self._written_output.of(running.flow_run_id, name)
+            lines.extend(line.text.removeprefix(prefix) for line in written)
+            log.continue_after(written[-1].at if written else None)
+            return LogPosition(written, shown)
 
         output = Output(
             key=key,
@@ -130,24 +130,24 @@ class ContainerRuns:
         return bool(self._followed.get(attempt_id))
 
     def begin_to_tell_running(self, running: AttemptState) -> None:
-        """Report to Prefect beside the cycle that it runs; the next call retries a failure."""
+        """Report to Prefect that it runs, in a task of its own; the next call retries."""
         attempt_id = running.attempt.attempt_id
-        if attempt_id not in self._told_running and attempt_id not in self._being_told:
-            self._being_told.add(attempt_id)
-            self._tasks.start_soon(self._tell_beside, running)
+        if attempt_id not in self._reported_running and attempt_id not in self._being_reported:
+            self._being_reported.add(attempt_id)
+            self._tasks.start_soon(self._report_running_alone, running)
 
-    async def _tell_beside(self, running: AttemptState) -> None:
+    async def _report_running_alone(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
         try:
             await self._starts.let_pass()
-            async with self._telling, self._turn_of(attempt_id):
+            async with self._reporting, self._turn_of(attempt_id):
                 # The settlement reports it then. The run may have another attempt by now.
                 if not running.phase.has_ended:
                     await self._tell_running(running)
         except Exception as error:
             _log.debug("Prefect hears later that %r runs: %s", running.record.name, error)
         finally:
-            self._being_told.discard(attempt_id)
+            self._being_reported.discard(attempt_id)
 
     async def tell_running(self, running: AttemptState) -> None:
         """Report to Prefect that it runs, or has run; asked for again, nothing more happens.
@@ -160,12 +160,12 @@ class ContainerRuns:
 
     async def _tell_running(self, running: AttemptState) -> None:
         attempt_id = running.attempt.attempt_id
-        if attempt_id in self._told_running:
+        if attempt_id in self._reported_running:
             return
         run = await self._runs.of(running.flow_run_id)
         if run is not None and run.state is not None and run.state.is_pending():
             await self._client.set_flow_run_state(run.id, Running())
-        self._told_running.add(attempt_id)
+        self._reported_running.add(attempt_id)
 
     def _turn_of(self, attempt_id: str) -> anyio.Lock:
         return self._turns.setdefault(attempt_id, anyio.Lock())
@@ -185,7 +185,7 @@ class ContainerRuns:
     def forget(self, attempt_id: str) -> None:
         """The attempt is settled."""
         self._begun.discard(attempt_id)
-        self._told_running.discard(attempt_id)
+        self._reported_running.discard(attempt_id)
         self._turns.pop(attempt_id, None)
         self._followed.pop(attempt_id, None)
 

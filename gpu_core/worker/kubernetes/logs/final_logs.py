@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu_core.adapters.kubernetes import KubernetesApi, KubernetesError
-from gpu_core.decisions.kubernetes.status.pod_termination import told_by
+from gpu_core.decisions.kubernetes.status.pod_termination import ending_container
 from gpu_core.worker.kubernetes.cluster.rbac_warnings import NO_OUTPUT, MissingRights
 
 _log = logging.getLogger("prefect.gpu.final_logs")
@@ -44,7 +44,7 @@ class FinalLogs:
         self._kept.pop(attempt_id, None)
 
     async def _read(self, pod: Mapping[str, Any]) -> tuple[str, ...]:
-        container = told_by(pod)
+        container = ending_container(pod)
         if container is None:
             return ()
         metadata = pod["metadata"]

@@ -27,15 +27,15 @@ class LogPosition:
     is known by its text, as the run's log has it.
 
     Args:
-        told: The newest lines that an earlier follower wrote, with all of the last two seconds.
-        shown: A line's text as `told` has it.
+        written: The newest lines that an earlier follower wrote, with all of the last two seconds.
+        shown: A line's text as `written` has it.
     """
 
-    def __init__(self, told: Sequence[LogLine] = (), shown: Callable[[str], str] = str) -> None:
-        self._told = tuple(told)
-        self._told_until = max((line.at for line in told), default=None)
+    def __init__(self, written: Sequence[LogLine] = (), shown: Callable[[str], str] = str) -> None:
+        self._written = tuple(written)
+        self._written_until = max((line.at for line in written), default=None)
         self._shown = shown
-        self._newest = self._told_until
+        self._newest = self._written_until
         self._recent: deque[tuple[datetime, bytes]] = deque()
         self._expected: Counter[bytes] = Counter()
         self._expected_texts: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class LogPosition:
         floor = self._floor()
         if floor is None:
             return None
-        self._expected_texts = Counter(line.text for line in self._told if line.at >= floor)
+        self._expected_texts = Counter(line.text for line in self._written if line.at >= floor)
         return f"{floor:%Y-%m-%dT%H:%M:%SZ}"
 
     def is_whole(self, raw: bytes, *, has_ended: bool) -> bool:
@@ -86,13 +86,13 @@ class LogPosition:
             self._expected[line] -= 1
             return None
         found = LogLine(at, text.decode(errors="replace"))
-        if self._was_told_before(found):
+        if self._was_written_before(found):
             return None
         self._remember(at, line)
         return found
 
-    def _was_told_before(self, line: LogLine) -> bool:
-        if self._told_until is None or line.at > self._told_until:
+    def _was_written_before(self, line: LogLine) -> bool:
+        if self._written_until is None or line.at > self._written_until:
             return False
         text = self._shown(line.text)
         is_expected = self._expected_texts[text] > 0

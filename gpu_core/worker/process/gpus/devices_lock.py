@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpu_core.worker.process.file_lock import FileLock
 
-# Where every user may make files, whatever his TMPDIR says. The first that is there counts.
+# Where every user may make files, independent of TMPDIR. The first that is there counts.
 _FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - files there are not trusted, see below
 _PREFIX = "prefect-gpu-devices"
 _SUFFIX = ".lock"

@@ -62,7 +62,7 @@ def with_price(**price):
         ),
         pytest.param(
             with_price(from_memory=True, source="a page"),
-            "instance_types.x.prices.0.from_memory is true beside a source (got 'a page')",
+            "instance_types.x.prices.0.from_memory contradicts the source (got 'a page')",
             id="from memory and from a page",
         ),
         pytest.param(

@@ -237,7 +237,7 @@ def test_beside_a_cycle_only_what_was_started_has_ended(tmp_path, ledger, runnin
         running.attempt = replace(running.attempt, started_at=None)
 
     async def act(settler, woken):
-        settler.find_ended(set(), is_beside_cycle=True)
+        settler.find_ended(set(), is_during_cycle=True)
         assert running.phase.has_ended is is_started
         if is_started:
             await woken.wait()
@@ -251,7 +251,7 @@ def test_an_attempt_whose_run_is_being_read_is_not_settled_yet(tmp_path, ledger,
     running = replace(running, phase_at_first=AttemptPhase.RECOVERING)
 
     async def act(settler, _woken):
-        settler.find_ended(set(), is_beside_cycle=True)
+        settler.find_ended(set(), is_during_cycle=True)
         assert not running.phase.has_ended
 
     while_the_api_is_away(tmp_path, ledger, running, act)

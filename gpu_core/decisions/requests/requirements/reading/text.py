@@ -299,7 +299,7 @@ def _precision(whole: TextLine, line: TextLine, method: Method) -> Precision:
             "text",
             f"trains in {precision}",
             allowed="bf16, fp16 or fp32 in training",
-            remedy="say QLoRA for adapters beside a frozen model in 4 bits",
+            remedy="say QLoRA for adapters on a frozen model in 4 bits",
         )
     line.understand(f"precision {precision}")
     return precision

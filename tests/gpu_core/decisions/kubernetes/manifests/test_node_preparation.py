@@ -9,6 +9,7 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
     PREFLIGHT_ANNOTATION,
     PREPULL_ANNOTATION,
     NodeTest,
+    annotation_of,
     has_images,
     images_key,
     is_test_due,
@@ -16,7 +17,6 @@ from gpu_core.decisions.kubernetes.manifests.node_preparation import (
     node_test,
     preflight_pod,
     prepull_pod,
-    told_test,
 )
 from gpu_core.decisions.model.cluster import Node
 from gpu_core.decisions.model.errors import InvalidInput
@@ -33,7 +33,7 @@ def node_object(test=None, uid="machine-1", **annotations):
     """A Node object; `test` is how its test went, noted while it was `machine-1`."""
     node = {"metadata": {"name": "n1", "uid": "machine-1", "annotations": dict(annotations)}}
     if test is not None:
-        node["metadata"]["annotations"][PREFLIGHT_ANNOTATION] = told_test(node, test)
+        node["metadata"]["annotations"][PREFLIGHT_ANNOTATION] = annotation_of(node, test)
     node["metadata"]["uid"] = uid
     return node
 
