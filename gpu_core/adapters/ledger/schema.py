@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 
 from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
 from gpu_core.decisions.model.attempts import EndReason, Provenance
+from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
@@ -35,20 +36,17 @@ class UtcTimestamp(sa.types.TypeDecorator[datetime]):
 
 
 class CleanText(sa.types.TypeDecorator[str]):
-    """Text that every database takes: PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair.
+    """Text that every database takes (`clean_text`).
 
-    Messages of flows and names of Prefect's objects come as they are; what cannot be kept of them
-    is replaced by U+FFFD, so that no run's text keeps its attempt from being closed.
+    Messages of flows and names of Prefect's objects come as they are: no run's text keeps its
+    attempt from being closed.
     """
 
     impl = sa.String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
-        if value is None:
-            return None
-        encoded = value.replace("\0", "\ufffd").encode("utf-8", "surrogatepass")
-        return encoded.decode("utf-8", "replace")
+        return None if value is None else clean_text(value)
 
 
 class EnumText(sa.types.TypeDecorator[StrEnum]):

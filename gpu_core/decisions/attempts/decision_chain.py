@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.units import require_aware
 
 
@@ -140,19 +141,19 @@ def _problem(link: Link, before: Head) -> str | None:
 
 def _link(writer: str, head: Head, decision: Decision) -> Link:
     unsigned = Link(
-        writer=_clean(writer),
+        writer=clean_text(writer),
         number=head.number + 1,
         decision_id=decision.decision_id,
         decided_at=require_aware(decision.decided_at, "decided_at").isoformat(
             timespec="microseconds"
         ),
         kind=decision.kind.value,
-        pool=_clean(decision.pool),
+        pool=clean_text(decision.pool),
         flow_run_id=decision.flow_run_id,
-        who=_clean(decision.who),
+        who=clean_text(decision.who),
         reason=decision.reason,
-        message=_clean(decision.message),
-        numbers=_clean(json.dumps(dict(decision.numbers), sort_keys=True, ensure_ascii=False)),
+        message=clean_text(decision.message),
+        numbers=clean_text(json.dumps(dict(decision.numbers), sort_keys=True, ensure_ascii=False)),
         previous_hash=head.hash,
         hash="",
     )
@@ -166,8 +167,3 @@ def _hash(link: Link) -> str:
 
 def _content(link: Link) -> dict[str, object]:
     return {name: getattr(link, name) for name in Link.__slots__ if name != "hash"}
-
-
-def _clean(text: str) -> str:
-    """What every database keeps as it is: no NUL, and no half of a surrogate pair."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

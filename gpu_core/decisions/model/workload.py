@@ -202,6 +202,16 @@ class Workload:
         return Shape._make(_shape_values(self))
 
 
+def without_request(workload: Workload) -> Workload:
+    """The same run at the same place of the queue, without anything that it asks for."""
+    return Workload(
+        workload_id=workload.workload_id,
+        name=workload.name,
+        priority=workload.priority,
+        submitted_at=workload.submitted_at,
+    )
+
+
 def planned_s(workload: Workload) -> float | None:
     """How long would the workload hold its GPUs, as far as plans may rely on it? None: unknown."""
     if workload.remaining_s is not None:

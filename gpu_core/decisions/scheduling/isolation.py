@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from gpu_core.decisions.model.cluster import Allocation, Snapshot
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Workload, without_request
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import plan_cycle
@@ -95,11 +95,8 @@ def _bare(held: Allocation) -> Allocation:
     workload = held.workload
     return replace(
         held,
-        workload=Workload(
-            workload_id=workload.workload_id,
-            name=workload.name,
-            priority=workload.priority,
-            submitted_at=workload.submitted_at,
+        workload=replace(
+            without_request(workload),
             gpu_count=workload.gpu_count,
             nodes=workload.nodes,
             gpu_share_milli=workload.gpu_share_milli,

@@ -18,7 +18,7 @@ from gpu_core.adapters.prefect.scheduled_runs import read_scheduled_runs
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import without_controls
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.workload import Hold, Workload
+from gpu_core.decisions.model.workload import Hold, Workload, without_request
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.job_variables import (
     LONGEST_NAME,
@@ -85,7 +85,7 @@ class DemandReader:
         client: Prefect's client.
         pool: The pool's name.
         queues: The queues to read; empty: all.
-        infrastructure: Adds to a workload what it needs of a node beside GPUs.
+        infrastructure: Adds to a workload what it needs of a node apart from GPUs.
         turn: Held while queued runs are written to. On PostgreSQL Prefect leaves out of its
             answer what is being written to at that moment (`FOR UPDATE SKIP LOCKED`), and a later
             run would overtake it.
@@ -316,15 +316,7 @@ def _submitted_at(flow_run: FlowRun, now: datetime) -> datetime:
 def held_demand(demand: Demand, hold: Hold | None) -> Demand:
     """The same run with nothing that planning could stumble over, held for this."""
     asked = demand.workload
-    workload = Workload(
-        workload_id=asked.workload_id,
-        name=asked.name,
-        priority=asked.priority,
-        submitted_at=asked.submitted_at,
-        queue=asked.queue,
-        hold=hold,
-    )
-    return replace(demand, workload=workload)
+    return replace(demand, workload=replace(without_request(asked), queue=asked.queue, hold=hold))
 
 
 def _unread(

@@ -106,5 +106,5 @@ def test_what_happened_to_a_chain(change: Callable[[list[Link]], list[Link]], wa
 
 def test_texts_that_a_database_would_change_are_made_fit_before() -> None:
     (link,) = chained("w", Head(), [make_decision(message="a\0b\ud800", numbers={"who": "\0"})])
-    assert link.message == "a\ufffdb?"
+    assert link.message == "a\ufffdb\ufffd\ufffd\ufffd"
     assert problems([link]) == [None]
