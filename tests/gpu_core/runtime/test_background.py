@@ -21,6 +21,8 @@ from gpu_core.decisions.checkpoints.save_interval import IntervalRule
 from gpu_core.decisions.model.capacity_life import CapacityLife
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.runtime import checkpointing
+from gpu_core.runtime.checkpoints import Checkpointing
+from gpu_core.testing.clock import Clock
 
 StartAttempt = Callable[..., RunContext]
 
@@ -41,16 +43,6 @@ class SlowStore(LocalStore):
         if self.is_broken:
             raise ConnectionError("the network is gone")
         super().upload(key, payload)
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -134,7 +126,7 @@ def test_what_is_due_during_an_upload_waits_for_it(
     with checkpointing(store=slow_store, background=True, interval_s=60, clock=clock) as ckpt:
         slow_store.is_open.clear()
         ckpt.save("a")
-        clock.now_s += 100
+        clock.advance(100)
         assert not ckpt.due()
         slow_store.is_open.set()
         ckpt.wait()
@@ -180,9 +172,9 @@ def test_a_failed_save_is_a_warning_and_is_tried_again(
         for want_pause_s in (15, 30, 60):
             assert ckpt.save("lost") is None
             ckpt.wait()
-            clock.now_s += want_pause_s - 1
+            clock.advance(want_pause_s - 1)
             assert not ckpt.due()
-            clock.now_s += 1
+            clock.advance(1)
             assert ckpt.due()
         assert "was not saved" in caplog.text
         assert "ConnectionError: the network is gone" in caplog.text
@@ -190,7 +182,7 @@ def test_a_failed_save_is_a_warning_and_is_tried_again(
         slow_store.is_broken = False
         ckpt.save("better")
         ckpt.wait()
-        clock.now_s += 599
+        clock.advance(599)
         assert not ckpt.due()
     assert restored(start_attempt, slow_store) == "better"
 
@@ -237,7 +229,7 @@ def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(
 
     class SlowToPickle:
         def __reduce__(self) -> tuple[object, ...]:
-            clock.now_s += 50
+            clock.advance(50)
             return (dict, ())
 
     with checkpointing(store=slow_store, clock=clock) as ckpt:
@@ -250,6 +242,17 @@ def test_a_save_that_does_not_fit_into_the_grace_is_not_begun(
     assert "a save needs 1m 00s" in caplog.text
 
 
+def second_save_under_way(ckpt: Checkpointing, store: SlowStore, clock: Clock) -> None:
+    """Save once, which takes 50 s, and begin to save again."""
+    store.is_open.clear()
+    ckpt.save("first")
+    clock.advance(50)
+    store.is_open.set()
+    ckpt.wait()
+    store.is_open.clear()
+    ckpt.save("second")
+
+
 def test_only_the_upload_under_way_still_fits(
     start_attempt: StartAttempt, slow_store: SlowStore
 ) -> None:
@@ -257,19 +260,13 @@ def test_only_the_upload_under_way_still_fits(
     run = start_attempt(1)
     clock = Clock()
     with checkpointing(store=slow_store, background=True, clock=clock) as ckpt:
-        slow_store.is_open.clear()
-        ckpt.save("first")
-        clock.now_s += 50
-        slow_store.is_open.set()
-        ckpt.wait()
-        slow_store.is_open.clear()
-        ckpt.save("second")
-        clock.now_s += 40
+        second_save_under_way(ckpt, slow_store, clock)
+        clock.advance(40)
         write_notice(run.run_dir, soon(59))
         assert not ckpt.due()
         assert not report_of(run).answers_notice
         slow_store.is_open.set()
-        ckpt._saver._under_way.result(20)  # done, and nobody has asked yet
+        ckpt._saver._under_way.result(240)  # it is done, and was not asked for
         assert not ckpt.due()
         assert report_of(run).answers_notice
         assert report_of(run).sequence == 2
@@ -282,13 +279,7 @@ def test_an_upload_that_ends_after_all_takes_no_answer_back(
     run = start_attempt(1)
     clock = Clock()
     with checkpointing(store=slow_store, background=True, clock=clock) as ckpt:
-        slow_store.is_open.clear()
-        ckpt.save("first")
-        clock.now_s += 50
-        slow_store.is_open.set()
-        ckpt.wait()
-        slow_store.is_open.clear()
-        ckpt.save("second")
+        second_save_under_way(ckpt, slow_store, clock)
         write_notice(run.run_dir, soon(10))
         assert not ckpt.due()
         assert (report_of(run).answers_notice, report_of(run).sequence) == (True, 1)
@@ -306,12 +297,12 @@ def test_a_notice_that_ends_nothing_gets_one_more_save_as_late_as_it_fits(
     with checkpointing(store=slow_store, interval_s=600, clock=clock) as ckpt:
         write_notice(run.run_dir, soon(120))
         ckpt.save("at once")
-        clock.now_s += 110
+        clock.advance(110)
         assert not ckpt.due()
-        clock.now_s += 6
+        clock.advance(6)
         assert ckpt.due()
         ckpt.save("the last")
-        clock.now_s += 1
+        clock.advance(1)
         assert not ckpt.due()
 
 
@@ -325,18 +316,18 @@ def test_an_automatic_interval_follows_what_saves_cost(
 
     class SixSeconds:
         def __reduce__(self) -> tuple[object, ...]:
-            clock.now_s += 6
+            clock.advance(6)
             return (dict, ())
 
     with checkpointing(store=slow_store, clock=clock) as ckpt:
         assert (ckpt.interval.interval_s, ckpt.interval.rule) == (600, IntervalRule.DEFAULT)
-        clock.now_s += 599
+        clock.advance(599)
         assert not ckpt.due()
         ckpt.save(SixSeconds())
         assert ckpt.interval.rule is IntervalRule.OPTIMUM
-        clock.now_s += 411
+        clock.advance(411)
         assert not ckpt.due()
-        clock.now_s += 1
+        clock.advance(1)
         assert ckpt.due()
 
 
@@ -356,9 +347,9 @@ def test_a_fixed_interval_stays(
     with checkpointing(interval_s=interval_s, clock=clock) as ckpt:
         assert ckpt.interval is None
         ckpt.save("x")
-        clock.now_s += 59
+        clock.advance(59)
         assert not ckpt.due()
-        clock.now_s += 1
+        clock.advance(1)
         assert ckpt.due()
 
 
@@ -374,7 +365,7 @@ def test_old_capacity_is_known_to_be_old(start_attempt: StartAttempt) -> None:
 
         class SixSeconds:
             def __reduce__(self, clock: Clock = clock) -> tuple[object, ...]:
-                clock.now_s += 6
+                clock.advance(6)
                 return (dict, ())
 
         with checkpointing(clock=clock) as ckpt:

@@ -24,6 +24,7 @@ from gpu_core.adapters.files.run_files import (
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.requests.run_context import NOTICE_FILE, RunContext
 from gpu_core.runtime import checkpointing
+from gpu_core.testing.clock import Clock
 
 StartAttempt = Callable[..., RunContext]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -33,16 +34,6 @@ NOTICE = Notice(
     requested_at=NOON,
     deadline_at=NOON + timedelta(seconds=30),
 )
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Unreadable:
@@ -177,7 +168,7 @@ def test_a_save_is_due_when_the_interval_has_passed(
     clock = Clock()
     with checkpointing(clock=clock) as ckpt:
         for _ in range(2):
-            clock.now_s += passed_s
+            clock.advance(passed_s)
             assert ckpt.due() == want_due
             ckpt.save({})
             assert not ckpt.due()
@@ -302,7 +293,7 @@ def test_the_clock_measures_the_whole_stand_still(start_attempt: StartAttempt) -
 
     class Slow:
         def __reduce__(self) -> tuple[object, ...]:
-            clock.now_s += 4.5
+            clock.advance(4.5)
             return (dict, ())
 
     with checkpointing(clock=clock) as ckpt:

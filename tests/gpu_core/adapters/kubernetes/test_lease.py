@@ -5,6 +5,7 @@ import pytest
 from aiohttp import web
 
 from gpu_core.adapters.kubernetes.lease import DURATION_S, KubernetesLease
+from gpu_core.testing.clock import Clock
 from tests.gpu_core.adapters.kubernetes.api_server import serving
 
 
@@ -45,19 +46,10 @@ class LeaseServer:
         return web.json_response(body)
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self):
-        self.now_s = 1_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
+    clock.advance(1_000)
     monkeypatch.setattr("gpu_core.adapters.kubernetes.lease._now_s", clock)
     return clock
 
@@ -106,7 +98,7 @@ def test_a_holder_that_renews_keeps_it_for_ever(clock):
             for _ in range(20):
                 assert await first.try_once()
                 assert not await second.try_once()
-                clock.now_s += 2
+                clock.advance(2)
 
     run(scenario)
 
@@ -117,9 +109,9 @@ def test_a_dead_holder_is_followed_after_the_lease_and_not_before(clock):
             first, second = lease(api, "one"), lease(api, "two")
             await first.try_once()
             await second.try_once()
-            clock.now_s += DURATION_S - 0.1
+            clock.advance(DURATION_S - 0.1)
             assert not await second.try_once()
-            clock.now_s += 0.1
+            clock.advance(0.1)
             assert await second.try_once()
             assert not await first.try_once()
 
@@ -152,7 +144,7 @@ def test_who_cannot_renew_stops_before_anybody_else_may_begin(clock):
             server.is_away = True
             held_s = 0
             while first.is_held:
-                clock.now_s += 0.5
+                clock.advance(0.5)
                 held_s += 0.5
                 await first.try_once()
             assert held_s < DURATION_S
@@ -168,11 +160,11 @@ def test_a_holder_whose_late_renewal_comes_between_keeps_it(clock):
         async with serving(server) as api:
             first = lease(api, "one")
             await first.try_once()
-            clock.now_s += 2
+            clock.advance(2)
             server.is_late = True
             assert await first.try_once()
             # What was not renewed is not held for longer.
-            clock.now_s += DURATION_S - 2
+            clock.advance(DURATION_S - 2)
             assert not await first.try_once()
 
     run(scenario)

@@ -13,6 +13,7 @@ from gpu_core.adapters.ledger import Ledger, PoolNotOurs
 from gpu_core.adapters.prefect import pool_claims
 from gpu_core.decisions.checks.prefect.pool_claim import DURATION_S, Installation
 from gpu_core.testing.builders.attempts import make_attempt, make_run
+from gpu_core.testing.clock import Clock
 from gpu_core.worker.kubernetes.leadership import leadership as module
 from gpu_core.worker.kubernetes.leadership.installation_claim import InstallationClaim
 from gpu_core.worker.kubernetes.leadership.leadership import ClusterLeadership, LedPool
@@ -21,19 +22,10 @@ ONE = Installation(cluster="c1", namespace="one")
 TWO = Installation(cluster="c1", namespace="two")
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self):
-        self.now_s = 1_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
+    clock.advance(1_000)
     monkeypatch.setattr("gpu_core.worker.kubernetes.leadership.installation_claim._now_s", clock)
     return clock
 
@@ -72,17 +64,17 @@ def test_the_second_installation_waits_for_as_long_as_the_first_renews(clock, ne
     first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
     for _ in range(3 * DURATION_S // 15):
         assert tried(first, second) == [True, False]
-        clock.now_s += 15
+        clock.advance(15)
     assert second.other.installation == ONE
 
 
 def test_the_second_acts_when_the_first_has_not_renewed_for_the_whole_time(clock, new_ledger):
     first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
     tried(first, second)
-    clock.now_s += DURATION_S - 0.1
+    clock.advance(DURATION_S - 0.1)
     assert tried(second) == [False]
     assert not first.is_held, "the first stops long before the second begins"
-    clock.now_s += 0.1
+    clock.advance(0.1)
     assert tried(second, first) == [True, False]
     assert first.other.installation == TWO
 
@@ -90,9 +82,9 @@ def test_the_second_acts_when_the_first_has_not_renewed_for_the_whole_time(clock
 def test_the_standby_of_the_same_installation_takes_the_claim_over_at_once(clock, new_ledger):
     killed, standby, second = (claim(new_ledger(), each) for each in (ONE, ONE, TWO))
     tried(killed, second)
-    clock.now_s += DURATION_S - 1
+    clock.advance(DURATION_S - 1)
     assert tried(standby) == [True]
-    clock.now_s += DURATION_S - 1
+    clock.advance(DURATION_S - 1)
     assert tried(second) == [False]
 
 
@@ -100,7 +92,7 @@ def test_a_watcher_that_was_suspended_takes_nothing_that_was_renewed_meanwhile(c
     first, second = claim(new_ledger(), ONE), claim(new_ledger(), TWO)
     tried(first, second)
     tried(first)
-    clock.now_s += 10 * DURATION_S
+    clock.advance(10 * DURATION_S)
     assert tried(second) == [False]
 
 
@@ -108,7 +100,7 @@ def test_a_holder_that_was_suspended_opens_no_attempt(clock, new_ledger):
     ledger = new_ledger()
     first, second = claim(ledger, ONE), claim(new_ledger(), TWO)
     tried(first, second)
-    clock.now_s += DURATION_S
+    clock.advance(DURATION_S)
     tried(second)
     # It has not asked since: its own last word is that it acts.
     assert first.is_ours
@@ -127,7 +119,7 @@ def test_a_ledger_that_is_away_takes_the_right_to_change_things_and_not_the_lead
         raise OperationalError("claim", {}, OSError("away"))
 
     monkeypatch.setattr(ledger, "claim_pool", away)
-    clock.now_s += DURATION_S / 2
+    clock.advance(DURATION_S / 2)
     with pytest.raises(OperationalError):
         tried(first)
     assert (anyio.run(first.acquire), first.is_held) == (True, False)
@@ -171,6 +163,25 @@ class FakeLease(KubernetesLease):
         await anyio.sleep_forever()
 
 
+def leadership_of(cluster, namespace, ledger, prefect, tasks):
+    """The leadership of one worker in this namespace."""
+
+    async def connect():
+        return cluster
+
+    async def opened():
+        return ledger
+
+    pool = LedPool(
+        id=lambda: "id",
+        name="gpu",
+        lease="gpu-pool-gpu",
+        ledger=opened,
+        prefect=prefect.claim_pool,
+    )
+    return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
+
+
 @pytest.mark.parametrize(
     ("uid", "want_place"),
     [
@@ -192,22 +203,7 @@ def test_the_second_installation_says_who_acts_and_what_to_do(
         async with anyio.create_task_group() as tasks:
 
             def leadership(cluster, namespace):
-                ledger = new_ledger()
-
-                async def connect():
-                    return cluster
-
-                async def opened():
-                    return ledger
-
-                pool = LedPool(
-                    id=lambda: "id",
-                    name="gpu",
-                    lease="gpu-pool-gpu",
-                    ledger=opened,
-                    prefect=prefect.claim_pool,
-                )
-                return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
+                return leadership_of(cluster, namespace, new_ledger(), prefect, tasks)
 
             here = FakeCluster()
             there = here if uid == here.uid else FakeCluster(uid)
@@ -264,24 +260,10 @@ def test_of_two_installations_with_different_ledgers_one_acts(clock, tmp_path, m
 
     async def scenario():
         async with anyio.create_task_group() as tasks:
-
-            def leadership(namespace, ledger):
-                async def connect():
-                    return here
-
-                async def opened():
-                    return ledger
-
-                pool = LedPool(
-                    id=lambda: "id",
-                    name="gpu",
-                    lease="gpu-pool-gpu",
-                    ledger=opened,
-                    prefect=prefect.claim_pool,
-                )
-                return ClusterLeadership(connect, namespace, pool, lambda: tasks, lambda: None)
-
-            first, second = leadership("one", ledgers[0]), leadership("two", ledgers[1])
+            first, second = (
+                leadership_of(here, namespace, ledger, prefect, tasks)
+                for namespace, ledger in zip(("one", "two"), ledgers, strict=True)
+            )
             assert await first.acquire()
             assert not await second.acquire()
             assert (first.is_held, second.is_held) == (True, False)
@@ -303,10 +285,10 @@ def test_a_claim_in_prefect_that_is_not_renewed_is_taken_and_read_again(clock):
     prefect = FakePrefect()
     first, second = in_prefect(prefect, ONE), in_prefect(prefect, TWO)
     assert tried(first, second) == [True, False]
-    clock.now_s += DURATION_S - 1
+    clock.advance(DURATION_S - 1)
     assert tried(second) == [False]
     assert prefect.values["prefect_gpu_pool_id"]["namespace"] == "one"
-    clock.now_s += 1
+    clock.advance(1)
     assert tried(second) == [False], "it counts when it was read again"
     assert prefect.values["prefect_gpu_pool_id"]["namespace"] == "two"
     assert tried(second, first) == [True, False]
@@ -318,7 +300,7 @@ def test_of_two_that_take_a_claim_in_prefect_at_once_one_has_it(clock):
         in_prefect(prefect, Installation(cluster="c1", namespace=name)) for name in "abc"
     )
     tried(first, second, third)
-    clock.now_s += DURATION_S
+    clock.advance(DURATION_S)
     assert tried(second, third) == [False, False]
     assert sorted(tried(second, third)) == [False, True]
 
@@ -328,7 +310,7 @@ def test_a_claim_in_prefect_is_renewed_by_its_installation_alone(clock):
     first, second = in_prefect(prefect, ONE), in_prefect(prefect, TWO)
     for _ in range(3 * DURATION_S // 15):
         assert tried(first, second) == [True, False]
-        clock.now_s += 15
+        clock.advance(15)
 
 
 @pytest.mark.parametrize("damage", ["text", {"pool": "gpu"}, None])
