@@ -67,9 +67,24 @@ def test_five_questions_have_their_answers_on_the_pages_and_in_the_terminal(
         for width_px in (400, 1440):
             page.open(f"{pool.ui_url}/runs/flow-run/{busy}", width_px)
             page.wait_for("Completed", "Attempt 1 started on 8 × a100-80gb")
+        for width_px in (400, 1440):
+            page.open(attempts_page(pool, busy), width_px)
+            page.wait_for("Held for", "Admitted", "Energy", "nothing")
+            for text in ("Held for", "Admitted (UTC)", "Energy", "Started from", "nothing"):
+                assert page.is_in_width(text), (text, width_px)
+        page.open(f"{pool.ui_url}/runs/flow-run/{busy}", 1440)
+        page.wait_for("Completed", "Attempt 1 started on 8 × a100-80gb")
         page.click("Artifacts")
         page.wait_for("in 1 attempt, last: Completed")
         assert page.is_in_view("in 1 attempt, last: Completed")
+
+
+def attempts_page(pool, run):
+    """The artifact of this run with its attempts."""
+    wanted = {"flow_run_id": {"any_": [run]}, "key": {"any_": ["gpu-attempts"]}}
+    body = {"artifacts": wanted, "sort": "CREATED_DESC"}
+    newest, *_ = pool.call("POST", "/artifacts/filter", body)
+    return f"{pool.ui_url}/artifacts/artifact/{newest['id']}"
 
 
 def shown(pool, capsys, *options):

@@ -16,17 +16,19 @@ from gpu_core.decisions.telemetry.use_text import SIMULATED, use_cells
 _KEY = re.compile(r"/(\d+)-(\d+)$")
 
 
-# A narrow window shows the first three columns; the rest of the table is scrolled to.
-HEAD = (
-    *("Attempt", "Cost", "Ended", "Held for", "GPUs", "Utilisation", "Energy"),
-    *("Admitted (UTC)", "Started from", "Saved"),
-)
+# A window of 400 px shows each of these tables without scrolling sideways.
+_COST = ("Attempt", "Cost", "Ended", "Held for")
+_GPUS = ("Attempt", "GPUs", "Admitted (UTC)")
+_USE = ("Attempt", "Utilisation", "Energy")
+_SAVES = ("Attempt", "Started from", "Saved")
+COLUMNS = (*_COST, *_GPUS[1:], *_USE[1:], *_SAVES[1:])
 
 
 def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = None) -> str:
     """What happened to this run, and what did it cost?
 
-    The total, one paragraph for each ending, and a table of all attempts with the total below.
+    The total, one paragraph for each ending, and tables of the attempts: their cost with the total
+    below, their GPUs, the use of these, and the checkpoints.
 
     Args:
         attempts: All of them so far, by number.
@@ -40,11 +42,15 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = 
         for alike in shown
         if alike[-1].end_message
     ]
-    rows = [*map(_row, shown), _total_row(attempts)]
+    costs = table(_COST, [*map(_cost_row, shown), _total_cost_row(attempts)])
     total = _total(attempts) + ("" if mlflow is None else _links(mlflow))
     use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
+    use_rows = [*map(_use_row, shown), ("**Total**", *use_cells(use))]
     notes = [SIMULATED] if use.is_simulated else []
-    return "\n\n".join([total, *stories, table(HEAD, rows), *notes]) + "\n"
+    tables = [costs, "### GPUs", table(_GPUS, map(_gpus_row, shown))]
+    tables += ["### Utilisation", table(_USE, use_rows), *notes]
+    tables += ["### Checkpoints", table(_SAVES, map(_save_row, shown))]
+    return "\n\n".join([total, *stories, *tables]) + "\n"
 
 
 def attempts_summary(attempts: Sequence[Attempt]) -> str:
@@ -80,32 +86,47 @@ def _postponed_or_itself(attempt: Attempt) -> str:
     return attempt.attempt_id if attempt.has_run else "postponed"
 
 
-def _total_row(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+def _total_cost_row(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     over = [attempt for attempt in attempts if attempt.released_at is not None]
     held_s = sum((a.released_at - a.admitted_at).total_seconds() for a in over if a.released_at)
     cost = format_cost(sum_usage(map(_usage, over)))
-    use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
-    head = ("**Total**", f"**{cost}**", "", format_duration(held_s), "", *use_cells(use))
-    return (*head, *[""] * (len(HEAD) - len(head)))
+    return ("**Total**", f"**{cost}**", "", format_duration(held_s))
 
 
-def _row(alike: Sequence[Attempt]) -> tuple[str, ...]:
+def _numbers(alike: Sequence[Attempt]) -> str:
+    last = alike[-1].number
+    return f"{alike[0].number}–{last}" if len(alike) > 1 else str(last)
+
+
+def _cost_row(alike: Sequence[Attempt]) -> tuple[str, ...]:
     attempt = alike[-1]
-    numbers = f"{alike[0].number}–{attempt.number}" if len(alike) > 1 else str(attempt.number)
-    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
     held = (
         None
         if attempt.released_at is None
         else (attempt.released_at - attempt.admitted_at).total_seconds()
     )
     return (
-        numbers,
+        _numbers(alike),
         "–" if held is None else format_usd(_usage(attempt).total_micro_usd),
         "–" if attempt.end_reason is None else attempt.end_reason.value,
         "still held" if held is None else format_duration(held),
-        gpus,
-        *use_cells(gpu_use(attempt.gpu_summaries or ())),
-        f"{attempt.admitted_at:%Y-%m-%d %H:%M}",
+    )
+
+
+def _gpus_row(alike: Sequence[Attempt]) -> tuple[str, ...]:
+    attempt = alike[-1]
+    gpus = f"{attempt.gpu_count} × {attempt.gpu_type}" if attempt.gpu_type else "none"
+    return _numbers(alike), gpus, f"{attempt.admitted_at:%Y-%m-%d %H:%M}"
+
+
+def _use_row(alike: Sequence[Attempt]) -> tuple[str, ...]:
+    return _numbers(alike), *use_cells(gpu_use(alike[-1].gpu_summaries or ()))
+
+
+def _save_row(alike: Sequence[Attempt]) -> tuple[str, ...]:
+    attempt = alike[-1]
+    return (
+        _numbers(alike),
         _checkpoint(attempt.restored_from) or "the beginning",
         _checkpoint(attempt.checkpoint, by=attempt.number) or "nothing",
     )

@@ -9,6 +9,12 @@ from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.testing.builders.attempts import at, make_attempt
 
 
+def tables_of(page: str) -> list[list[str]]:
+    """The rows of each table of the page, without its headings and the rule below them."""
+    blocks = [block.splitlines() for block in page.split("\n\n")]
+    return [block[2:] for block in blocks if block[0].startswith("| ")]
+
+
 def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
     """What it began with, what it saved, what it cost; and the reason in words."""
     first = make_attempt(
@@ -19,14 +25,18 @@ def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
 
     page = attempts_markdown((first, second))
 
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert len(rows) == 5  # with headings, the rule below them, and the total
-    rows = [rows[0], *rows[2:]]
-    assert rows[3].startswith("| **Total** | **$1.00** |  | 1h 00m |")
-    assert rows[1].startswith("| 1 | $")
-    assert rows[1].endswith("| the beginning | save 7 |")
-    assert rows[2].startswith("| 2 | – | – | still held |")
-    assert rows[2].endswith("| save 7, by attempt 1 | nothing |")
+    cost, gpus, use, saves = tables_of(page)
+    assert cost == [
+        "| 1 | $1.00 | Preempted | 1h 00m |",
+        "| 2 | – | – | still held |",
+        "| **Total** | **$1.00** |  | 1h 00m |",
+    ]
+    assert [row.split(" | ")[0] for row in use] == ["| 1", "| 2", "| **Total**"]
+    assert [row.split(" | ")[0] for row in gpus] == ["| 1", "| 2"]
+    assert saves == [
+        "| 1 | the beginning | save 7 |",
+        "| 2 | save 7, by attempt 1 | nothing |",
+    ]
     assert "**Attempt 1:** Preempted: 'urgent' is more urgent." in page
     assert page.startswith("**Total: $")
     assert " in 1 attempt; one still holds its GPUs.\n" in page
@@ -42,7 +52,9 @@ def test_the_total_is_the_sum_of_the_attempts_and_comes_first() -> None:
         )
         for number, begin, end in hours
     ]  # fmt: skip
-    first, *_, one, two, total = attempts_markdown(attempts).splitlines()
+    page = attempts_markdown(attempts)
+    first, *_ = page.splitlines()
+    one, two, total = tables_of(page)[0]
     assert total.startswith("| **Total** | **$21.60** |  | 3h 00m |")
     assert first == "**Total: $21.60** for 6.0000 GPU-hours in 2 attempts."
     assert one.startswith("| 1 | $7.20 | Completed | ")
@@ -75,10 +87,9 @@ def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:
         for number, summaries in ((1, done), (2, idle), (3, None))
     ]  # fmt: skip
     page = attempts_markdown(attempts)
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in row.split("|")[6:8]] for row in rows]
-    assert cells[0] == ["Utilisation", "Energy"]
-    assert cells[2:] == [["90 %", "2.0 Wh"], ["10 %", "1.0 Wh"], ["–", "–"], ["70 %", "3.0 Wh"]]
+    assert "| Attempt | Utilisation | Energy |" in page
+    cells = [[cell.strip() for cell in row.split("|")[2:4]] for row in tables_of(page)[2]]
+    assert cells == [["90 %", "2.0 Wh"], ["10 %", "1.0 Wh"], ["–", "–"], ["70 %", "3.0 Wh"]]
     assert "simulated" not in page
 
 
@@ -86,9 +97,8 @@ def test_simulated_use_says_so() -> None:
     """Virtual GPUs have no utilisation."""
     virtual = (GpuSummary(gpu_id="virtual-0", samples=3, is_simulated=True),)
     attempt = make_attempt("run", 1, admitted_at=at(0), released_at=at(1), gpu_summaries=virtual)
-    assert attempts_markdown([attempt]).endswith(
-        "\n\nUtilisation and energy are simulated: virtual GPUs have none.\n"
-    )
+    note = "\n\nUtilisation and energy are simulated: virtual GPUs have none.\n"
+    assert note in attempts_markdown([attempt])
 
 
 def test_an_attempt_without_a_price_is_unpriced_and_not_free() -> None:
@@ -110,8 +120,8 @@ def test_attempts_that_were_postponed_in_a_row_are_one_line() -> None:
         for number in (1, 2, 3)
     ]  # fmt: skip
     page = attempts_markdown((*postponed, make_attempt("run", 4, admitted_at=at(4))))
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert [row.split(" | ")[0] for row in rows[2:]] == ["| 1–3", "| 4", "| **Total**"]
+    cost, *_ = tables_of(page)
+    assert [row.split(" | ")[0] for row in cost] == ["| 1–3", "| 4", "| **Total**"]
     assert page.count("Postponed: ") == 1
     assert "**Attempt 3:** Postponed: 3 pods run." in page
 
