@@ -118,11 +118,6 @@ class RunCost:
         """The cost of the work that was lost; None if a part of it has no price."""
         return self.lost.total_micro_usd
 
-    @property
-    def saved_gpu_s(self) -> float:
-        """GPU-seconds of work that checkpoints saved."""
-        return self.saved.gpu_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCost:

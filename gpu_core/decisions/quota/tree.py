@@ -169,10 +169,6 @@ class QuotaUsage:
         """How much does the team hold beyond its nominal quota, in thousandths of GPUs?"""
         return max(0, self.held(team, bucket) - self._nominal(team, bucket))
 
-    def would_borrow(self, team: str | None, bucket: str, milli: int) -> bool:
-        """Would the team be beyond its nominal quota with so much more?"""
-        return milli > self.nominal_left(team, bucket)
-
     def most_ever(self, team: str | None, bucket: str) -> int:
         """How much could the team have if no other had any, in thousandths of GPUs?"""
         return self._tree.most_ever(team, bucket)

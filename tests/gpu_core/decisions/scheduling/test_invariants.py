@@ -376,7 +376,7 @@ def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
         workload = workload_of(pool, workload_id)
         if workload.gpu_count:
             milli, bucket = workload.shape.total_gpu_milli, tree.bucket(placement.flavor)
-            if usage.would_borrow(workload.team, bucket, milli):
+            if milli > usage.nominal_left(workload.team, bucket):
                 borrowers.add(workload_id)
             usage.allocate(workload.team, bucket, milli)
     for wanted in snapshot.pending:
