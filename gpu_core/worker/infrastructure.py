@@ -248,7 +248,7 @@ class Infrastructure(Protocol):
         ...
 
     async def refresh(self, attempts: Sequence[AttemptState]) -> None:
-        """Read what these attempts last said about their checkpoints."""
+        """Read the newest checkpoint report of each of these attempts."""
         ...
 
     async def notify(self, running: AttemptState, notice: Notice) -> None:

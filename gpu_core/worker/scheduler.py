@@ -210,7 +210,7 @@ class GpuScheduler:
         over."""
 
     def describe(self) -> str:
-        """What there is to schedule on, in one line."""
+        """Which GPUs does the pool have? In one line."""
         offers = [
             f"{len(node.gpu_ids)} × {node.gpu_type} on {node.name}" for node in self._nodes[:8]
         ]

@@ -96,7 +96,7 @@ def run_export(
     path: Path | None,
     focus: str,
 ) -> int:
-    """Write what a period is billed as a file of FOCUS.
+    """Write the bill of a period as a FOCUS file.
 
     Raises:
         InvalidInput: The period, the version, the file's name or the ledger's address

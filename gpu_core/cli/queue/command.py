@@ -75,7 +75,7 @@ def _shown(pool: str, line: PublishedLine, now: datetime, width: int | None) -> 
         yield from wrapped(f"! {notice}", width)
     if (line.entries or line.holders) and not line.is_served and line.published_at is not None:
         at = f"{line.published_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield from wrapped(f"As the last worker left it at {at}:", width)
+        yield from wrapped(f"No worker is online. State as of {at}:", width)
     yield from holder_lines(pool, line.holders, now, width)
     yield ""
     if line.entries:

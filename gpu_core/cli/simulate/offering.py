@@ -30,7 +30,7 @@ def run_offering(
 
     Args:
         trace: Only the jobs' shapes count, not their times.
-        policies: Whose placement strategies are compared, and the strategy
+        policies: The policies whose placement strategies are compared, and the strategy
             `fragmentation-aware`.
         parse: Which policy has this name or file?
 

@@ -70,7 +70,7 @@ async def has_begun(client: PrefectClient, run: FlowRun) -> bool:
 
 
 def is_unexplained(running: AttemptState, run: FlowRun | None, exit_: Exit | None) -> bool:
-    """Did it end badly by itself, with nothing said of why but an exit code?
+    """Did the attempt fail by itself, with an exit code as the only reason?
 
     Args:
         running: The attempt; nothing of it lives.

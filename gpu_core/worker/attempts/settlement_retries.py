@@ -1,4 +1,4 @@
-"""When the end of an attempt is settled again after an error, and when no longer."""
+"""When is the end of an attempt settled again after an error, and when is it given up?"""
 
 from dataclasses import dataclass
 

@@ -84,7 +84,7 @@ class ZombieStateGuard:
             self.forget([str(run.id)])
             return
         _log.warning(
-            "A process of an attempt that is over said of %r that it is %s; it is requeued",
+            "A process of an ended attempt reported that %r is %s; the run is requeued",
             run.name,
             state.name,
         )

@@ -134,7 +134,7 @@ class KubernetesInfrastructure:
         api: The cluster.
         output_api: The same cluster, over connections for the output of containers alone.
         pool: The pool's name.
-        namespace: Where Jobs are created whose template says nothing else.
+        namespace: The namespace of Jobs whose template names none.
         client: Prefect's, for what pods cannot report themselves.
         wake: Called when something changed that the next cycle should see.
         may_act: Asked before everything that changes the cluster.
@@ -558,7 +558,7 @@ class KubernetesInfrastructure:
         await self._objects.delete(attempt_id, self._fenced, grace_s=None)
 
     async def kill(self, running: AttemptState) -> bool:
-        """Delete what lives of it, and wait until the nodes say that it is gone."""
+        """Delete what still runs of the attempt, and wait until the nodes report its end."""
         attempt_id = running.attempt.attempt_id
         deadline_s = anyio.current_time() + _KILL_WAIT_S
         self._unadmitted.observe(attempt_id)

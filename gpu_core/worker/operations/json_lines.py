@@ -10,7 +10,7 @@ _RENAMED = {"levelname": "level", "name": "logger", "exc_info": "exception"}
 
 
 def log_json_lines(pool: str, worker: str) -> None:
-    """Write each log line of this process as one JSON object, to where it went before.
+    """Write each log line of this process as one JSON object, to the same stream as before.
 
     Prefect's own formatter `json` is not used: it leaves message and arguments apart, and its
     console handler reads brackets as markup where `PREFECT_LOGGING_MARKUP` is set.

@@ -106,7 +106,7 @@ def is_shown(state: State[Any], reason: Reason) -> bool:
 
 
 class Publisher:
-    """Writes reasons and attempts to where a run's owner reads them.
+    """Writes reasons and attempts to Prefect, for the owner of each run.
 
     Args:
         client: Prefect's client.

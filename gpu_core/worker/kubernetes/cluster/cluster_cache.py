@@ -133,7 +133,7 @@ class ClusterCache:
             del self._gone_nodes[name]
 
     async def next_change(self, longest_s: float) -> None:
-        """Wait until something changes, or for so long."""
+        """Wait for a change, at most this long."""
         changed = self._changed
         with anyio.move_on_after(longest_s):
             await changed.wait()

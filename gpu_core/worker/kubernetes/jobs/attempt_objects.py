@@ -37,7 +37,7 @@ class AttemptObjects:
     Args:
         api: The cluster.
         view: What the watches have seen of it.
-        namespace: Where Jobs are created whose template says nothing else.
+        namespace: The namespace of Jobs whose template names none.
         may_act: Asked before everything that changes the cluster.
     """
 

@@ -63,7 +63,7 @@ class RunReferences:
     Args:
         client: Resolves Prefect's blocks and variables in the template.
         template: The pool's base job template, as it is now.
-        namespace: Where Jobs are made whose template says nothing else.
+        namespace: The namespace of Jobs whose template names none.
     """
 
     def __init__(self, client: PrefectClient, template: Callable[[], Json], namespace: str) -> None:

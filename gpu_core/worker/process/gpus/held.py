@@ -18,7 +18,7 @@ _log = logging.getLogger("prefect.gpu.devices")
 _FOLDER = "held-gpus"
 _LARGEST_BYTES = 64 * 1024
 
-# What is said of a GPU whose file cannot be read: it stays held, because that was decided.
+# The message for a GPU whose file cannot be read: it stays held, as was decided.
 _UNREADABLE = "its file cannot be understood"
 
 
