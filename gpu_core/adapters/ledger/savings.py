@@ -1,7 +1,7 @@
 """What the ledger says of a month's savings: its machines, runs and catalog."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 
@@ -31,6 +31,8 @@ class SavingsQuestion:
     """Only machines that this pool's worker wrote down, and its runs. None: all."""
     provenance: Provenance | None = Provenance.MEASURED
     """Of the runs; None: all."""
+    sheet: Catalog = field(default_factory=Catalog)
+    """Your own prices of offerings, which count before those of the catalog."""
     committed_ratio: Fraction | None = None
     """See `kind_costs`."""
 
@@ -48,7 +50,7 @@ def read_savings(ledger: Ledger, asked: SavingsQuestion) -> MonthSavings:
     start = end if first is None else min(max(asked.month.start, first), end)
     intervals = [i for i in ledger.capacity(start, end) if asked.pool in (None, i.pool)]
     records = ledger.usage(start, end, provenance=asked.provenance, pool=asked.pool)
-    book = PriceBook(policy=asked.policy, catalog=_catalog(ledger))
+    book = PriceBook(policy=asked.policy, sheet=asked.sheet, catalog=_catalog(ledger))
     window = Window(start, end)
     return month_savings(intervals, records, book, window, asked.now, asked.committed_ratio)
 

@@ -155,6 +155,9 @@ def savings(
         Path | None,
         Parameter(help="The pool's policy: its prices, rates and scale.max_gpus count."),
     ] = None,
+    prices: Annotated[
+        Path | None, Parameter(help="Your own price sheet, which counts before the catalog.")
+    ] = None,
     committed_percent: Annotated[
         str | None,
         Parameter(
@@ -179,6 +182,7 @@ def savings(
         pool=options.pool,
         with_generated=options.with_generated,
         policy_file=policy,
+        prices_file=prices,
         committed_percent=committed_percent,
         as_json=as_json,
     )

@@ -11,9 +11,11 @@ from typing import Any
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from gpu_core.adapters.files.catalog_file import load_sheet
 from gpu_core.adapters.files.policy_file import load_policy
 from gpu_core.adapters.ledger.savings import SavingsQuestion, read_savings
 from gpu_core.adapters.ledger.source import open_to_read
+from gpu_core.decisions.catalog.offerings import Catalog
 from gpu_core.decisions.costs.cost_report import period_window
 from gpu_core.decisions.costs.savings.gpu_type_choice import CheaperType
 from gpu_core.decisions.costs.savings.month_savings import Commitment, FixedCluster, MonthSavings
@@ -32,13 +34,14 @@ def run_savings(
     pool: str | None,
     with_generated: bool,
     policy_file: Path | None,
+    prices_file: Path | None,
     committed_percent: str | None,
     as_json: bool,
 ) -> int:
     """Print what was saved. The ledger is asked for when all else is understood.
 
     Raises:
-        InvalidInput: The month, the policy, the percentage or the ledger's address cannot be used.
+        InvalidInput: The month, a file, the percentage or the ledger's address cannot be used.
         LedgerError: The ledger cannot be read.
     """
     window = period_window("month", _first_day(month))
@@ -50,6 +53,7 @@ def run_savings(
         policy=policy,
         pool=pool,
         provenance=None if with_generated else Provenance.MEASURED,
+        sheet=Catalog() if prices_file is None else load_sheet(prices_file),
         committed_ratio=ratio,
     )
     with open_to_read(ledger_url()) as ledger:

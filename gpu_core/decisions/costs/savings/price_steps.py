@@ -1,12 +1,13 @@
 """What a kind of machine costs over time, as far as the ledger and the price book know it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
+from gpu_core.decisions.catalog.offerings import Catalog, combined
 from gpu_core.decisions.costs.capacity_intervals import CapacityInterval
 from gpu_core.decisions.costs.price_book import Capacity, PriceBook
 from gpu_core.decisions.costs.usage import US_PER_HOUR
@@ -124,14 +125,9 @@ def _of_book(
     machine: CapacityInterval, capacity_types: Iterable[str], book: PriceBook, window: Window
 ) -> PriceSteps:
     terms = set(capacity_types)
-    offered = {
-        key: offering
-        for key, offering in book.catalog.offerings.items()
-        if key.instance_type == machine.instance_type
-        and key.capacity_type in terms
-        and machine.region in (None, key.region)
-    }
-    small = replace(book, catalog=replace(book.catalog, offerings=offered))
+    lists = [_offered(catalog, machine, terms) for catalog in (book.sheet, book.catalog)]
+    small = replace(book, sheet=lists[0], catalog=lists[1])
+    offered = combined(lists).offerings
     places: set[tuple[str | None, str | None, str]]
     places = {(key.region, key.zone, key.capacity_type) for key in offered}
     places |= {(machine.region, None, capacity_type) for capacity_type in terms}
@@ -146,7 +142,12 @@ def _of_book(
         for region, zone, capacity_type in places
     ]
     whole = Machine(gpus=machine.gpus, cpu_milli=machine.cpu_milli, memory_mib=machine.memory_mib)
-    begins = {price.seen_from for offering in offered.values() for price in offering.prices}
+    begins = {
+        price.seen_from
+        for catalog in lists
+        for offering in catalog.offerings.values()
+        for price in offering.prices
+    }
     edges = sorted({window.start, *(at for at in begins if at in window)})
     steps = []
     for at in edges:
@@ -154,6 +155,18 @@ def _of_book(
         known = [price.micro_usd_per_hour for price in prices if price is not None]
         steps.append(PriceStep(at, min(known, default=None)))
     return PriceSteps(_changes(steps))
+
+
+def _offered(catalog: Catalog, machine: CapacityInterval, terms: Collection[str]) -> Catalog:
+    """The offerings of such machines on these terms."""
+    offerings = {
+        key: offering
+        for key, offering in catalog.offerings.items()
+        if key.instance_type == machine.instance_type
+        and key.capacity_type in terms
+        and machine.region in (None, key.region)
+    }
+    return replace(catalog, offerings=offerings)
 
 
 def _changes(steps: Iterable[PriceStep]) -> tuple[PriceStep, ...]:

@@ -113,3 +113,12 @@ def test_what_is_known_of_a_host_is_its_last_interval_of_each_machine(ledger: Le
     write(ledger, long_ago, lately, changed, there, elsewhere)
     assert ledger.known_capacity("host-1").by_node == {"node-2": lately, "node-3": there}
     assert ledger.known_capacity("host-9").last_look is None
+
+
+def test_since_when_there_are_machines(ledger: Ledger) -> None:
+    assert ledger.first_capacity_at() is None
+    write(ledger, make_interval("a", since=at(2)), make_interval("b", node="node-2", since=at(1)))
+    write(ledger, make_interval("c", node="node-3", since=at(-1), pool="other"))
+    assert ledger.first_capacity_at() == at(-1)
+    assert ledger.first_capacity_at("gpus") == at(1)
+    assert ledger.first_capacity_at("none") is None

@@ -75,6 +75,25 @@ def test_a_policy_adds_its_cap_and_a_percentage_the_commitment(
     assert committed * 100 == 60 * clusters["peak"]["cost_micro_usd"]
 
 
+def test_an_own_price_sheet_has_the_price_of_a_commitment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """$10 an hour reserved, of $16 on demand, for a machine that was there all the time."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with Ledger.open(url) as ledger:
+        write(ledger, machine("a", 0, 720, 16, instance_type="p4de.24xlarge", region="r1"))
+    sheet = tmp_path / "prices.yaml"
+    sheet.write_text(
+        "{version: 1, provider: ours, source: contract, as_of: 2026-01-01, instance_types: "
+        "{p4de.24xlarge: {gpu_type: a100-80gb, gpu_count: 8, prices: "
+        "[{region: r1, capacity_type: reserved, usd_per_hour: 10}]}}}"
+    )
+    assert savings(url, "--prices", str(sheet), "--json") == 0
+    (commitment,) = json.loads(capsys.readouterr().out)["commitments"]
+    assert (commitment["price_ratio"], commitment["machines"]) == (0.625, 1)
+    assert commitment["saved_micro_usd"] == 6_000_000 * (27 * 24 + 12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
