@@ -17,6 +17,7 @@ from gpu_core.adapters.files.run_files import Notice
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node, Placement
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -291,6 +292,10 @@ class Infrastructure(Protocol):
         self, running: AttemptState, progress: Sequence[ProgressReport]
     ) -> Mapping[int, str]:
         """What do these ranks do at this moment? The stacks of those that dump them, by rank."""
+        ...
+
+    async def host_summary(self, running: AttemptState) -> HostSummary | None:
+        """What did the attempt's processes take of their machine? None: that is unknown."""
         ...
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:

@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpu_core.adapters.files.plain_file import read_plain_file
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 
 _log = logging.getLogger(__name__)
+
+Summary = TypeVar("Summary", GpuSummary, HostSummary)
 
 GPUS_FILE = "gpus.json"
 
@@ -23,7 +26,10 @@ _LARGEST_NUMBER = 2**63
 
 
 def write_gpu_report(
-    run_dir: Path, summaries: Sequence[GpuSummary], error: str | None = None
+    run_dir: Path,
+    summaries: Sequence[GpuSummary],
+    error: str | None = None,
+    host: HostSummary | None = None,
 ) -> None:
     """Replace the report in one step. Nothing is raised: a sample that cannot be kept is lost.
 
@@ -31,10 +37,15 @@ def write_gpu_report(
         run_dir: The run's folder.
         summaries: Of the GPUs that were sampled.
         error: Why there are no samples at the moment; None: there are.
+        host: Of the run's processes; None: they were not sampled.
     """
     path = run_dir / GPUS_FILE
     temporary = path.with_suffix(".tmp")
-    record = {"gpus": [asdict(summary) for summary in summaries], "error": error}
+    record = {
+        "gpus": [asdict(summary) for summary in summaries],
+        "error": error,
+        "host": None if host is None else asdict(host),
+    }
     try:
         # Written every second: a power cut may take it, so that it need not wait for the disk.
         temporary.write_text(json.dumps(record), encoding="utf-8")
@@ -59,22 +70,49 @@ def read_gpu_report(run_dir: Path) -> tuple[GpuSummary, ...]:
         return ()
 
 
+def read_host_report(run_dir: Path) -> HostSummary | None:
+    """What did this run take of its machine? None: not sampled, or it cannot be understood."""
+    try:
+        record = json.loads(read_plain_file(run_dir / GPUS_FILE, _LARGEST_BYTES))
+        row = record.get("host")
+        return None if row is None else _checked(HostSummary, row, {"samples": int})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        _log.warning("What %s says of the host is ignored: %s", run_dir / GPUS_FILE, error)
+        return None
+
+
 def gpu_summary_of(row: object) -> GpuSummary:
     """The summary in this JSON object; what it does not know is left out.
 
     Raises:
         TypeError: It is none, or a value is missing or of another type.
     """
+    kinds = {"gpu_id": str, "samples": int, "is_simulated": bool}
+    return _checked(GpuSummary, row, kinds)
+
+
+def _checked(kind: type[Summary], row: object, kinds: Mapping[str, type]) -> Summary:
+    """The summary in this JSON object; what it does not know is left out.
+
+    Args:
+        kind: Of the summary.
+        row: The object.
+        kinds: The types of its fields that are no numbers, or are always there.
+
+    Raises:
+        TypeError: It is none, or a value is missing or of another type.
+    """
     if not isinstance(row, Mapping):
         raise TypeError(f"{row!r} is no JSON object")
-    known = {field.name for field in fields(GpuSummary)}
+    known = {field.name for field in fields(kind)}
     values: dict[str, Any] = {name: row[name] for name in known & row.keys()}
-    summary = GpuSummary(**values)
-    if not isinstance(summary.gpu_id, str) or not isinstance(summary.samples, int):
-        raise TypeError("a GPU has no id, or no number of samples")
-    if not isinstance(summary.is_simulated, bool):
-        raise TypeError(f"is_simulated is {summary.is_simulated!r}")
-    for name in sorted(known - {"gpu_id", "is_simulated"}):
+    summary = kind(**values)
+    for name, of in kinds.items():
+        if not isinstance(getattr(summary, name), of):
+            raise TypeError(f"{name} is {getattr(summary, name)!r}")
+    for name in sorted(known - {name for name, of in kinds.items() if of is not int}):
         value = getattr(summary, name)
         if value is None:
             continue

@@ -14,6 +14,7 @@ from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 from gpu_core.decisions.model.units import require_aware
 
@@ -183,6 +184,22 @@ class GpuSummaries(sa.types.TypeDecorator[tuple[GpuSummary, ...]]):
         return None if value is None else tuple(GpuSummary(**row) for row in value)
 
 
+class HostSummaryJson(sa.types.TypeDecorator[HostSummary]):
+    """What an attempt took of its machine, kept as a JSON object without unknown values."""
+
+    impl = sa.JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        row = value if isinstance(value, dict) else asdict(value)
+        return {k: v for k, v in row.items() if v is not None}
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> HostSummary | None:
+        return None if value is None else HostSummary(**value)
+
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -261,6 +278,7 @@ attempts = sa.Table(
     sa.Column("price_as_of", UtcTimestamp),
     sa.Column("later_prices", PriceChanges),
     sa.Column("gpu_summaries", GpuSummaries),
+    sa.Column("host_summary", HostSummaryJson),
     # The fence against starting one attempt twice, by any worker.
     sa.UniqueConstraint("flow_run_id", "number"),
     sa.Index("ix_attempts_admitted_at", "admitted_at"),

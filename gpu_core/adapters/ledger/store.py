@@ -52,6 +52,7 @@ from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.redaction import redact, secrets_in
 from gpu_core.decisions.model.units import require_aware
 from gpu_core.decisions.quota.budget_alerts import AlertMark
@@ -355,6 +356,7 @@ class Ledger:
         first_step_at: datetime | None = None,
         expected_loss_s: float | None = None,
         gpu_summaries: Sequence[GpuSummary] = (),
+        host_summary: HostSummary | None = None,
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
 
@@ -378,6 +380,7 @@ class Ledger:
                 "first_step_at": first_step_at,
                 "expected_loss_s": expected_loss_s,
                 "gpu_summaries": tuple(gpu_summaries) or None,
+                "host_summary": host_summary,
             }
         )
         return self._update(

@@ -10,6 +10,7 @@ from gpu_core.decisions.costs.usage_cost import format_cost, usage_until
 from gpu_core.decisions.model.attempts import Attempt
 from gpu_core.decisions.model.markdown import table
 from gpu_core.decisions.model.units import count, format_duration, format_usd
+from gpu_core.decisions.telemetry.host_totals import host_text
 from gpu_core.decisions.telemetry.summary import gpu_use
 from gpu_core.decisions.telemetry.use_text import SIMULATED, use_cells
 
@@ -43,12 +44,17 @@ def attempts_markdown(attempts: Sequence[Attempt], mlflow: MlflowPages | None = 
         if alike[-1].end_message
     ]
     costs = table(_COST, [*map(_cost_row, shown), _total_cost_row(attempts)])
+    hosts = [
+        f"**Processes of attempt {attempt.number}:** {host_text(attempt.host_summary)}."
+        for attempt in attempts
+        if attempt.host_summary is not None
+    ]
     total = _total(attempts) + ("" if mlflow is None else _links(mlflow))
     use = gpu_use(summary for attempt in attempts for summary in attempt.gpu_summaries or ())
     use_rows = [*map(_use_row, shown), ("**Total**", *use_cells(use))]
     notes = [SIMULATED] if use.is_simulated else []
     tables = [costs, "### GPUs", table(_GPUS, map(_gpus_row, shown))]
-    tables += ["### Utilisation", table(_USE, use_rows), *notes]
+    tables += ["### Utilisation", table(_USE, use_rows), *notes, *hosts]
     tables += ["### Checkpoints", table(_SAVES, map(_save_row, shown))]
     return "\n\n".join([total, *stories, *tables]) + "\n"
 

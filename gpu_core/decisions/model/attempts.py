@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.prices import PriceChange, Rates
 
 
@@ -209,6 +210,8 @@ class Attempt:
     """Prices that changed while it held its GPUs, oldest first; None: none did."""
     gpu_summaries: tuple[GpuSummary, ...] | None = None
     """What its GPUs did; None: they were not sampled, or it is not over."""
+    host_summary: HostSummary | None = None
+    """What its processes took of their machine; None: not sampled, or it is not over."""
 
     @property
     def is_excused(self) -> bool:

@@ -22,6 +22,7 @@ from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.worker.attempts.registry import AttemptRegistry, write_start
 from gpu_core.worker.attempts.run_log import run_fields, run_log
 from gpu_core.worker.attempts.run_reader import RunReader
@@ -285,7 +286,8 @@ class Settler:
         if ending.settlement.next_state in ("AwaitingRetry", "Scheduled"):
             self._zombies.watch(running.flow_run_id, ending.settlement.message)
         summaries = await self._gpu_summaries(running)
-        await in_thread(self._close, running, ending, summaries)
+        host = await self._host_summary(running)
+        await in_thread(self._close, running, ending, summaries, host)
         if reason is not None:
             self._note_end(reason)
             self._log_end(running, reason, ending.settlement.message)
@@ -351,8 +353,23 @@ class Settler:
             _log.warning("What the GPUs of %r did is unknown", name, exc_info=True, extra=fields)
             return ()
 
+    async def _host_summary(self, running: AttemptState) -> HostSummary | None:
+        """What its processes took. Nothing depends on it: an error is only logged."""
+        try:
+            return await self._infrastructure.host_summary(running)
+        except Exception:
+            name, fields = running.record.name, run_fields(running)
+            _log.warning(
+                "What %r took of its machine is unknown", name, exc_info=True, extra=fields
+            )
+            return None
+
     def _close(
-        self, running: AttemptState, ending: Ending, summaries: Sequence[GpuSummary] = ()
+        self,
+        running: AttemptState,
+        ending: Ending,
+        summaries: Sequence[GpuSummary] = (),
+        host: HostSummary | None = None,
     ) -> None:
         attempt, report, settlement = running.attempt, running.report, ending.settlement
         if settlement.end_reason is None:
@@ -372,6 +389,7 @@ class Settler:
             first_step_at=report.first_step_at if report is not None else None,
             expected_loss_s=report.expected_loss_s if report is not None else None,
             gpu_summaries=summaries,
+            host_summary=host,
         )
 
     async def _report(self, running: AttemptState, final: str | None) -> None:

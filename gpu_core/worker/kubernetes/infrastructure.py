@@ -648,6 +648,9 @@ class KubernetesInfrastructure:
         """None: no signal reaches a pod's processes."""
         return {}
 
+    async def host_summary(self, running: AttemptState) -> None:
+        """None: its pods are in other machines."""
+
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From the log of the pod that says why it ended; none where the run's log has them."""
         await self._keep_final_logs(running)

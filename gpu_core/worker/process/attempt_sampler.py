@@ -19,9 +19,12 @@ from typing import Protocol
 from gpu_core.adapters.files.activity_report import write_activity_report
 from gpu_core.adapters.files.gpu_report import write_gpu_report
 from gpu_core.adapters.host.process_load import HostUse, ProcessLoad
+from gpu_core.adapters.host.process_memory import memory_bytes
 from gpu_core.adapters.nvml.driver import GpuDiscoveryError
 from gpu_core.adapters.nvml.sampler import GpuSampler
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.telemetry.activity import RunActivity
+from gpu_core.decisions.telemetry.host_totals import HostTotals
 from gpu_core.decisions.telemetry.samples import GpuSample
 from gpu_core.decisions.telemetry.summary import GpuTotals
 from gpu_core.decisions.telemetry.virtual_gpus import VIRTUAL_PREFIX, virtual_samples
@@ -60,14 +63,21 @@ class _Host:
     """What the run's processes use, read every 10 s."""
 
     def __init__(self, launcher: int) -> None:
+        self._launcher = launcher
         self._load = ProcessLoad(launcher, without=os.getpid())
+        self._totals = HostTotals()
         self._read_s = -_HOST_EVERY_S
         self._use = HostUse()
 
     def use(self, now_s: float) -> HostUse:
         if now_s - self._read_s >= _HOST_EVERY_S:
             self._use, self._read_s = self._load.use(), now_s
+            memory = memory_bytes(self._launcher, without=os.getpid())
+            self._totals = self._totals.with_sample(self._use.cores, memory)
         return self._use
+
+    def summary(self) -> HostSummary | None:
+        return self._totals.summary()
 
 
 class _Recorder:
@@ -88,9 +98,10 @@ class _Recorder:
             own, at, cores=host.cores, io_bytes_per_s=host.io_bytes_per_s
         )
 
-    def write(self, error: str | None) -> None:
+    def write(self, error: str | None, host: HostSummary | None) -> None:
         found = (each.summary() for each in self._totals.values())
-        write_gpu_report(self._run_dir, [each for each in found if each is not None], error)
+        summaries = [each for each in found if each is not None]
+        write_gpu_report(self._run_dir, summaries, error, host)
         if not self._is_virtual:  # nothing is decided from numbers that are made up
             write_activity_report(self._run_dir, self._activity)
 
@@ -109,8 +120,9 @@ def main(run_dir: Path, interval_s: float, gpu_ids: Sequence[str]) -> None:
             samples = source.sample(now)
         except GpuDiscoveryError as failure:
             pause_s, error = _PAUSE_S, str(failure)
-        recorder.add(samples, now, HostUse() if is_virtual else host.use(began_s))
-        recorder.write(error)
+        use = host.use(began_s)
+        recorder.add(samples, now, HostUse() if is_virtual else use)
+        recorder.write(error, host.summary())
         _wait(launcher, began_s + pause_s)
 
 

@@ -15,7 +15,7 @@ import psutil
 from prefect.workers.base import BaseJobConfiguration
 
 from gpu_core.adapters.files.activity_report import read_activity_report
-from gpu_core.adapters.files.gpu_report import read_gpu_report
+from gpu_core.adapters.files.gpu_report import read_gpu_report, read_host_report
 from gpu_core.adapters.files.progress_report import ProgressReport, read_progress_reports
 from gpu_core.adapters.files.run_files import (
     Notice,
@@ -28,6 +28,7 @@ from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import Allocation, Node
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Workload
 from gpu_core.decisions.policy.policy import Policy
@@ -367,6 +368,10 @@ class ProcessInfrastructure:
     ) -> Mapping[int, str]:
         """By a signal to each rank, which writes them into the run's folder."""
         return await in_thread(dump_stacks, running.run_dir, running.attempt.attempt_id, progress)
+
+    async def host_summary(self, running: AttemptState) -> HostSummary | None:
+        """What the sampler of the run has written down of its processes."""
+        return await in_thread(read_host_report, running.run_dir)
 
     async def last_lines(self, running: AttemptState) -> tuple[str, ...]:
         """From its output in the run's folder."""

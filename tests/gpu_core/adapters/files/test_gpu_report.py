@@ -5,8 +5,14 @@ import os
 
 import pytest
 
-from gpu_core.adapters.files.gpu_report import GPUS_FILE, read_gpu_report, write_gpu_report
+from gpu_core.adapters.files.gpu_report import (
+    GPUS_FILE,
+    read_gpu_report,
+    read_host_report,
+    write_gpu_report,
+)
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 
 FOUND = GpuSummary(gpu_id="GPU-a", samples=3, utilization_mean_ratio=0.5, energy_j=12.5)
 
@@ -68,3 +74,33 @@ def test_what_cannot_be_understood_is_ignored_and_logged(tmp_path, content, capl
 def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / GPUS_FILE)
     assert read_gpu_report(tmp_path) == ()
+
+
+def test_what_the_run_took_of_its_machine_is_read_too(tmp_path):
+    host = HostSummary(samples=3, cores_mean=1.5, cores_max=2.0, memory_max_bytes=2**30)
+    write_gpu_report(tmp_path, [FOUND], None, host)
+    assert (read_gpu_report(tmp_path), read_host_report(tmp_path)) == ((FOUND,), host)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_said"),
+    [
+        pytest.param("null", False, id="not sampled"),
+        pytest.param("7", True, id="a number"),
+        pytest.param('{"samples": "many"}', True, id="no number"),
+        pytest.param('{"samples": 1, "memory_max_bytes": -1}', True, id="negative"),
+        pytest.param('{"samples": 1, "cores_mean": true}', True, id="a truth"),
+        pytest.param("{}", True, id="nothing"),
+    ],
+)
+def test_a_host_that_cannot_be_understood_is_unknown(tmp_path, caplog, host, is_said):
+    (tmp_path / GPUS_FILE).write_text(f'{{"gpus": [], "error": null, "host": {host}}}')
+    assert read_host_report(tmp_path) is None
+    assert bool(caplog.text) is is_said
+
+
+def test_a_report_of_an_older_sampler_has_no_host(tmp_path, caplog):
+    (tmp_path / GPUS_FILE).write_text('{"gpus": [], "error": null}')
+    assert read_host_report(tmp_path) is None
+    assert read_host_report(tmp_path / "gone") is None
+    assert caplog.text == ""

@@ -12,6 +12,7 @@ from gpu_core.adapters.ledger import Ledger, UnknownAttempt
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.testing.builders.attempts import NOON, admit, at, make_attempt, make_run
 
 
@@ -428,3 +429,13 @@ def test_what_the_gpus_did_is_kept_with_the_attempt(ledger: Ledger) -> None:
         assert close(ledger, f"{run}/1", gpu_summaries=of_run)
     assert stored(ledger, "run-1/1").gpu_summaries == summaries
     assert stored(ledger, "run-2/1").gpu_summaries is None
+
+
+def test_what_an_attempt_took_of_its_machine_is_kept(ledger: Ledger) -> None:
+    """What is unknown stays unknown."""
+    host = HostSummary(samples=3, memory_max_bytes=2**40)
+    for run, of_run in (("run-1", host), ("run-2", None)):
+        admit(ledger, make_attempt(run), make_run(run))
+        assert close(ledger, f"{run}/1", host_summary=of_run)
+    assert stored(ledger, "run-1/1").host_summary == host
+    assert stored(ledger, "run-2/1").host_summary is None

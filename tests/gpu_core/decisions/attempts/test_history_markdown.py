@@ -6,6 +6,7 @@ from gpu_core.decisions.attempts.history_markdown import attempts_markdown, atte
 from gpu_core.decisions.costs.mlflow_views import MlflowPages
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
+from gpu_core.decisions.model.host_summary import HostSummary
 from gpu_core.testing.builders.attempts import at, make_attempt
 
 
@@ -91,6 +92,19 @@ def test_what_the_gpus_did_stands_with_each_attempt_and_in_the_total() -> None:
     cells = [[cell.strip() for cell in row.split("|")[2:4]] for row in tables_of(page)[2]]
     assert cells == [["90 %", "2.0 Wh"], ["10 %", "1.0 Wh"], ["–", "–"], ["70 %", "3.0 Wh"]]
     assert "simulated" not in page
+
+
+def test_what_its_processes_took_stands_below_the_table() -> None:
+    """Only for attempts that were sampled."""
+    host = HostSummary(samples=9, cores_mean=3.96, memory_max_bytes=12 * 2**30)
+    attempts = [
+        make_attempt("run", 1, admitted_at=at(0), released_at=at(1)),
+        make_attempt("run", 2, admitted_at=at(1), released_at=at(2), host_summary=host),
+    ]
+    lines = attempts_markdown(attempts).splitlines()
+    assert [line for line in lines if line.startswith("**Processes")] == [
+        "**Processes of attempt 2:** 4.0 cores on average, at most 12.0 GiB of memory."
+    ]
 
 
 def test_simulated_use_says_so() -> None:

@@ -140,12 +140,15 @@ def test_a_sampler_that_left_something_broken_keeps_no_end_from_being_settled(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(ProcessInfrastructure, "gpu_summaries", broken)
+    monkeypatch.setattr(ProcessInfrastructure, "host_summary", broken)
 
     async def act(settler, _woken):
         assert await settler._gpu_summaries(running) == ()
+        assert await settler._host_summary(running) is None
 
     while_the_api_is_away(tmp_path, ledger, running, act)
     assert "What the GPUs of " in caplog.text
+    assert "took of its machine is unknown" in caplog.text
 
 
 def terminator_of(settler):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpu_core.adapters.files.gpu_report import read_gpu_report
+from gpu_core.adapters.files.gpu_report import read_gpu_report, read_host_report
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.worker.process import attempt_sampler, launcher
 from tests.support.nvml_driver import build_driver, driver_environment, gpu_lines
@@ -74,6 +74,9 @@ def test_virtual_gpus_are_simulated_and_say_so(tmp_path):
     assert found.is_simulated
     assert found.energy_j > 0
     assert 0 <= found.utilization_mean_ratio <= 1
+    host = read_host_report(tmp_path)
+    assert host.samples >= 1
+    assert 5 * 2**20 < host.memory_max_bytes < 2**30, "of an interpreter, without the sampler"
 
 
 def test_a_driver_that_fails_leaves_the_run_alone(driver, tmp_path, caplog):
