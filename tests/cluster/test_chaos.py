@@ -209,7 +209,7 @@ def violations(story: Story, runs: Runs, chaos: Chaos, namespace: Namespace) -> 
     yield from faults_of_ledger(lives, story.attempts, runs.all)
     yield from faults_of_gangs(story.lives, story.attempts, runs.gangs)
     yield from faults_of_sight(story.sight, story.gpus, story.attempts)
-    yield from faults_of_places(story.sight, story.attempts)
+    yield from faults_of_places(story.sight, story.attempts, story.lives)
     yield from faults_of_gpus(story.sight, story.attempts)
     yield from faults_of_prices(story.sight, story.attempts, PRICES_MICRO_USD)
     yield from faults_of_leftovers(namespace, story.attempts)

@@ -16,12 +16,20 @@ from tests.support.sight import Sight
 _ROUNDED = timedelta(seconds=1)
 
 
-def faults_of_places(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) -> Iterator[str]:
+def faults_of_places(
+    sight: Sight, attempts: Mapping[str, Sequence[Attempt]], lives: Sequence[Life]
+) -> Iterator[str]:
     """Where do ledger and cluster not agree on an attempt's nodes, GPUs and times?
 
     One that was no execution of its run, as it came to no flow in an outage of Prefect's API, costs
-    nothing: the ledger has no time of it.
+    nothing: the ledger has no time of it, although its pod had some. It must have done no step.
+
+    Args:
+        lives: What the runs noted themselves.
     """
+    worked = {
+        (life.run, life.attempt) for life in lives if life.has_ended or life.step > life.began_at
+    }
     for attempt in (attempt for of_run in attempts.values() for attempt in of_run):
         name = f"{attempt.flow_run_id}, attempt {attempt.number}"
         held = Counter((share.node, len(share.gpu_ids)) for share in attempt.held)
@@ -31,8 +39,12 @@ def faults_of_places(sight: Sight, attempts: Mapping[str, Sequence[Attempt]]) ->
         began, ended = (at.get(attempt.attempt_id) for at in (sight.began, sight.ended))
         if began and (attempt.started_at is None or began + _ROUNDED < attempt.admitted_at):
             yield f"{name} began at {began} and got its GPUs at {attempt.admitted_at}"
-        has_run = attempt.end_reason is None or attempt.end_reason.has_run
-        if has_run and ended and (attempt.released_at is None or ended > attempt.released_at):
+        if not attempt.has_run:
+            if (attempt.flow_run_id, attempt.number) in worked:
+                yield f"{name} worked, and the ledger has it as no execution"
+            if attempt.released_at != attempt.admitted_at:
+                yield f"{name} was no execution, and held GPUs until {attempt.released_at}"
+        elif ended and (attempt.released_at is None or ended > attempt.released_at):
             yield f"{name} ended at {ended} and released its GPUs at {attempt.released_at}"
 
 
