@@ -1,13 +1,12 @@
 """The options of `prefect-gpu anomalies`."""
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from gpu_core.cli.cost.arguments import DEFAULT_OPTIONS, LedgerOptions
-from gpu_core.cli.shared.options import AsJson, repeated
+from gpu_core.cli.shared.options import AsJson, parse_day, repeated
 
 
 def anomalies(
@@ -42,22 +41,11 @@ def anomalies(
 
     return run_anomalies(
         options.address,
-        _day("--date", date_),
-        _day("--since", since),
+        None if date_ is None else parse_day(date_, "--date"),
+        None if since is None else parse_day(since, "--since"),
         by,
         pool=options.pool,
         with_generated=options.with_generated,
         policy_path=policy,
         as_json=as_json,
     )
-
-
-def _day(field: str, text: str | None) -> date | None:
-    from gpu_core.decisions.model.errors import InvalidInput
-
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            field, "is not a date", got=text, allowed="a date such as 2026-11-24"
-        ) from None

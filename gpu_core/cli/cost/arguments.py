@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from gpu_core.cli.shared.options import AsJson, flag, repeated
+from gpu_core.cli.shared.options import AsJson, flag, parse_day, repeated
 from gpu_core.cli.shared.secret_options import secret, secret_file, secret_option
 
 _LEDGER = Group("Ledger", sort_key=4)
@@ -208,13 +208,4 @@ def reconcile(
 
 
 def _day(text: str | None) -> date:
-    from gpu_core.decisions.model.errors import InvalidInput
-
-    if text is None:
-        return datetime.now(UTC).date()
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            "day", "is not a date", got=text, allowed="a date such as 2026-11-24"
-        ) from None
+    return datetime.now(UTC).date() if text is None else parse_day(text, "day")

@@ -1,10 +1,12 @@
 """Options that several commands have, and numbers as people write them."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Annotated
 
 from cyclopts import Parameter, Token
 
+from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.units import parse_duration_s
 
 AsJson = Annotated[bool, Parameter(name="--json", show_default=False, help="Print JSON.")]
@@ -33,6 +35,24 @@ def duration(name: str, help_text: str) -> Parameter:
         show_default=False,
         help=help_text,
     )
+
+
+def parse_day(text: str, field: str) -> date:
+    """Which day is this?
+
+    Args:
+        text: Such as `2026-11-24`.
+        field: The option's name, for the error.
+
+    Raises:
+        InvalidInput: It is not a date.
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            field, "is not a date", got=text, allowed="a date such as 2026-11-24"
+        ) from None
 
 
 def flag(help_text: str, name: str | None = None) -> Parameter:
