@@ -112,7 +112,7 @@ bench-servers: dev ## Measure how long runs wait for their start, starts a secon
 	$(BIN)/python -m benchmarks.start_rate $(ARGS)
 	$(BIN)/python -m benchmarks.load $(ARGS)
 
-bench-cluster: dev ## Measure the Kubernetes worker beside Prefect's own, in turns on simulated nodes; ARGS="--rounds 2" is quicker
+bench-cluster: dev ## Measure the Kubernetes worker and Prefect's own, in turns on simulated nodes; ARGS="--rounds 2" is quicker
 	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
 
 bench-policies: dev ## Replay published traces (DATA=folder), and compare with their references
@@ -159,7 +159,7 @@ lock: | $(BIN)/uv ## Resolve requirements/*.txt again (UPGRADE=1: to newer versi
 	$(LOCK) pyproject.toml --extra postgresql -c requirements/dev.txt -o requirements/runtime.txt
 	$(LOCK) --group sbom -c requirements/dev.txt -o requirements/sbom.txt
 
-system-deps: ## Install what the tests use beside Python (Debian, Ubuntu), and fetch helm
+system-deps: ## Install what the tests use apart from Python (Debian, Ubuntu), and fetch helm
 	@command -v apt-get > /dev/null || { \
 		echo "This is not Debian: install git, a C compiler, PostgreSQL and Chromium with your own" \
 			"package manager. Tests that miss one of them say so and are skipped." >&2; exit 1; }

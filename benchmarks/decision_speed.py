@@ -33,7 +33,7 @@ _GPUS = tuple("01234567")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measured time beside what it is compared with."""
+    """One measured time and what it is compared with."""
 
     name: str
     seconds: float

@@ -69,7 +69,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What our worker takes of the machine, beside so many nodes and pods."""
+    """What our worker takes of the machine, with so many nodes and pods."""
 
     nodes: int
     pods: int

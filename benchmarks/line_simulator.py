@@ -28,7 +28,7 @@ class Order:
     name: str
     key: Callable[[Job], tuple[float, ...]]
     fills_gaps: bool
-    """Whoever fits may start, also past the head of the line."""
+    """Any run that fits may start, also past the head of the queue."""
     reserves: bool
     """Only those who do not delay the head may start past it."""
     knows_durations: bool

@@ -1,4 +1,4 @@
-"""The numbers of a replayed month, each beside what the mission wants."""
+"""The numbers of a replayed month, each with its target."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from gpu_core.decisions.simulation.nodes import NodeStay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """One number beside its target."""
+    """One number and its target."""
 
     name: str
     value: float | None

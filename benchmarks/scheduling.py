@@ -1,4 +1,4 @@
-"""The scheduling table: published or measured references, and ours beside them.
+"""The scheduling table: published or measured references, and ours.
 
     python -m benchmarks.scheduling --data DIR [--only NAME ...] [--out results.json]
 

@@ -222,7 +222,7 @@ def row(cell: Cell, name: str, traces: Sequence[SpotTrace], starts: int, seed: i
 
 
 def pooled(cell: Cell, rows: Sequence[Row]) -> Row:
-    """All traces of the cell together, beside its reference. The rows have as many replays each."""
+    """All traces of the cell together, with its reference. The rows have as many replays each."""
     return Row(
         cell=cell.name,
         traces="all",

@@ -115,7 +115,7 @@ class Release:
 
 @contextmanager
 def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iterator[Release]:
-    """Have the chart in a namespace beside this one, for this pool, until the block ends.
+    """Have the chart in another namespace, for this pool, until the block ends.
 
     The image is this machine's Python, as root and on the machine's network. All else is as the
     chart has it, rights above all.
@@ -123,7 +123,7 @@ def installed_worker(namespace: Namespace, pool: Pool, **values: object) -> Iter
     Args:
         namespace: Of the runs.
         pool: Whose worker it is.
-        values: Of the chart, beside what this cluster needs.
+        values: Of the chart, in addition to what this cluster needs.
     """
     own = f"{namespace.name}-worker"
     namespace.cluster.kubectl("create", "namespace", own)

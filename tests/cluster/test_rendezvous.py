@@ -30,7 +30,7 @@ from tests.support.tools import do_without
 pytestmark = pytest.mark.timeout(900)
 
 NODES = 2
-# Python and torch are slow to start where other tests run beside.
+# Python and torch are slow to start while other tests run.
 TOGETHER_S = 300.0
 SAID = re.compile(r"^rank (\d+) of (\d+), first at (\S+), sum (\d+)$", re.MULTILINE)
 

@@ -209,7 +209,7 @@ def test_a_worker_of_another_type_is_named_with_what_it_started(pool, journal, c
 
 
 def notices_of(pool, capsys):
-    """What the line says beside its runs, as JSON."""
+    """What the queue says in addition to its runs, as JSON."""
     capsys.readouterr()
     assert main(["queue", "--pool", pool.name, "--json"]) == 0
     return json.dumps(json.loads(capsys.readouterr().out)["notices"])

@@ -155,7 +155,7 @@ def test_no_secret_is_shown_anywhere(
         assert not hits, f"{place}: {hits}"
     assert "ftp://ada:***@" in shown["pages"]
     assert "set-tag" in shown["MLflow"]
-    # Whoever logs in does so with the block's user.
+    # A login uses the block's user.
     login = basic_credentials("ada", f"{CANARY}-mlflow")
     assert set(mlflow.authorizations) == {f"Basic {login}"}
     assert environments

@@ -112,7 +112,7 @@ def extra_packages_are_installed(image: Image, uid: int) -> None:
 
 
 def the_sbom_names_every_package(image: Image, uid: int) -> None:
-    """The CycloneDX file beside the environment holds what pip finds in it."""
+    """The CycloneDX file next to the environment holds what pip finds in it."""
     found = json.loads(image.run(uid, "pip", "list", "--format=json", "--local"))
     sbom = json.loads(image.run(uid, "cat", "/usr/share/sbom/prefect-gpu.cdx.json"))
     named = {(item["name"].lower(), item["version"]) for item in sbom["components"]}

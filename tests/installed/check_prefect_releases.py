@@ -30,7 +30,7 @@ def lowest(allowed: SpecifierSet) -> str:
 
 
 def has_all(wanted: list[str]) -> bool:
-    """Install these releases beside the others, and look."""
+    """Install these releases next to the others, and look."""
     with tempfile.TemporaryDirectory() as folder:
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         subprocess.run([*pip, "--no-deps", "--target", folder, *wanted], check=True)

@@ -91,7 +91,7 @@ def _endless(path: Path) -> int:
 
 
 def _give_to_caller(path: Path) -> None:
-    """Whoever called sudo uses the cluster."""
+    """The user who called sudo uses the cluster."""
     if caller := os.environ.get("SUDO_UID"):
         os.chown(path, int(caller), -1)
 

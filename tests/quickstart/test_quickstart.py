@@ -80,7 +80,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def page(told: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A browser beside the quickstart."""
+    """A browser that looks at the quickstart's pages."""
     assert "The servers stay up" in told
     with browser(tmp_path_factory.mktemp("browser") / "profile") as opened:
         yield opened

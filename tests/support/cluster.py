@@ -60,7 +60,7 @@ class Cluster:
         return done.stdout
 
     def kubectl_command(self, *arguments: str) -> list[str]:
-        """The command line of kubectl on this cluster, for what runs beside the test."""
+        """The command line of kubectl on this cluster, for a process that runs during the test."""
         return ["kubectl", f"--kubeconfig={self.kubeconfig}", *arguments]
 
     def get(self, *arguments: str) -> Json:

@@ -86,7 +86,7 @@ class CuttableLine:
                 client.close()
                 continue
             call = _Call(client, server)
-            # At once: whoever has got an answer on it may cut it.
+            # At once: the reader of an answer on it may cut it.
             with self._lock:
                 call.is_silent = self._is_parted
                 call.start()

@@ -123,7 +123,7 @@ def new_server(
     Args:
         folder: Where it keeps its logs, its home and, without PostgreSQL, its database.
         postgresql: The address of a PostgreSQL server, on which it gets a database of its own.
-        settings: Settings of Prefect, as variables, beside the usual.
+        settings: Settings of Prefect, as variables, in addition to the usual ones.
     """
     url = None
     if postgresql is not None:
@@ -172,7 +172,7 @@ class Pool:
         worker_type: The type of the pool and its workers, as Prefect knows it.
         poll_s: How often its workers ask the server for runs.
         edited: Edits the pool's base job template, as a platform team does.
-        environment: What its workers find in their environment beside the usual.
+        environment: What its workers find in their environment in addition to the usual.
         ledger_url: Its ledger; by default an SQLite file in its folder.
     """
 

@@ -21,7 +21,7 @@ IMAGES = Path("docs/images")
 _COLOURS = 48
 _RUN = re.compile(r"(http://\S+)/runs/flow-run/(\S+)")
 _COMPARISON = re.compile(r"http://\S+/#/compare-runs\S+")
-# Without the assistant beside the page, from the names of the runs down to their cost.
+# Without the assistant at the side of the page, from the names of the runs down to their cost.
 _SHOW_COST = """
 document.querySelectorAll('[aria-label*="lose"]').forEach(button => button.click());
 [...document.querySelectorAll('*')]

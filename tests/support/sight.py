@@ -144,7 +144,7 @@ def waits_for_its_forerunner(pod: Json, unended: Sequence[Json]) -> bool:
 
 
 def line_of(pod: Json) -> str:
-    """The pod in one line, for whoever looks for what went wrong."""
+    """The pod in one line, to find what went wrong."""
     metadata = pod["metadata"]
     run = metadata.get("labels", {}).get(FLOW_RUN_LABEL)
     ending = ", told to end" if "deletionTimestamp" in metadata else ""

@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Of each measure the first third of the samples beside the last third."""
+    """Of each measure the first third and the last third of the samples."""
 
     rows: Sequence[tuple[str, float, float, float]]
     """Measure, early, late, and the most that late may be."""

@@ -8,7 +8,7 @@ ALL = "all"
 
 
 class Tier(StrEnum):
-    """What a test needs beside this process."""
+    """What a test needs apart from this process."""
 
     QUICK = "quick"
     INTEGRATION = "integration"

@@ -1,4 +1,4 @@
-"""Tools beside Python that some tests need: run with them, or say in one line what is missing."""
+"""Tools that some tests need apart from Python: run with them, or say what is missing."""
 
 import os
 from typing import NoReturn, TypeVar

@@ -1,4 +1,4 @@
-"""Checkpoint reports that go through Prefect: beside the work, the newest first, never fatal."""
+"""Checkpoint reports through Prefect: they stop no work, the newest goes first, none is fatal."""
 
 import threading
 

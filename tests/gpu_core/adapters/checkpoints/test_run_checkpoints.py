@@ -409,7 +409,7 @@ def test_a_checkpoint_without_all_parts_does_not_count(store: CheckpointStore) -
 
 
 def test_rank_0_waits_for_the_others(store: CheckpointStore) -> None:
-    """Whoever is slower: no barrier is needed."""
+    """Either rank may be slower: no barrier is needed."""
 
     def others_save(_s: float) -> None:
         if "000001-00000005.rank1.json" not in store.names(RUN):
@@ -496,6 +496,6 @@ TestAttempts.settings = settings(max_examples=examples(30), stateful_step_count=
 
 
 def test_errors_say_what_they_are() -> None:
-    """Whoever catches the library's base error catches these."""
+    """Code that catches the library's base error catches these."""
     assert issubclass(StaleAttempt, GpuSchedulingError)
     assert issubclass(AlreadyCommitted, GpuSchedulingError)

@@ -1,4 +1,4 @@
-"""Intervals of capacity in the ledger: written once, whoever writes them and however often."""
+"""Intervals of capacity in the ledger: written once, by any worker and however often."""
 
 from dataclasses import replace
 from datetime import timedelta

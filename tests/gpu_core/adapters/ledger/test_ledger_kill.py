@@ -1,4 +1,4 @@
-"""What a process was told is written stays written, whatever kills the process."""
+"""What the ledger confirmed to a process stays written when the process is killed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Prices beside those of the same hardware elsewhere."""
+"""Prices compared with those of the same hardware elsewhere."""
 
 from datetime import timedelta
 

@@ -20,7 +20,7 @@ NAMES = st.text(
 
 
 def tokens(markdown: str) -> list[Token]:
-    """What CommonMark with tables makes of a cell beside another."""
+    """What CommonMark with tables makes of a cell next to another."""
     page = table(("Run", "Cost"), [(markdown, "$1.00")])
     parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
     cells = [token for token in parsed if token.type == "inline"]

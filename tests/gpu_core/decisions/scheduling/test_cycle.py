@@ -374,7 +374,7 @@ class TestPreemption:
         assert preempted(plan([make_node(gpus=1)], [ripe], [make_workload()])) == [("ripe", "w")]
 
     def test_nobody_slips_past_who_waits_for_a_minimum_run_time(self):
-        """The free GPUs beside the protected run are kept too."""
+        """The free GPUs of the protected run's node are kept too."""
         young = low("young", {"n1": "0"}, min_runtime_s=99_999)
         pending = [make_workload("big", 2), make_workload("small", submitted_at=ago(1))]
         result = plan([make_node(gpus=2)], [young], pending)

@@ -390,7 +390,7 @@ def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
 
 
 def fits_within_nominal(pool, wanted, started):
-    """Could it start within its team's nominal quota beside these?"""
+    """Could it start within its team's nominal quota in addition to these?"""
     cluster = ClusterInfo(pool.snapshot.nodes)
     tree, usage = quota_usage(pool)
     for allocation in pool.snapshot.allocations:

@@ -142,7 +142,7 @@ class TestOrder:
                 {"keys": ["priority"], "starvation_after": "1h"},
                 {"priority": LOW, "submitted_at": NOW - timedelta(hours=1)},
                 {"priority": HIGH},
-                id="whoever has waited too long",
+                id="the run that has waited too long",
             ),
             pytest.param(
                 {"keys": ["priority"], "starvation_after": "1h"},

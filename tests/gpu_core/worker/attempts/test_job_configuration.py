@@ -26,7 +26,7 @@ FLOW = Flow(id=ID, name="train")
 
 
 class Server:
-    """Knows the run's flow; whoever asks anything else is refused."""
+    """Knows the run's flow; any other question is refused."""
 
     async def read_flow(self, flow_id):
         assert flow_id == FLOW.id

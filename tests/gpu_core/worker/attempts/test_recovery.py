@@ -121,7 +121,7 @@ def test_what_another_worker_opens_late_is_taken_over_a_minute_after_it_is_seen(
                 [r.attempt.attempt_id for r in anyio.run(taking.adopt, Policy(version=1), {})]
             )
         assert seen == [[], want_adopted, []]
-        # What the other worker may still create of it must not run beside ours.
+        # What the other worker may still create of it must not run as well as ours.
         assert nothing.killed == (["x", "x"] if ours and theirs else [])
         found = ledger.open_attempts("gpus", "host-1")
         assert sorted(attempt.attempt_id for attempt in found) == want_open

@@ -186,7 +186,7 @@ def test_a_run_that_fails_while_it_holds_gpus_keeps_them(tmp_path, monkeypatch, 
 
 
 class _Later(datetime):
-    """The worker's clock an hour later: whoever runs has run too long."""
+    """The worker's clock an hour later: every running run has run too long."""
 
     @classmethod
     def now(cls, tz=None):

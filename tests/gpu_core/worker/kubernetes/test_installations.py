@@ -149,7 +149,7 @@ class FakeCluster:
 
 
 class FakeLease(KubernetesLease):
-    """Held by whoever asks first in its namespace."""
+    """Held by the first that asks in its namespace."""
 
     async def try_once(self):
         self.holder = self._api.held.setdefault(self._namespace, self._holder)

@@ -1,4 +1,4 @@
-"""Where an attempt really is, whoever has placed it."""
+"""Where an attempt really is, whether the worker or another system has placed it."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The sampler beside a run: real programs, and the mock driver where there are GPUs."""
+"""The sampler of a run: real programs, and the mock driver where there are GPUs."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ while True:
 
 
 def sampled(folder, gpu_ids, samples, environment=None):
-    """Run a program that waits for the samples, and the sampler beside it."""
+    """Run a program that waits for the samples, and the sampler."""
     sampler = [sys.executable, "-P", attempt_sampler.__file__, str(folder), "0.01", *gpu_ids]
     command = [sys.executable, "-c", UNTIL_SAMPLED, str(folder), str(samples)]
     ran = subprocess.run(

@@ -65,7 +65,7 @@ class BecomingAnother:
     ],
 )
 def test_a_process_that_is_becoming_another_program_is_found(monkeypatch, looks, want):
-    """Its GPUs would go to somebody else, beside it."""
+    """Its GPUs would go to another run while it uses them."""
     process = BecomingAnother(looks)
     monkeypatch.setattr(psutil, "process_iter", lambda: iter([process]))
     assert LocalProcesses().marked() == ({"mine": [process]} if want else {})

@@ -47,7 +47,7 @@ Look = Callable[..., None]
 
 
 def _spool(ledger: Ledger) -> Path:
-    """The file beside the ledger's in which records wait."""
+    """The file next to the ledger's in which records wait."""
     return Path(str(ledger._reader.url.database)).with_name("spool")
 
 

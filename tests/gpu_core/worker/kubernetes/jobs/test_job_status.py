@@ -160,7 +160,7 @@ def test_a_node_that_no_watch_has_told_of_is_not_gone():
 
 
 def with_proxy(item):
-    """The same pod with a sidecar that goes on beside the run's container."""
+    """The same pod with a sidecar that still runs after the run's container."""
     item["spec"]["containers"].insert(0, {"name": "proxy"})
     proxy = {"name": "proxy", "state": {"running": {}}}
     item["status"]["containerStatuses"].insert(0, proxy)
