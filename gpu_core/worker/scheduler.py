@@ -50,6 +50,7 @@ from gpu_core.worker.pending.waiting_bounds import find_refused
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.settings import GpuWorkerSettings, file_name
 from gpu_core.worker.startup.connections import Connections
+from gpu_core.worker.watch.accrued_costs import AccruedCosts
 from gpu_core.worker.watch.budget_alerts import BudgetAlerts
 from gpu_core.worker.watch.budgets import BudgetWatch
 from gpu_core.worker.watch.capacity import CapacityWatch
@@ -160,6 +161,7 @@ class GpuScheduler:
         )
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
+        self._accrued = AccruedCosts(ledger, connections.mlflow, tasks)
         self._idle = IdleWatch(client, self._attempts, infrastructure, tasks)
         self._hangs = HangWatch(client, self._attempts, infrastructure, tasks, hidden)
         self._zombies = ZombieStateGuard(client, self._faults)
@@ -299,6 +301,7 @@ class GpuScheduler:
                 policy, self._history.usage(now), now, self._budgets.stopped(now)
             )
             allocations = await self._observe(policy)
+            self._accrued.check(self._attempts.holding(), now)
             # Dollars are compared at the prices that runs pay now.
             priced = self._prices.planned_with(policy, self._nodes, now)
             await self._change_capacity(allocations, priced, now)

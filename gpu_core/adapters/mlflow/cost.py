@@ -41,6 +41,9 @@ _log = logging.getLogger("prefect.gpu.mlflow")
 _STATUS_TAG = "cost.status"
 _PARENT_TAG = "mlflow.parentRunId"
 _DESCRIPTION_TAG = "mlflow.note.content"
+ACCRUED_METRIC = "cost/accrued_usd"
+"""What a run has cost so far; logged while it runs, and at its end what it cost."""
+
 _METRIC_PREFIX = "cost/"
 _RUNS_PER_PAGE = 200
 
@@ -93,13 +96,15 @@ def log_run_cost(
         MlflowException: MLflow cannot be reached, or refuses.
     """
     client = MlflowClient(client_or_uri) if isinstance(client_or_uri, str) else client_or_uri
-    found = _own_runs(client, record.flow_run_id)
+    found = own_runs(client, record.flow_run_id)
     newest = found[0] if found else _create_run(client, record)
     for older in found[1:]:
         _supersede(client, older)
     tags = _tags(record, cost, status, price_book) | _description(newest, record)
     metrics = _metrics(cost)
     total_usd = metrics.get("cost/total_usd")
+    if ACCRUED_METRIC in newest.data.metrics and total_usd is not None:
+        metrics[ACCRUED_METRIC] = total_usd
     metrics |= usd_per_count(total_usd, newest.data.metrics)
     metrics |= _improvement(client, newest, total_usd)
     _write(client, newest, metrics, tags)
@@ -119,7 +124,7 @@ def all_experiments(client: MlflowClient) -> list[Experiment]:
             return found
 
 
-def _own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
+def own_runs(client: MlflowClient, flow_run_id: str) -> list[Run]:
     """The flow run's MLflow runs without a parent: the tracked one first, then newest first."""
     found: list[Run] = []
     token: str | None = None

@@ -1,0 +1,76 @@
+"""What running runs have cost so far, in MLflow while they run."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from gpu_core.adapters.ledger import Ledger
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess
+from gpu_core.decisions.costs.usage_cost import run_cost
+from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.throttle import LastSaid, Throttle
+
+_log = logging.getLogger("prefect.gpu.mlflow")
+
+_INTERVAL_S = 60.0
+
+
+class AccruedCosts:
+    """Logs `cost/accrued_usd` of all running runs once a minute.
+
+    Nothing depends on it: MLflow that is away or slow delays no cycle, and the next round has the
+    cost of then.
+
+    Args:
+        ledger: Where the attempts and their prices are.
+        mlflow: Where costs are logged; None: nowhere.
+        tasks: Where a round runs beside the cycle.
+    """
+
+    def __init__(self, ledger: Ledger, mlflow: MlflowAccess | None, tasks: TaskGroup) -> None:
+        self._ledger = ledger
+        self._mlflow = mlflow
+        self._tasks = tasks
+        self._throttle = Throttle(_INTERVAL_S)
+        self._is_logging = False
+        self._failure = LastSaid()
+
+    def check(self, running: Iterable[AttemptState], now: datetime) -> None:
+        """Begin a round if one is due and the last one is over."""
+        if self._mlflow is None or self._is_logging:
+            return
+        if not self._throttle.allows(anyio.current_time()):
+            return
+        with_gpus = {each.attempt.flow_run_id for each in running if each.attempt.gpu_ids}
+        flow_run_ids = sorted(with_gpus)
+        if flow_run_ids:
+            self._is_logging = True
+            self._tasks.start_soon(self._round, self._mlflow, flow_run_ids, now)
+
+    async def _round(
+        self, mlflow: MlflowAccess, flow_run_ids: Sequence[str], now: datetime
+    ) -> None:
+        try:
+            # A worker that stops does not wait for MLflow's retries, which take minutes.
+            await anyio.to_thread.run_sync(
+                self._log_all, mlflow, flow_run_ids, now, abandon_on_cancel=True
+            )
+            self._failure.forget()
+        except Exception as error:
+            if self._failure.is_news(type(error)):
+                _log.warning("The cost of running runs is not in MLflow: %s", type(error).__name__)
+        finally:
+            self._is_logging = False
+
+    def _log_all(self, mlflow: MlflowAccess, flow_run_ids: Sequence[str], now: datetime) -> None:
+        # MLflow takes seconds to import, and Prefect imports the worker for every command.
+        from gpu_core.adapters.mlflow.accrued import log_accrued_cost
+        from gpu_core.adapters.mlflow.client import mlflow_client
+
+        client = mlflow_client(mlflow)
+        for record, attempts in self._ledger.records_of(flow_run_ids):
+            log_accrued_cost(client, run_cost(record, attempts, now), now)
