@@ -92,6 +92,12 @@ def _ratio(percent: str | None) -> Fraction | None:
 
 def _print(found: MonthSavings) -> None:
     console, window = Console(), found.window
+    if not window.end > window.start:
+        console.print(
+            "Unknown: the ledger has no machine of this month. "
+            "Workers record machines as they come and go."
+        )
+        return
     console.print(
         f"Savings from {window.start:%Y-%m-%d %H:%M} up to {window.end:%Y-%m-%d %H:%M}, UTC"
     )

@@ -94,7 +94,7 @@ class MonthSavings:
 
     window: Window
     micro_usd: int | None
-    """What the machines cost; None: of no machine is enough known."""
+    """What the machines cost; None: of no machine is enough known, or none of the time is."""
     on_demand_micro_usd: int | None
     """The same machine-hours on demand."""
     best_micro_usd: int | None
@@ -123,7 +123,8 @@ def month_savings(
         intervals: Machines with a time in the window.
         records: Runs with an attempt in the window, with all attempts.
         book: Your rates, the catalog and the policy, whose `scale.max_gpus` is the cap.
-        window: The time for which the ledger has machines, at most a month.
+        window: The time for which the ledger has machines, at most a month. It is empty where the
+            ledger has none: all is unknown then.
         now: Machines that are there are counted up to here.
         committed_ratio: See `kind_costs`.
     """
@@ -132,7 +133,8 @@ def month_savings(
         kind for kind in all_kinds if kind.on_demand is not None and kind.peak_on_demand is not None
     ]
     unpriced = tuple((k.kind, _gpu_hours(k)) for k in all_kinds if k not in known)
-    is_nothing_known = bool(all_kinds) and not known
+    is_unrecorded = window.start >= window.end
+    is_nothing_known = is_unrecorded or (bool(all_kinds) and not known)
     fixed, unknown = _clusters(known, book.policy.scale.max_gpus)
     best = _sum(kind.best for kind in known)
     return MonthSavings(

@@ -111,9 +111,27 @@ def test_what_is_typed_wrong_is_named_before_a_server_is_asked(
     assert want in line
 
 
-def test_an_empty_ledger_has_no_savings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_month_before_the_first_machine_is_unknown_and_not_free(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["cost", "savings", "--month", "2026-02", "--ledger", ledger_url]
+    assert main([*asked, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    clusters = {each["cluster"]: each["cost_micro_usd"] for each in document["fixed_clusters"]}
+    assert (document["cost_micro_usd"], document["spot"]) == (None, None)
+    assert clusters == dict.fromkeys(("peak", "cap", "committed"))
+    assert main(asked) == 0
+    assert "the ledger has no machine of this month" in " ".join(capsys.readouterr().out.split())
+
+
+def test_savings_of_an_empty_ledger_are_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     Ledger.open(url).close()
     assert savings(url, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["cost_micro_usd"], document["fixed_clusters"][0]["cost_micro_usd"]) == (0, 0)
+    assert (document["cost_micro_usd"], document["fixed_clusters"][0]["cost_micro_usd"]) == (
+        None,
+        None,
+    )
