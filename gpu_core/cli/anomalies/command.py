@@ -59,7 +59,8 @@ def run_anomalies(
     if as_json:
         print(json.dumps(anomalies_document(first, last, found), indent=2))
     else:
-        print(anomalies_text(first, last, found))
+        has_runs = any(slices for history in histories.values() for slices in history.days)
+        print(anomalies_text(first, last, found, has_runs=has_runs, with_generated=with_generated))
     return NO if any(judgement.is_anomaly for judgement in found) else DONE
 
 

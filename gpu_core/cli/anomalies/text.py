@@ -11,13 +11,28 @@ from gpu_core.decisions.anomalies.judgement import AnomalyVerdict, Judgement
 from gpu_core.decisions.model.units import count, format_usd
 
 
-def anomalies_text(first: date, last: date, found: Sequence[Judgement]) -> str:
-    """Each anomaly with why, where, which runs, and what would help; then what was not judged."""
+def anomalies_text(
+    first: date, last: date, found: Sequence[Judgement], *, has_runs: bool, with_generated: bool
+) -> str:
+    """Each anomaly with why, where, which runs, and what would help; then what was not judged.
+
+    Args:
+        first: The first day.
+        last: The last day.
+        found: What was judged on these days.
+        has_runs: A run cost something on one of these days, or of those that they are judged by.
+        with_generated: Generated runs count.
+    """
+    if not has_runs:
+        hint = "" if with_generated else " --with-generated counts generated runs too."
+        return f"Nothing to judge: no run of the ledger held GPUs up to {last.isoformat()}.{hint}"
     flagged = [judgement for judgement in found if judgement.is_anomaly]
     lines = [_headline(first, last, flagged), *_not_judged(found)]
     named: set[str] = set()
     for judgement in flagged:
-        lines += ["", *_anomaly(judgement, named)]
+        text = list(_anomaly(judgement, named))
+        # One line is a part of the anomaly above it: its runs are named there.
+        lines += ["", *text] if len(text) > 1 or not named else text
     return "\n".join(lines)
 
 

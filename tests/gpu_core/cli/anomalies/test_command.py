@@ -48,6 +48,16 @@ def test_a_day_as_expected_is_exit_code_0(
     assert capsys.readouterr().out == "No anomaly: 2026-03-04, UTC.\n"
 
 
+def test_a_ledger_without_measured_runs_is_not_called_free_of_anomalies(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["anomalies", "--ledger", ledger_url, "--date", DEAR.isoformat()]) == 0
+    assert capsys.readouterr().out == (
+        "Nothing to judge: no run of the ledger held GPUs up to 2026-03-02. "
+        "--with-generated counts generated runs too.\n"
+    )
+
+
 def test_json_adds_up(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert anomalies(ledger_url, "--date", DEAR.isoformat(), "--json") == 1
     document = json.loads(capsys.readouterr().out)
