@@ -70,6 +70,7 @@ def spot(number, ended_min_ago, **fields):
             set(),
             id="an interruption after hours of work does not double it",
         ),
+        pytest.param([ended(1, 9, reason=EndReason.HUNG)], {"od-1"}, id="the node that it hung on"),
         pytest.param([ended(1, 1, reason=EndReason.PREEMPTED)], set(), id="preempted by our own"),
         pytest.param([ended(1, 1, reason=EndReason.FAILED)], set(), id="failed by itself"),
         pytest.param(
