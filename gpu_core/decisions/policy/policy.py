@@ -25,6 +25,7 @@ from gpu_core.decisions.policy.fair_share import FairSharePolicy, fair_share_con
 from gpu_core.decisions.policy.hangs import HangPolicy
 from gpu_core.decisions.policy.idle import IdlePolicy, idle_contradictions
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy, kubernetes_contradictions
+from gpu_core.decisions.policy.memory import MemoryPolicy
 from gpu_core.decisions.policy.ordering import OrderingPolicy, ordering_contradictions
 from gpu_core.decisions.policy.permissions import PermissionPolicy, permission_contradictions
 from gpu_core.decisions.policy.placement import PlacementPolicy
@@ -128,6 +129,7 @@ class Policy(Section):
     limits: Limits = Limits()
     idle: IdlePolicy = IdlePolicy()
     hangs: HangPolicy = HangPolicy()
+    memory: MemoryPolicy = MemoryPolicy()
     permissions: PermissionPolicy = PermissionPolicy()
     waiting: WaitingPolicy = WaitingPolicy()
     telemetry: TelemetryPolicy = TelemetryPolicy()

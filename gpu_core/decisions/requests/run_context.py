@@ -35,6 +35,7 @@ _CAPACITY_SINCE = "PREFECT_GPU_CAPACITY_SINCE"
 _GRACE_S = "PREFECT_GPU_GRACE_S"
 _NOTICE_FILE = "PREFECT_GPU_NOTICE_FILE"
 _INSTANCE_METADATA_URL = "PREFECT_GPU_INSTANCE_METADATA_URL"
+_MICRO_BATCH_DIVISOR = "PREFECT_GPU_MICRO_BATCH_DIVISOR"
 _NAME = "PREFECT_GPU_RUN_NAME"
 _TEAM = "PREFECT_GPU_TEAM"
 _PROJECT = "PREFECT_GPU_PROJECT"
@@ -78,6 +79,8 @@ class RunContext:
     """Where Kubernetes mounts the pod's notice annotation."""
     instance_metadata_url: str | None = None
     """Where EC2's metadata service is asked for interruptions; None: nowhere."""
+    micro_batch_divisor: int = 1
+    """How many times smaller its micro-batch is, because it ran out of its GPU's memory."""
     team: str | None = None
     project: str | None = None
     deployment: str | None = None
@@ -105,6 +108,9 @@ class RunContext:
             _GRACE_S: str(self.grace_s),
             _NOTICE_FILE: self.notice_file,
             _INSTANCE_METADATA_URL: self.instance_metadata_url,
+            _MICRO_BATCH_DIVISOR: (
+                str(self.micro_batch_divisor) if self.micro_batch_divisor > 1 else None
+            ),
             _TEAM: self.team,
             _PROJECT: self.project,
             _DEPLOYMENT: self.deployment,
@@ -141,6 +147,7 @@ class RunContext:
             grace_s=int(environment.get(_GRACE_S, "30")),
             notice_file=environment.get(_NOTICE_FILE),
             instance_metadata_url=environment.get(_INSTANCE_METADATA_URL),
+            micro_batch_divisor=int(environment.get(_MICRO_BATCH_DIVISOR, "1")),
             team=environment.get(_TEAM),
             project=environment.get(_PROJECT),
             deployment=environment.get(_DEPLOYMENT),

@@ -1,0 +1,65 @@
+"""Did an attempt end because it ran out of memory: of its machine, or of its GPU?"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+from gpu_core.decisions.model.attempts import Attempt, EndReason
+from gpu_core.decisions.policy.memory import MemoryPolicy
+
+
+class MemoryShortage(StrEnum):
+    """Which memory was used up. A stable contract."""
+
+    GPU = "gpu"
+    HOST = "host"
+
+
+# PyTorch (`torch.OutOfMemoryError`, before 2.5 `torch.cuda.OutOfMemoryError`), CUDA's own error 2,
+# cuBLAS without a workspace, and XLA of JAX and TensorFlow.
+_GPU = re.compile(
+    r"\bCUDA out of memory\b|\bCUDA error: out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b"
+    r"|\bcudaErrorMemoryAllocation\b|\bCUBLAS_STATUS_ALLOC_FAILED\b"
+    r"|\bRESOURCE_EXHAUSTED: Out of memory\b|\bHIP out of memory\b",
+    re.I,
+)
+# Python, NumPy, a DataLoader's worker without shared memory, and Kubernetes.
+_HOST = re.compile(
+    r"\bMemoryError\b|\bOOMKilled\b|\bCannot allocate memory\b|\bmost likely out of memory\b"
+    r"|\bmemory limit\b",
+    re.I,
+)
+_OWN_ENDS = frozenset({EndReason.FAILED, EndReason.CRASHED})
+
+
+def memory_shortage(attempt: Attempt) -> MemoryShortage | None:
+    """Which memory did this attempt run out of? None: neither, or it was ended by others.
+
+    Args:
+        attempt: With the message of its end, which has the exception's text or the pod's reason.
+    """
+    if attempt.end_reason not in _OWN_ENDS:
+        return None
+    text = attempt.end_message or ""
+    if _GPU.search(text):
+        return MemoryShortage.GPU
+    return MemoryShortage.HOST if _HOST.search(text) else None
+
+
+def micro_batch_divisor(earlier: Iterable[Attempt], policy: MemoryPolicy) -> int:
+    """By how much does the next attempt divide its micro-batch?
+
+    Doubled after each attempt that ran out of its GPU's memory, up to the policy's bound.
+
+    Args:
+        earlier: The run's attempts before this one.
+        policy: Whether anything is divided.
+
+    Returns:
+        A power of two; 1: nothing is divided.
+    """
+    if policy.action == "off":
+        return 1
+    shortages = sum(memory_shortage(attempt) is MemoryShortage.GPU for attempt in earlier)
+    most = policy.max_divisor.bit_length() - 1
+    return 1 << min(shortages, most)
