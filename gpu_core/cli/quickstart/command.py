@@ -16,7 +16,8 @@ from gpu_core.cli.quickstart.services import Addresses, Service, Services, free_
 from gpu_core.decisions.model.errors import InvalidInput
 
 _MARKER = "prefect-gpu-quickstart"
-_UP_S = 120.0
+# A server that lives may be slow: it has minutes on a busy machine, and ends the wait if it dies.
+_UP_S = 600.0
 _WIDTH = 100
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
