@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parents[2]
 _RELEASE = "gpu"
 _LEDGER = "gpu-worker"
 # What a release may leave in the cluster, by the labels of its objects.
-_KINDS = (
+KINDS_OF_RELEASE = (
     "clusterroles,clusterrolebindings,priorityclasses,namespaces,deployments,configmaps,secrets,"
     "serviceaccounts,roles,rolebindings,leases,poddisruptionbudgets,networkpolicies,pods"
 )
@@ -82,7 +82,9 @@ class Release:
     def objects(self) -> set[str]:
         """What there is of it in the cluster, as `kind/name`."""
         label = f"--selector=app.kubernetes.io/instance={_RELEASE}"
-        found = self.cluster.kubectl("get", _KINDS, "--all-namespaces", label, "-o", "json")
+        found = self.cluster.kubectl(
+            "get", KINDS_OF_RELEASE, "--all-namespaces", label, "-o", "json"
+        )
         return {f"{item['kind']}/{item['metadata']['name']}" for item in json.loads(found)["items"]}
 
     def pods(self) -> list[Json]:
