@@ -2,7 +2,7 @@
 
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.decisions.telemetry.hang_markdown import HANG_KEY
-from tests.end_to_end.conftest import FLOWS
+from tests.end_to_end.conftest import FLOWS, closed
 from tests.support.nvml_driver import build_driver, gpu_lines
 from tests.support.prefect_stack import wait_for
 
@@ -36,6 +36,7 @@ def test_a_hung_run_is_named_with_its_stack_and_resumed(new_pool, tmp_path):
     wait_for(lambda: (folder / "began-2").exists(), "the second attempt began", timeout_s=900)
     (folder / "release").touch()
     pool.wait_until(run, "Completed")
+    wait_for(lambda: closed(pool, run, 2), "both attempts are in the ledger")
     first, second = pool.attempts(run)
     assert first.end_reason is EndReason.HUNG
     assert first.is_charged_failure
