@@ -27,7 +27,7 @@ from tests.support.prefect_stack import Pool, PrefectServer, wait_for
 from tests.support.tools import do_without
 
 # The first story brings its cluster up besides, and each starts a worker and two rounds of pods.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 NODES = 2
 # Python and torch are slow to start while other tests run.

@@ -52,7 +52,7 @@ def undisturbed_digest(tracking_uri: str) -> str:
     return trained.stdout.split()[-1]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_a_preempted_training_learns_the_same_and_its_cost_stands_beside_its_accuracy(
     tracking_uri, new_pool
 ):

@@ -76,7 +76,7 @@ class Story:
         self.pool.wait_until(run, "Completed", timeout_s=120)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_what_the_chart_installs_is_enough_acts_alone_and_is_upgraded_while_runs_run(
     new_pool, namespace
 ):

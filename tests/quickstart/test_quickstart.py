@@ -18,7 +18,7 @@ from tests.support.prefect_stack import wait_for
 # Far longer than a busy machine takes until a quickstart has ended.
 _STOP_S = 240.0
 
-pytestmark = [pytest.mark.quickstart, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.quickstart, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

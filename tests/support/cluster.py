@@ -27,8 +27,8 @@ _PROGRAMS = ("kubectl", "containerd", "ctr", "runc", "etcd", "openssl", "busybox
 _NETWORK_PLUGIN = Path("/usr/lib/cni/loopback")
 # A node falls silent sooner than Kubernetes' 40 s, so that tests of it need not wait that long.
 NODE_GRACE_S = 20
-_COMMAND_S = 240
-_WAIT_S = 240
+_COMMAND_S = 600
+_WAIT_S = 600
 
 Json = dict[str, Any]
 

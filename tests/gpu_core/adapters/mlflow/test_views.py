@@ -17,7 +17,7 @@ from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.support.browser import Page, browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
