@@ -131,7 +131,8 @@ def simulated_held_s(
         if not open_.size:
             break
         rate_per_s = rate_per_hour[open_] / SECONDS_PER_HOUR
-        with np.errstate(divide="ignore"):
+        # A rate of zero, or next to it: it is never interrupted.
+        with np.errstate(divide="ignore", over="ignore"):
             life_s = rng.exponential(size=open_.size) / rate_per_s
         needed_s = startup_s[open_] + left_s[open_]
         is_done = life_s >= needed_s

@@ -1,10 +1,11 @@
 """How long work holds its GPUs where it is interrupted, against what is known in closed form."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpu_core.decisions.model.attempts import EndReason
@@ -46,6 +47,7 @@ def test_with_checkpoints_an_interruption_loses_half_an_interval():
     interval_s=st.floats(1, 1e4),
     startup_s=st.floats(0, 600),
 )
+@example(work_s=0.0, rate=sys.float_info.min / 2, interval_s=1.0, startup_s=0.0)
 def test_work_never_takes_less_than_its_time(work_s, rate, interval_s, startup_s):
     held_s = simulated(work_s, rate, interval_s, startup_s, count=20)
     assert (held_s >= work_s + startup_s - 1e-6).all()
