@@ -108,7 +108,8 @@ class _Recorder:
 
 def main(run_dir: Path, interval_s: float, gpu_ids: Sequence[str]) -> None:
     """Sample until the launcher is gone."""
-    launcher = os.getppid()
+    # The launcher may have been killed while this program was loaded: its parent is another then.
+    launcher = int(os.environ["PREFECT_GPU_LAUNCHER_PID"])
     is_virtual = all(gpu_id.startswith(VIRTUAL_PREFIX) for gpu_id in gpu_ids)
     source: Source = _VirtualGpus(gpu_ids, launcher) if is_virtual else GpuSampler(gpu_ids)
     host, recorder = _Host(launcher), _Recorder(run_dir, gpu_ids, is_virtual=is_virtual)

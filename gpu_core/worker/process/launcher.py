@@ -23,6 +23,8 @@ import time
 
 EXIT_FILE = "exit.json"
 ATTEMPT_ID_VARIABLE = "PREFECT_GPU_ATTEMPT_ID"
+LAUNCHER_PID_VARIABLE = "PREFECT_GPU_LAUNCHER_PID"
+"""For the observer: a parent that was killed while the observer started cannot be asked for."""
 COMMAND_NOT_STARTED = 127
 WRONG_USAGE = 2
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
@@ -102,6 +104,7 @@ def start_observer(observer: list[str], mask: set[int | signal.Signals]) -> int 
         return None
     # Without the mark: an attempt is over when its marked processes are.
     environment = {k: v for k, v in os.environ.items() if k != ATTEMPT_ID_VARIABLE}
+    environment[LAUNCHER_PID_VARIABLE] = str(os.getpid())
     try:
         return os.posix_spawnp(observer[0], observer, environment, setsigmask=mask - {*FORWARDED})
     except OSError as error:

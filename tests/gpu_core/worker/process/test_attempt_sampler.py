@@ -86,6 +86,16 @@ def test_a_driver_that_fails_leaves_the_run_alone(driver, tmp_path, caplog):
     assert "the NVIDIA driver is installed and does not answer" in caplog.text
 
 
+def test_it_ends_where_its_launcher_was_killed_while_it_was_loaded(tmp_path):
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    environment = os.environ | {launcher.LAUNCHER_PID_VARIABLE: gone.stdout.decode().strip()}
+    command = [sys.executable, "-P", attempt_sampler.__file__, str(tmp_path), "0.01", "virtual-0"]
+    assert subprocess.run(command, env=environment).returncode == 0
+    assert not list(tmp_path.iterdir()), "it took no sample"
+
+
 def test_it_loads_little():
     """A second of start-up for each run would be felt, and a hundred megabytes too."""
     program = (
