@@ -630,7 +630,7 @@ class GpuScheduler:
             await self._bind(policy)
 
     async def _bind_finally(self, running: AttemptState) -> None:
-        """Once nothing of it lives: its node may be gone, and nobody may know where it was."""
+        """The final place, once all its processes have ended: the node may be gone or unknown."""
         policy = self._policies.current()
         async with self._binding:
             others = [other for other in self._attempts if other is not running]

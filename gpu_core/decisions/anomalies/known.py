@@ -10,7 +10,7 @@ from gpu_core.decisions.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a day is judged with beside its history."""
+    """The planned days and budgets that a day is judged by, in addition to its history."""
 
     planned: Sequence[PlannedActivity] = ()
     """Announced days are neither judged nor learned from."""

@@ -21,7 +21,7 @@ class Period:
 
     @classmethod
     def before(cls, day: date, days: int = PERIOD_DAYS) -> "Period":
-        """So many days that ended before this one."""
+        """The period of `days` days that ends with the day before `day`."""
         return cls(first=day - timedelta(days=days), last=day - timedelta(days=1))
 
     @property

@@ -42,7 +42,7 @@ class ReplayJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The replay of what was, beside what was recorded."""
+    """The replay of the period, with the recorded figures to compare it with."""
 
     runs: int
     recorded_gpu_hours: float
@@ -93,7 +93,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What the period looks like in the replay, and what was learned for it."""
+    """The replayed period, with the run times that earlier days predict."""
 
     calibration: Calibration
     jobs: tuple[ReplayJob, ...]

@@ -28,7 +28,7 @@ class AccruedCosts:
     Args:
         ledger: Where the attempts and their prices are.
         mlflow: Where costs are logged; None: nowhere.
-        tasks: Where a round runs beside the cycle.
+        tasks: Runs a round in the background, so that the cycle does not wait for it.
     """
 
     def __init__(self, ledger: Ledger, mlflow: MlflowAccess | None, tasks: TaskGroup) -> None:

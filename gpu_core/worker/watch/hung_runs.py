@@ -54,7 +54,7 @@ class HangWatch:
         client: Prefect's.
         attempts: What runs.
         infrastructure: Knows their progress, and takes their stacks.
-        tasks: Where pages are written beside the cycle.
+        tasks: Writes pages in the background, so that the cycle does not wait for them.
         hidden: A text without secrets: stacks are shown on pages.
     """
 

@@ -183,7 +183,7 @@ class Bindings:
         return max(known) <= came_at
 
     def _left_at(self, pod: Json) -> datetime | None:
-        """When did it leave its node? None: it has not, or nobody knows.
+        """When did it leave its node? None: it has not, or it is unknown.
 
         Another node with the same name is there only after the machine was gone.
         """
