@@ -82,7 +82,7 @@ TOLD_ELSEWHERE = {
     ),
     "a policy that is missing, a worker without one": (
         "tests/gpu_core/worker/startup/test_checks.py",
-        "test_a_missing_policy_file_is_refused",
+        "test_a_missing_file_of_a_setting_is_refused",
     ),
     "a policy with eight mistakes": (
         "tests/gpu_core/decisions/policy/test_policy.py",
