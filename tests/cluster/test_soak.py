@@ -10,7 +10,8 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ import pytest
 
 from benchmarks.load import gpus_held_twice
 from benchmarks.report import percentile
-from gpu_core.decisions.model.attempts import EndReason
+from gpu_core.decisions.model.attempts import Attempt, EndReason
 from tests.cluster.simulated_pool import FLOW, simulated_pool
 from tests.support.cluster import Namespace
 from tests.support.cycles import cycles_in, longest
@@ -69,7 +70,7 @@ def test_a_full_pool_keeps_its_memory_connections_requests_and_the_cpu_of_its_cy
             gauges = Gauges(psutil.Process(worker.process.pid), server, namespace.cluster)
             samples = list(sampled(line, lambda: gauges.sample(cycles_in(pool.worker_log()))))
             assert pool.worker_lives()
-            attempts = [a for of_run in pool.attempts_of(line.runs).values() for a in of_run]
+            attempts = settled(line)
             cycles = cycles_in(pool.worker_log())
         finally:
             pool.close()
@@ -94,9 +95,9 @@ def test_a_full_pool_keeps_its_memory_connections_requests_and_the_cpu_of_its_cy
     )
     assert set(ends) <= {EndReason.COMPLETED, None}
     assert ends[EndReason.COMPLETED] >= MINUTES  # others took their places
-    ordered = sorted(attempts, key=lambda attempt: attempt.admitted_at)
-    for node in {attempt.node for attempt in ordered}:
-        assert gpus_held_twice([each for each in ordered if each.node == node]) == [], node
+    for node, on_node in by_node(attempts).items():
+        held = [(each.gpu_ids, each.admitted_at, each.released_at) for each in on_node]
+        assert gpus_held_twice(on_node) == [], (node, held)
     assert found.faults == ()
     assert percentile(cycle_cpu_s, 0.99) < MOST_CYCLE_CPU_S
 
@@ -122,6 +123,10 @@ class Line:
             name = f"run-{len(self.runs)}"
             self.runs.append(self._pool.submit(self._deployment, name, **behaviour))
 
+    def attempts(self) -> list[Attempt]:
+        """All their attempts, from the ledger."""
+        return [each for of_run in self._pool.attempts_of(self.runs).values() for each in of_run]
+
     def count(self, state_type: str) -> int:
         """How many of them are in a state of this type?"""
         body = {
@@ -131,6 +136,40 @@ class Line:
         count = self._pool.call("POST", "/flow_runs/count", body)
         assert isinstance(count, int)
         return count
+
+
+def by_node(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
+    """The attempts of each node in the order of their admission."""
+    nodes: dict[str, list[Attempt]] = {}
+    for attempt in sorted(attempts, key=lambda attempt: attempt.admitted_at):
+        nodes.setdefault(attempt.node, []).append(attempt)
+    return nodes
+
+
+def settled(line: Line) -> list[Attempt]:
+    """All attempts, once each of them has an end whose GPUs a later one has.
+
+    The GPUs of a pod that has ended are free at once. Its end is written when its run's state is,
+    which takes a busy server seconds; the end is then the pod's own.
+    """
+    attempts = line.attempts()
+
+    def is_settled() -> bool:
+        attempts[:] = line.attempts()
+        return not unsettled(attempts)
+
+    wait_for(is_settled, lambda: f"ended, as others have their GPUs: {unsettled(attempts)}")
+    return attempts
+
+
+def unsettled(attempts: Sequence[Attempt]) -> list[str]:
+    """Which attempts have no end in the ledger although a later one has their GPUs?"""
+    return [
+        earlier.attempt_id
+        for on_node in by_node(attempts).values()
+        for earlier, later in combinations(on_node, 2)
+        if earlier.released_at is None and set(earlier.gpu_ids) & set(later.gpu_ids)
+    ]
 
 
 def sampled(line: Line, sample: Callable[[], Sample]) -> Iterator[Sample]:
