@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.ledger import Ledger, LedgerError, is_ledger_outage
 from gpu_core.decisions.attempts.holders_table import HoldersTableEntry, holder_entry
+from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.model.cluster import Allocation, Node, Snapshot
 from gpu_core.decisions.model.reasons import Explanation, Reason
 from gpu_core.decisions.policy.policy import Policy
@@ -62,6 +63,7 @@ from gpu_core.worker.watch.outages import OutageWatch
 from gpu_core.worker.watch.policy import PolicySource
 from gpu_core.worker.watch.pool import PoolWatch
 from gpu_core.worker.watch.prices import Prices
+from gpu_core.worker.watch.run_costs import RunCosts
 from gpu_core.worker.watch.spooled_writes import SpooledWrites
 from gpu_core.worker.watch.spot import CapacityChanges
 from gpu_core.worker.watch.team_costs import TeamCosts
@@ -162,6 +164,7 @@ class GpuScheduler:
         self._budgets = BudgetWatch(ledger, self._attempts)
         self._budget_alerts = BudgetAlerts(ledger, pool, tasks)
         self._accrued = AccruedCosts(ledger, connections.mlflow, tasks)
+        costs = self._run_costs(connections.mlflow, tasks)
         self._idle = IdleWatch(client, self._attempts, infrastructure, tasks)
         self._hangs = HangWatch(client, self._attempts, infrastructure, tasks, hidden)
         self._zombies = ZombieStateGuard(client, self._faults)
@@ -181,7 +184,7 @@ class GpuScheduler:
             publisher=self._publisher,
             tasks=tasks,
             wake=wake,
-            mlflow=connections.mlflow,
+            costs=costs,
             zombies=self._zombies,
             outages=self._outages,
             starts=starts,
@@ -210,6 +213,15 @@ class GpuScheduler:
         self.next_due_at: datetime | None = None
         """When the next run that is not due yet will be, or a start that others wait for may be
         over."""
+
+    def _run_costs(self, mlflow: MlflowAccess | None, tasks: TaskGroup) -> RunCosts | None:
+        """What logs the costs of attempts that ended, also those that an earlier worker left."""
+        if mlflow is None:
+            return None
+        host, show = self._infrastructure.host, self._publisher.attempts
+        costs = RunCosts(self._ledger, mlflow, self._pool, host, show)
+        tasks.start_soon(costs.run)
+        return costs
 
     def describe(self) -> str:
         """Which GPUs does the pool have? In one line."""

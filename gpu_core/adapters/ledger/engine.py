@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -126,3 +127,8 @@ def _use_write_ahead_log(cursor: Any) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+
+
+def upsert(dialect: str) -> Any:
+    """The `INSERT` of this database that has `ON CONFLICT`."""
+    return postgresql.insert if dialect == "postgresql" else sqlite.insert

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 from gpu_core.decisions.costs.capacity_intervals import IntervalEnd
+from gpu_core.decisions.costs.unlogged_cost import CostChange
 from gpu_core.decisions.model.attempts import EndReason, Provenance
 from gpu_core.decisions.model.clean_text import clean_text
 from gpu_core.decisions.model.cluster import NodeShare
@@ -360,6 +361,19 @@ catalogs = sa.Table(
     sa.Column("provider", sa.String, primary_key=True),
     sa.Column("sheet", sa.JSON, nullable=False),
     sa.Column("refreshed_at", UtcTimestamp, nullable=False),
+)
+
+# Runs whose cost is not in MLflow yet, and which worker logs it.
+unlogged_costs = sa.Table(
+    "unlogged_costs",
+    metadata,
+    sa.Column("flow_run_id", sa.String, sa.ForeignKey(runs.c.flow_run_id), primary_key=True),
+    sa.Column("pool", sa.String, nullable=False),
+    sa.Column("host", sa.String, nullable=False),
+    sa.Column("cause", EnumText(CostChange), nullable=False),
+    sa.Column("since", UtcTimestamp, nullable=False),
+    sa.Column("change_id", sa.String, nullable=False),
+    sa.Index("ix_unlogged_costs_pool_since", "pool", "since"),
 )
 
 # Which marks of which budgets were reported, so that each is reported once in a period.

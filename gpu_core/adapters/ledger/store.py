@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpu_core.adapters.files.run_files import CheckpointReport
@@ -26,7 +25,7 @@ from gpu_core.adapters.ledger.cost_slices import (
     read_run_counts,
 )
 from gpu_core.adapters.ledger.decision_log import append, last_policy, read_links, runs_with
-from gpu_core.adapters.ledger.engine import connect, parse_url, writing
+from gpu_core.adapters.ledger.engine import connect, parse_url, upsert, writing
 from gpu_core.adapters.ledger.errors import LedgerError, LedgerRefused, UnknownAttempt
 from gpu_core.adapters.ledger.gpu_history import add_windows, forget_windows, read_windows
 from gpu_core.adapters.ledger.group_commit import GroupCommit
@@ -36,6 +35,7 @@ from gpu_core.adapters.ledger.outages import is_refusal
 from gpu_core.adapters.ledger.pool_claims import check_claim, claim_pool, read_claim
 from gpu_core.adapters.ledger.rows import attempt_of, read_rows, run_of
 from gpu_core.adapters.ledger.schema import attempts, budget_alerts, catalogs, runs
+from gpu_core.adapters.ledger.unlogged_costs import forget_unlogged, mark_unlogged, read_unlogged
 from gpu_core.decisions.attempts.decision_chain import (
     ChainCheck,
     Decision,
@@ -49,6 +49,7 @@ from gpu_core.decisions.checks.prefect.pool_claim import Installation, PoolClaim
 from gpu_core.decisions.costs.capacity_intervals import CapacityChanges, CapacityInterval
 from gpu_core.decisions.costs.cost_report import CostSlice, Keys
 from gpu_core.decisions.costs.idle import CapacityCost, capacity_cost
+from gpu_core.decisions.costs.unlogged_cost import CostChange, UnloggedCost
 from gpu_core.decisions.costs.usage_cost import Window
 from gpu_core.decisions.model.attempts import Attempt, EndReason, Provenance, RunRecord
 from gpu_core.decisions.model.gpu_summary import GpuSummary
@@ -69,6 +70,14 @@ class Logged(NamedTuple):
     writer: str
     """Whose chain they are added to."""
     decisions: Sequence[Decision]
+
+
+class UnloggedEnd(NamedTuple):
+    """An end after which the cost of the run is not in MLflow yet."""
+
+    host: str
+    """Whose worker logs it."""
+    at: datetime
 
 
 class Ledger:
@@ -130,9 +139,16 @@ class Ledger:
 
     # Runs
 
-    def finish_run(self, flow_run_id: str, final_state: str) -> bool:
-        """Write down the run's final Prefect state; False if the ledger never had the run."""
-        return self._update(runs, runs.c.flow_run_id == flow_run_id, final_state=final_state)
+    def finish_run(
+        self, flow_run_id: str, final_state: str, *, unlogged: UnloggedEnd | None = None
+    ) -> bool:
+        """Write down the run's final Prefect state; False if the ledger never had the run.
+
+        Args:
+            unlogged: Lists its cost as not in MLflow yet; None: it is not logged.
+        """
+        statement = sa.update(runs).where(runs.c.flow_run_id == flow_run_id)
+        return self._end(statement.values(final_state=final_state), runs.c.flow_run_id, unlogged)
 
     def run(self, flow_run_id: str) -> RunRecord | None:
         """Whose run is this? None if the ledger has never seen it."""
@@ -169,7 +185,7 @@ class Ledger:
             return frozenset()
         run_rows = [_values(asdict(run)) for run, _ in records]
         attempt_rows = [_values(asdict(attempt)) for _, attempt in records]
-        insert = _upsert(self._writer.dialect.name)(attempts)
+        insert = upsert(self._writer.dialect.name)(attempts)
         begun = insert.on_conflict_do_nothing().returning(attempts.c.attempt_id)
 
         def write(connection: sa.Connection) -> frozenset[str]:
@@ -185,7 +201,7 @@ class Ledger:
         return self._commits.write(write)
 
     def _recorded(self) -> Any:
-        insert = _upsert(self._writer.dialect.name)(runs)
+        insert = upsert(self._writer.dialect.name)(runs)
         corrected = {
             column.name: insert.excluded[column.name]
             for column in runs.c
@@ -357,10 +373,14 @@ class Ledger:
         expected_loss_s: float | None = None,
         gpu_summaries: Sequence[GpuSummary] = (),
         host_summary: HostSummary | None = None,
+        unlogged: UnloggedEnd | None = None,
     ) -> bool:
         """Write down that the attempt's GPUs are free again; False if that was already known.
 
         `released_at` is never before the admission, also where clocks differ.
+
+        Args:
+            unlogged: Lists the run's cost as not in MLflow yet; None: it is not logged.
         """
         released_at = require_aware(released_at, "released_at")
         final = _values(
@@ -383,14 +403,29 @@ class Ledger:
                 "host_summary": host_summary,
             }
         )
-        return self._update(
-            attempts,
-            sa.and_(attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)),
+        statement = sa.update(attempts).where(
+            attempts.c.attempt_id == attempt_id, attempts.c.released_at.is_(None)
+        )
+        ended = statement.values(
             released_at=_later(attempts.c.admitted_at, released_at),
             job_variables=None,  # nothing is judged by them any more
             **final,
             **{name: value for name, value in saved.items() if value is not None},
         )
+        return self._end(ended, attempts.c.flow_run_id, unlogged)
+
+    def _end(
+        self, statement: sa.Update, flow_run_id: sa.Column[str], unlogged: UnloggedEnd | None
+    ) -> bool:
+        """Does this statement change a row? The cost of its run is then listed with it."""
+
+        def write(connection: sa.Connection) -> bool:
+            ended = connection.scalars(statement.returning(flow_run_id)).all()
+            if unlogged is not None:
+                mark_unlogged(connection, ended, unlogged.host, CostChange.ENDED, unlogged.at)
+            return bool(ended)
+
+        return self._commits.write(write)
 
     def add_price(self, attempt: Attempt) -> bool:
         """Write down the prices of an open attempt that changed; False if it is over."""
@@ -477,8 +512,19 @@ class Ledger:
     def note_budget_alerts(self, pool: str, marks: Iterable[AlertMark], sent_at: datetime) -> None:
         """Write down that these marks were reported."""
         rows = [_values({"pool": pool, "sent_at": sent_at, **mark._asdict()}) for mark in marks]
-        insert = _upsert(self._writer.dialect.name)(budget_alerts).on_conflict_do_nothing()
+        insert = upsert(self._writer.dialect.name)(budget_alerts).on_conflict_do_nothing()
         self._commits.write(lambda connection: connection.execute(insert, rows))
+
+    # Costs that are not in MLflow yet
+
+    def unlogged_costs(self, pool: str, host: str, now: datetime) -> tuple[UnloggedCost, ...]:
+        """Which costs does this host's worker of the pool log? The one that waits longest first."""
+        with self._reader.begin() as connection:
+            return read_unlogged(connection, pool, host, now)
+
+    def note_logged(self, logged: UnloggedCost) -> None:
+        """MLflow has this cost; what changed since it was read is still listed."""
+        self._commits.write(lambda connection: forget_unlogged(connection, logged))
 
     # What GPUs did minute by minute
 
@@ -508,7 +554,7 @@ class Ledger:
             "sheet": to_sheet(catalog, provider, refreshed_at),
             "refreshed_at": refreshed_at,
         }
-        insert = _upsert(self._writer.dialect.name)(catalogs).values(_values(row))
+        insert = upsert(self._writer.dialect.name)(catalogs).values(_values(row))
         statement = insert.on_conflict_do_update(
             index_elements=[catalogs.c.provider],
             set_={name: insert.excluded[name] for name in ("sheet", "refreshed_at")},
@@ -564,7 +610,7 @@ class Ledger:
         pairs = [(run, tuple(of_run)) for run, of_run in records]
         run_rows = [_values(asdict(run)) for run, _ in pairs]
         attempt_rows = [_values(asdict(attempt)) for _, of_run in pairs for attempt in of_run]
-        insert = _upsert(self._writer.dialect.name)
+        insert = upsert(self._writer.dialect.name)
         with self._writer.begin() as connection:
             before = connection.scalar(sa.select(sa.func.count()).select_from(attempts)) or 0
             for table, rows in ((runs, run_rows), (attempts, attempt_rows)):
@@ -701,10 +747,6 @@ class Ledger:
 
     def _changes_a_row(self, statement: sa.Update | sa.Delete) -> bool:
         return self._commits.write(lambda connection: connection.execute(statement).rowcount == 1)
-
-
-def _upsert(dialect: str) -> Any:
-    return postgresql.insert if dialect == "postgresql" else sqlite.insert
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,12 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from gpu_core.adapters.ledger import Ledger, UnknownAttempt
+from gpu_core.adapters.ledger.store import UnloggedEnd
 from gpu_core.adapters.prefect.flow_runs import is_flow_run_id
 from gpu_core.adapters.prefect.states import restore_rescheduled
 from gpu_core.decisions.attempts.phase import AttemptPhase
 from gpu_core.decisions.attempts.settlement import Settlement
 from gpu_core.decisions.attempts.startup_errors import is_load_error_logged
-from gpu_core.decisions.costs.mlflow_access import MlflowAccess
-from gpu_core.decisions.costs.mlflow_views import MlflowPages
-from gpu_core.decisions.costs.usage_cost import price_book, run_cost
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.gpu_summary import GpuSummary
 from gpu_core.decisions.model.host_summary import HostSummary
@@ -47,6 +45,7 @@ from gpu_core.worker.operations.threads import in_thread
 from gpu_core.worker.pending.publisher import Publisher
 from gpu_core.worker.prefect.starts_first import StartsFirst
 from gpu_core.worker.watch.outages import OutageWatch
+from gpu_core.worker.watch.run_costs import RunCosts
 
 _log = logging.getLogger("prefect.gpu.settler")
 
@@ -64,7 +63,7 @@ class Settler:
     Args:
         tasks: Where settling runs, concurrently with cycles.
         wake: Called when GPUs became free or a run may compete again.
-        mlflow: Where costs are logged, and as whom; None: nowhere.
+        costs: Logs what runs cost; None: nothing does.
         zombies: Guards runs whose last process may still live.
         outages: What the worker saw of the platform.
         starts: Which starts are under way: ends are reported after them.
@@ -84,7 +83,7 @@ class Settler:
         publisher: Publisher,
         tasks: TaskGroup,
         wake: Callable[[], None],
-        mlflow: MlflowAccess | None,
+        costs: RunCosts | None,
         zombies: ZombieStateGuard,
         outages: OutageWatch,
         starts: StartsFirst,
@@ -100,7 +99,7 @@ class Settler:
         self._publisher = publisher
         self._tasks = tasks
         self._wake = wake
-        self._mlflow = mlflow
+        self._costs = costs
         self._zombies = zombies
         self._outages = outages
         self._starts = starts
@@ -390,10 +389,16 @@ class Settler:
             expected_loss_s=report.expected_loss_s if report is not None else None,
             gpu_summaries=summaries,
             host_summary=host,
+            unlogged=self._unlogged(),
         )
 
+    def _unlogged(self) -> UnloggedEnd | None:
+        if self._costs is None:
+            return None
+        return UnloggedEnd(self._infrastructure.host, datetime.now(UTC))
+
     async def _report(self, running: AttemptState, final: str | None) -> None:
-        """Publish an end to people and MLflow. Nothing depends on it: a failure is only logged.
+        """Publish an end to people. Nothing depends on it: a failure is only logged.
 
         Args:
             final: The name of the run's final state; None: it has to be read.
@@ -405,19 +410,10 @@ class Settler:
                 final = _final_name(await self._runs.of(running.flow_run_id))
             if final is not None:
                 self.stories.pop(flow_run_id, None)
-                await in_thread(self._ledger.finish_run, flow_run_id, final)
-            if not attempts:
-                return
-            async with self._lanes:
-                artifact_id = await self._publisher.attempts(flow_run_id, attempts)
-            if self._mlflow is None:
-                return
-            pages = await in_thread(log_cost, self._mlflow, self._ledger, flow_run_id)
-            if pages is not None and final is not None:
+                await in_thread(self._finish, flow_run_id, final)
+            if attempts:
                 async with self._lanes:
-                    await self._publisher.attempts(
-                        flow_run_id, attempts, mlflow=pages, artifact_id=artifact_id
-                    )
+                    await self._publisher.attempts(flow_run_id, attempts)
         except Exception:
             _log.warning(
                 "The end of %r is not reported in full",
@@ -425,6 +421,12 @@ class Settler:
                 exc_info=True,
                 extra=run_fields(running),
             )
+        finally:
+            if self._costs is not None:
+                self._costs.wake()
+
+    def _finish(self, flow_run_id: str, final: str) -> None:
+        self._ledger.finish_run(flow_run_id, final, unlogged=self._unlogged())
 
     async def _history(self, flow_run_id: str) -> tuple[Attempt, ...]:
         found = await in_thread(self._ledger.attempts_of, [flow_run_id])
@@ -442,29 +444,6 @@ class Settler:
             taken = [a for a in attempts if a.has_run]
             if taken:
                 self.stories[flow_run_id] = taken[-1].end_message or ""
-
-
-def log_cost(mlflow: MlflowAccess, ledger: Ledger, flow_run_id: str) -> MlflowPages | None:
-    """Log to MLflow what the run cost until now. The nightly report repeats what failed here.
-
-    Returns:
-        The pages of its MLflow run; None: no cost is logged, or people can open none of it.
-    """
-    # MLflow takes seconds to import, and Prefect imports the worker for every command.
-    from gpu_core.adapters.mlflow.client import mlflow_client
-    from gpu_core.adapters.mlflow.cost import cost_status, log_run_cost
-    from gpu_core.adapters.mlflow.pages import pages_of
-
-    record = ledger.run(flow_run_id)
-    attempts = ledger.attempts_of([flow_run_id]).get(flow_run_id, ())
-    if record is None or not attempts:
-        return None
-    cost = run_cost(record, attempts, datetime.now(UTC))
-    if not cost.held_gpus:
-        return None
-    client, status, prices = mlflow_client(mlflow), cost_status(cost), price_book(attempts)
-    run_id = log_run_cost(client, record, cost, status=status, price_book=prices)
-    return pages_of(client, mlflow, run_id)
 
 
 def _final_name(run: FlowRun | None) -> str | None:

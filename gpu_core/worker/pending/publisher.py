@@ -241,15 +241,13 @@ class Publisher:
         attempts: Sequence[Attempt],
         *,
         mlflow: MlflowPages | None = None,
-        artifact_id: UUID | None = None,
-    ) -> UUID:
-        """Show a run the history of its attempts. Returns the artifact's id.
+    ) -> None:
+        """Show a run the history of its attempts.
 
         Args:
             flow_run_id: The run.
             attempts: All of them so far, by number.
             mlflow: The pages of its run in MLflow; None: there is none, or not yet.
-            artifact_id: The artifact to edit; None: it is looked for.
         """
         artifact = ArtifactCreate(
             key=ATTEMPTS_KEY,
@@ -258,11 +256,11 @@ class Publisher:
             data=attempts_markdown(attempts, mlflow),
             description=attempts_summary(attempts),
         )
-        # The first attempt's end makes it, and those of later ones edit it.
-        if artifact_id is None and len(attempts) > 1:
+        # The first attempt's end makes it; those of later ones and the link to MLflow edit it.
+        found = None
+        if len(attempts) > 1 or mlflow is not None:
             found = await find_artifact(self._client, ATTEMPTS_KEY, flow_run_id)
-            artifact_id = None if found is None else found.id
-        return await write_artifact(self._client, artifact, artifact_id)
+        await write_artifact(self._client, artifact, None if found is None else found.id)
 
     async def _write_state(
         self,

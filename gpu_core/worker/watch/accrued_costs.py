@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from gpu_core.adapters.ledger import Ledger
 from gpu_core.decisions.costs.mlflow_access import MlflowAccess
 from gpu_core.decisions.costs.usage_cost import run_cost
 from gpu_core.worker.attempts.state import AttemptState
+from gpu_core.worker.operations.threads import in_abandonable_thread
 from gpu_core.worker.operations.throttle import LastSaid, Throttle
 
 _log = logging.getLogger("prefect.gpu.mlflow")
@@ -37,6 +37,7 @@ class AccruedCosts:
         self._tasks = tasks
         self._throttle = Throttle(_INTERVAL_S)
         self._is_logging = False
+        self._threads = anyio.CapacityLimiter(1)
         self._failure = LastSaid()
 
     def check(self, running: Iterable[AttemptState], now: datetime) -> None:
@@ -56,9 +57,7 @@ class AccruedCosts:
     ) -> None:
         try:
             # A worker that stops does not wait for MLflow's retries, which take minutes.
-            await anyio.to_thread.run_sync(
-                self._log_all, mlflow, flow_run_ids, now, abandon_on_cancel=True
-            )
+            await in_abandonable_thread(self._threads, self._log_all, mlflow, flow_run_ids, now)
             self._failure.forget()
         except Exception as error:
             if self._failure.is_news(type(error)):

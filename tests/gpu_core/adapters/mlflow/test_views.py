@@ -1,7 +1,5 @@
 """The saved views in the pinned MLflow's own UI, in a real browser."""
 
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +8,12 @@ import pytest
 from mlflow import MlflowClient
 
 from gpu_core.adapters.mlflow.cost import CostStatus, log_run_cost
-from gpu_core.cli.quickstart.services import Services, free_port
 from gpu_core.decisions.costs.mlflow_views import INTERRUPTIONS, view_link
 from gpu_core.decisions.costs.usage_cost import run_cost
 from gpu_core.decisions.model.attempts import EndReason
 from gpu_core.testing.builders.attempts import at, make_attempt, make_run
 from tests.support.browser import Page, browser
+from tests.support.mlflow_server import mlflow_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 
@@ -23,25 +21,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 @pytest.fixture(scope="module")
 def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An MLflow server; its address."""
-    folder: Path = tmp_path_factory.mktemp("mlflow")
-    address = f"http://127.0.0.1:{(port := free_port())}"
-    environment = {
-        **os.environ,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
-    with Services(folder, environment) as services:
-        server = services.start(
-            "mlflow",
-            [
-                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
-                *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
-                *("--artifacts-destination", str(folder / "artifacts")),
-                *("--host", "127.0.0.1", "--port", str(port)),
-            ],
-        )
-        services.wait_until_up(server, f"{address}/health", 240)
-        yield address
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as server:
+        yield server.address
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def while_the_api_is_away(tmp_path, ledger, running, act):
                 publisher=Publisher(client, "gpus", None, anyio.Lock()),
                 tasks=tasks,
                 wake=woken.set,
-                mlflow=None,
+                costs=None,
                 zombies=ZombieStateGuard(client),
                 outages=OutageWatch(client, tmp_path / "outages.json", None),
                 starts=StartsFirst(),

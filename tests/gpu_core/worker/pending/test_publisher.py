@@ -172,7 +172,7 @@ def test_a_server_that_refuses_a_text_gets_the_queue_without_texts():
 
 
 def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
-    """The artifact of a run begins with its first attempt, and later ones edit it."""
+    """The artifact of a run begins with its first attempt; later ones and the link edit it."""
     did = []
 
     class Client:
@@ -193,11 +193,9 @@ def test_the_story_of_a_run_is_looked_for_only_where_it_can_be():
     anyio.run(publisher.attempts, str(uuid4()), [first, second])
     assert did == ["create", "read", "update"]
 
-    page = partial(
-        publisher.attempts, mlflow=MlflowPages.of("http://mlflow", "1", "2"), artifact_id=uuid4()
-    )
+    page = partial(publisher.attempts, mlflow=MlflowPages.of("http://mlflow", "1", "2"))
     anyio.run(page, str(uuid4()), [first])
-    assert did == ["create", "read", "update", "update"]
+    assert did == ["create", "read", "update", "read", "update"]
 
 
 @pytest.mark.parametrize(
