@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.philly import Job, read_jobs
 from benchmarks.report import percentile
 from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement
-from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Workload
+from gpu_core.decisions.model.workload import RunTime, RunTimeSource, Shape, Workload
 from gpu_core.decisions.policy.policy import parse_policy
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
 from gpu_core.decisions.scheduling.planner import Planner
@@ -67,8 +67,7 @@ def _workload(workload_id: str, rng: random.Random, job: Job, teams: int) -> Wor
         name=workload_id,
         priority=rng.choice([100, 1_000, 1_000, 10_000]),
         submitted_at=_NOW - timedelta(seconds=rng.uniform(0, 86_400)),
-        gpu_count=min(8, job.gpus),
-        nodes=max(1, -(-job.gpus // 8)),
+        shape=Shape(gpu_count=min(8, job.gpus), nodes=max(1, -(-job.gpus // 8))),
         team=f"team-{rng.randrange(teams)}",
         run_time=RunTime(median_s=duration_s / 2, upper_s=duration_s, source=RunTimeSource.LEARNED),
     )
@@ -88,7 +87,7 @@ def _busy_pool(
             job = rng.choice(jobs)
             count = min(job.gpus, 8, len(free) - spare)
             workload = replace(
-                _workload(f"r{len(allocations)}", rng, job, teams), gpu_count=count, nodes=1
+                _workload(f"r{len(allocations)}", rng, job, teams), shape=Shape(gpu_count=count)
             )
             age_s = rng.uniform(0, job.duration_s)
             allocations.append(_allocation(workload, node.name, tuple(free[:count]), age_s))
@@ -243,7 +242,11 @@ def gang() -> Row:
     for i in range(4000):
         gpus = _GPUS[:4] if i % 2 else _GPUS[4:]
         workload = Workload(
-            workload_id=f"r{i}", name=f"r{i}", priority=100, submitted_at=_NOW, gpu_count=4
+            workload_id=f"r{i}",
+            name=f"r{i}",
+            priority=100,
+            submitted_at=_NOW,
+            shape=Shape(gpu_count=4),
         )
         planner.allocate(_allocation(workload, f"n{i // 2:05d}", gpus, 3600 + i))
     planner.submit(
@@ -252,8 +255,7 @@ def gang() -> Row:
             name="gang",
             priority=10_000,
             submitted_at=_NOW,
-            gpu_count=8,
-            nodes=350,
+            shape=Shape(gpu_count=8, nodes=350),
         )
     )
     began = time.perf_counter()

@@ -20,6 +20,7 @@ from gpu_core.testing.builders.workloads import (
     make_node,
     make_snapshot,
     make_workload,
+    with_shape,
 )
 
 
@@ -119,7 +120,7 @@ def _allocation(
     taken = {n.name: " ".join(free[n.name][:gpus]) for n in members}
     for node in members:
         del free[node.name][:gpus]
-    workload = replace(draw(workloads(workload_id)), gpu_count=gpus, nodes=len(members))
+    workload = with_shape(draw(workloads(workload_id)), gpu_count=gpus, nodes=len(members))
     is_draining = draw(st.sampled_from([False, False, False, True]))
     return make_allocation(
         workload,

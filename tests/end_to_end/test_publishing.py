@@ -38,7 +38,7 @@ def demand(seen):
         queue=None,
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
-        workload=Workload(workload_id=run, name="run", priority=1, submitted_at=NOW, gpu_count=1),
+        workload=Workload(workload_id=run, name="run", priority=1, submitted_at=NOW),
     )
 
 

@@ -23,6 +23,5 @@ def make_demand(flow_run: FlowRun) -> Demand:
             name="run",
             priority=1,
             submitted_at=datetime.now(UTC),
-            gpu_count=1,
         ),
     )

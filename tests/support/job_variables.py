@@ -112,7 +112,7 @@ def read(variables: Mapping[str, Any], policy: Policy) -> str | None:
         pod = commands.with_container_command(
             parse_pod_request(variables), "train", has_deployment=True
         )
-        commands.require_a_use(pod, "train", workload.nodes, has_deployment=True)
+        commands.require_a_use(pod, "train", workload.shape.nodes, has_deployment=True)
         pod_size(workload.shape, pod, policy.kubernetes, None)
     except InvalidInput as error:
         return str(error)

@@ -26,9 +26,9 @@ def waits_for(workload: Workload, totals: Mapping[str, int]) -> str | None:
 
     Of several that would do, the one that it wants most; of any, the one with the most GPUs.
     """
-    if not workload.total_gpus:
+    if not workload.shape.total_gpus:
         return None
-    return next((name for name in workload.gpu_types or totals if totals.get(name)), None)
+    return next((name for name in workload.shape.gpu_types or totals if totals.get(name)), None)
 
 
 def queue_features(
@@ -55,7 +55,7 @@ def queue_features(
             continue
         before = ahead.setdefault(gpu_type, _Ahead())
         features[workload.workload_id] = QueueFeatures(
-            gpus_wanted=workload.total_gpus,
+            gpus_wanted=workload.shape.total_gpus,
             gpus_ahead=before.gpus,
             gpu_s_ahead=before.gpu_s,
             total_gpus=totals[gpu_type],
@@ -91,8 +91,8 @@ class _Ahead:
     def join(self, workload: Workload) -> None:
         """One more is ahead of those that follow."""
         self.head = self.head or workload
-        self.gpus += workload.total_gpus
-        self.gpu_s += workload.total_gpus * (planned_s(workload) or 0.0)
+        self.gpus += workload.shape.total_gpus
+        self.gpu_s += workload.shape.total_gpus * (planned_s(workload) or 0.0)
 
 
 def _waited_s(head: Workload | None, now: datetime) -> float:

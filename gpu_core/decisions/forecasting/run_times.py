@@ -122,7 +122,7 @@ def with_run_time(
         history: What earlier runs took.
         policy: How run times are estimated.
     """
-    kind = RunKind(deployment=deployment, team=workload.team, gpus=workload.total_gpus)
+    kind = RunKind(deployment=deployment, team=workload.team, gpus=workload.shape.total_gpus)
     estimate = run_time(
         kind, history, policy, stated_s=workload.expected_duration_s, limit_s=limit_s
     )

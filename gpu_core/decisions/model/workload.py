@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from operator import attrgetter
 from typing import NamedTuple
 
 from gpu_core.decisions.model.units import format_duration
@@ -54,24 +53,43 @@ class Shape(NamedTuple):
     """
 
     gpu_count: int = 1
+    """GPUs on each node. 0: the run needs no GPU and starts at once."""
     nodes: int = 1
+    """How many different nodes, all at once: more than 1 is a gang."""
     gpu_types: tuple[str, ...] = ()
+    """Acceptable GPU types, most wanted first; empty: any."""
     gpu_memory_gib: int | None = None
+    """Nominal memory that each GPU must have at least; None: any."""
     capacity_type: str | None = None
+    """`on-demand`, `spot` or `reserved`; None: any."""
     gpu_share_milli: int = WHOLE_GPU_MILLI
+    """Thousandths of each GPU, 1 to 1000; less than 1000 shares it by time-slicing or MPS."""
     mig_profile: str | None = None
+    """A MIG profile such as `1g.10gb`, one instance for each of `gpu_count`; None: no MIG."""
     cpu_milli: int = 0
+    """Thousandths of CPU cores on each node."""
     memory_mib: int = 0
+    """Main memory on each node."""
     node_labels: tuple[tuple[str, str], ...] = ()
+    """Labels that each node must have, as sorted pairs."""
     tolerations: frozenset[str] = frozenset()
+    """Taints that do not keep it off a node."""
     same_label: str | None = None
+    """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
     avoided_nodes: frozenset[str] = frozenset()
+    """Nodes that failed it recently: left alone while there are others that it could use."""
     preferred_nodes: frozenset[str] = frozenset()
+    """Nodes that are tried before others that it wants as much."""
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs over all nodes."""
+        return self.gpu_count * self.nodes
 
     @property
     def total_gpu_milli(self) -> int:
         """Thousandths of GPUs over all nodes; a MIG slice counts as its GPU's share."""
-        return self.gpu_count * self.nodes * self.gpu_share_milli
+        return self.total_gpus * self.gpu_share_milli
 
     @property
     def is_whole(self) -> bool:
@@ -79,8 +97,7 @@ class Shape(NamedTuple):
         return self.gpu_share_milli == WHOLE_GPU_MILLI and self.mig_profile is None
 
 
-# A workload has a field of the same name for each field of its shape.
-_shape_values = attrgetter(*Shape._fields)
+_ONE_GPU = Shape()
 
 MIN_MEASURED_STARTS = 3
 """This many measured starts replace the policy's changeover."""
@@ -123,42 +140,16 @@ class Workload:
     submitted_at: datetime
     """When the run first wanted to start. It keeps its place in the queue over all its attempts."""
 
-    gpu_count: int = 1
-    """GPUs on each node. 0: the run needs no GPU and starts at once."""
-    nodes: int = 1
-    """How many different nodes, all at once: more than 1 is a gang."""
-    gpu_types: tuple[str, ...] = ()
-    """Acceptable GPU types, most wanted first; empty: any."""
+    shape: Shape = _ONE_GPU
+    """What it asks of nodes."""
     gpu_type_reason: str | None = None
     """Why these were chosen for a run that left them open; None: they were not."""
-    gpu_memory_gib: int | None = None
-    """Nominal memory that each GPU must have at least; None: any."""
-    capacity_type: str | None = None
-    """`on-demand`, `spot` or `reserved`; None: any."""
     capacity_reason: str | None = None
     """Why that was chosen for a run that left it open; None: it was not."""
     zone_reason: str | None = None
     """Why it prefers the spot of one zone; None: it does not."""
-    gpu_share_milli: int = WHOLE_GPU_MILLI
-    """Thousandths of each GPU, 1 to 1000; less than 1000 shares it by time-slicing or MPS."""
-    mig_profile: str | None = None
-    """A MIG profile such as `1g.10gb`, one instance for each of `gpu_count`; None: no MIG."""
-    cpu_milli: int = 0
-    """Thousandths of CPU cores on each node."""
-    memory_mib: int = 0
-    """Main memory on each node."""
-    node_labels: tuple[tuple[str, str], ...] = ()
-    """Labels that each node must have, as sorted pairs."""
-    tolerations: frozenset[str] = frozenset()
-    """Taints that do not keep it off a node."""
-    same_label: str | None = None
-    """The nodes of a gang must all have the same value of this label (a zone, a rack)."""
-    avoided_nodes: frozenset[str] = frozenset()
-    """Nodes that failed it lately: left alone while there are others that it could use."""
     avoided_until: datetime | None = None
     """When it may use the first of them again. None: it avoids none, or it is not stated."""
-    preferred_nodes: frozenset[str] = frozenset()
-    """Nodes that are tried before others that it wants as much."""
 
     is_preemptible: bool = True
     takes_free_only: bool = False
@@ -190,16 +181,6 @@ class Workload:
     priority_override: int = 0
     """More comes first among all under any policy: a person moved it up."""
     hold: Hold | None = None
-
-    @property
-    def total_gpus(self) -> int:
-        """GPUs over all nodes."""
-        return self.gpu_count * self.nodes
-
-    @property
-    def shape(self) -> Shape:
-        """What it asks of nodes."""
-        return Shape._make(_shape_values(self))
 
 
 def without_request(workload: Workload) -> Workload:

@@ -77,29 +77,31 @@ def with_gpu_types(
         work: What it does, in words; None: not stated.
         named: The GPU types that its owner named; empty: the owner left them open.
     """
-    is_open = not named and workload.shape.is_whole
-    if work is None or not is_open or not workload.gpu_count or workload.nodes > 1 or not flavors:
+    shape = workload.shape
+    is_open = not named and shape.is_whole
+    if work is None or not is_open or not shape.gpu_count or shape.nodes > 1 or not flavors:
         return workload
     offers = tuple(
         PoolOffer(*flavor, policy.price_micro_usd_per_gpu_hour(*flavor))
         for flavor in sorted(flavors)
-        if workload.capacity_type in (None, flavor.capacity_type)
-        and (not workload.gpu_types or flavor.gpu_type in workload.gpu_types)
+        if shape.capacity_type in (None, flavor.capacity_type)
+        and (not shape.gpu_types or flavor.gpu_type in shape.gpu_types)
     )
     due = workload.deadline_at
     left = None if due is None else max(due - workload.submitted_at, timedelta(seconds=1))
     try:
-        ranking = rank_gpu_types(work, workload.gpu_count, offers, left, workload.budget_micro_usd)
+        ranking = rank_gpu_types(work, shape.gpu_count, offers, left, workload.budget_micro_usd)
     except NoEstimate as error:
-        which = "as permitted" if workload.gpu_types else "any"
+        which = "as permitted" if shape.gpu_types else "any"
         reason = f"{which}, as its work cannot be estimated: {error}"
         return replace(workload, gpu_type_reason=reason)
     if ranking is None:
         return workload
     if ranking.gpu_types:
         reason = f"{ranking.reason}; {policy.prices_day}"
-        return replace(workload, gpu_types=ranking.gpu_types, gpu_type_reason=reason)
-    which = "that it is permitted" if workload.gpu_types else "of this pool"
+        ranked = shape._replace(gpu_types=ranking.gpu_types)
+        return replace(workload, shape=ranked, gpu_type_reason=reason)
+    which = "that it is permitted" if shape.gpu_types else "of this pool"
     hold = Hold(
         reason=Reason.EXCEEDS_CLUSTER,
         summary=f"No GPU {which} holds its work: {ranking.reason}.",

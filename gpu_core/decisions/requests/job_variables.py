@@ -29,7 +29,7 @@ from gpu_core.decisions.model.pydantic_errors import (
 from gpu_core.decisions.model.reasons import Reason
 from gpu_core.decisions.model.section import parse_budget
 from gpu_core.decisions.model.units import format_duration, parse_duration_s, require_plausible
-from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Workload
+from gpu_core.decisions.model.workload import WHOLE_GPU_MILLI, Hold, Shape, Workload
 from gpu_core.decisions.policy.policy import PREFECT_DEFAULT_QUEUE, Policy
 from gpu_core.decisions.requests.permissions import permitted
 from gpu_core.decisions.requests.requirements.job_request import JobRequest, job_of
@@ -437,13 +437,7 @@ def workload_from_request(
         name=name,
         priority=priority or 0,
         submitted_at=submitted_at,
-        gpu_count=request.gpu_count,
-        nodes=request.nodes,
-        gpu_types=request.gpu_type,
-        gpu_memory_gib=request.gpu_memory_gib,
-        gpu_share_milli=_gpu_share_milli(request),
-        mig_profile=request.mig_profile,
-        capacity_type=None if request.capacity_type == AUTO else request.capacity_type,
+        shape=_shape(request),
         is_preemptible=request.preemptible,
         min_runtime_s=(
             policy.preemption.min_runtime_s
@@ -466,6 +460,18 @@ def workload_from_request(
         return workload
     asked_queue = request.gpu_priority or queue or PREFECT_DEFAULT_QUEUE
     return permitted(workload, policy.queue_with_points(asked_queue), policy)
+
+
+def _shape(request: GpuRequest) -> Shape:
+    return Shape(
+        gpu_count=request.gpu_count,
+        nodes=request.nodes,
+        gpu_types=request.gpu_type,
+        gpu_memory_gib=request.gpu_memory_gib,
+        gpu_share_milli=_gpu_share_milli(request),
+        mig_profile=request.mig_profile,
+        capacity_type=None if request.capacity_type == AUTO else request.capacity_type,
+    )
 
 
 def _deadline_at(request: GpuRequest, submitted_at: datetime) -> datetime | None:

@@ -22,10 +22,10 @@ def permitted(workload: Workload, priority_queue: str | None, policy: Policy) ->
     """
     permission = policy.permissions.of(workload.team)
     excess = [*_excess(workload, priority_queue, permission, policy.preemption.min_runtime_s)]
-    open_types = tuple(permission.gpu_types or ()) if workload.gpu_count else ()
+    open_types = tuple(permission.gpu_types or ()) if workload.shape.gpu_count else ()
     within = replace(
         workload,
-        gpu_types=workload.gpu_types or open_types,
+        shape=workload.shape._replace(gpu_types=workload.shape.gpu_types or open_types),
         budget_micro_usd=(
             permission.max_budget_micro_usd
             if workload.budget_micro_usd is None
@@ -53,13 +53,13 @@ def _excess(
     if not permission.move_up and workload.priority_override:
         yield f"be put first by the tag {FIRST_TAG!r}"
     most_gpus = permission.max_gpus_per_run
-    if most_gpus is not None and workload.total_gpus > most_gpus:
-        yield f"use {workload.total_gpus} GPUs (at most {most_gpus})"
+    if most_gpus is not None and workload.shape.total_gpus > most_gpus:
+        yield f"use {workload.shape.total_gpus} GPUs (at most {most_gpus})"
     budget, most_budget = workload.budget_micro_usd, permission.max_budget_micro_usd
     if budget is not None and most_budget is not None and budget > most_budget:
         yield f"have a budget of {format_usd(budget)} (at most {format_usd(most_budget)})"
     if permission.gpu_types is not None:
-        others = {*workload.gpu_types} - {*permission.gpu_types}
+        others = {*workload.shape.gpu_types} - {*permission.gpu_types}
         if others:
             yield f"use {listed(others)} (allowed: {listed(permission.gpu_types)})"
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from gpu_core.decisions.model.cluster import Allocation, Snapshot
-from gpu_core.decisions.model.workload import Workload, without_request
+from gpu_core.decisions.model.workload import Shape, Workload, without_request
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.scheduling.plan import Plan
 from gpu_core.decisions.scheduling.planner import plan_cycle
@@ -92,15 +92,17 @@ def _faulty(
 
 def _bare(held: Allocation) -> Allocation:
     """The same GPUs, held by a workload without other fields, which is never preempted."""
-    workload = held.workload
+    workload, shape = held.workload, held.workload.shape
     return replace(
         held,
         workload=replace(
             without_request(workload),
-            gpu_count=workload.gpu_count,
-            nodes=workload.nodes,
-            gpu_share_milli=workload.gpu_share_milli,
-            mig_profile=workload.mig_profile,
+            shape=Shape(
+                gpu_count=shape.gpu_count,
+                nodes=shape.nodes,
+                gpu_share_milli=shape.gpu_share_milli,
+                mig_profile=shape.mig_profile,
+            ),
             is_preemptible=False,
         ),
         checkpointed_at=None,

@@ -88,7 +88,7 @@ def exceeds_max_gpus(workload: Workload, policy: ScalePolicy, position: int = 0)
         f"{policy.max_gpus}.",
         resolution="It starts when other nodes are gone, or with a higher scale.max_gpus.",
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus, "max_gpus": policy.max_gpus},
+        numbers={"wanted_gpus": workload.shape.total_gpus, "max_gpus": policy.max_gpus},
     )
 
 
@@ -101,7 +101,7 @@ def exceeds_quota(workload: Workload, numbers: Mapping[str, int], position: int 
         f"{numbers['most_gpus']} at most, with all that it can borrow.",
         resolution="Ask for fewer GPUs, or for more quota or a higher borrowing limit.",
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus, **numbers},
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
 
 
@@ -124,7 +124,7 @@ def user_limit(workload: Workload, left_gpus: int, most_gpus: int, position: int
         else "It starts when other runs of this user have ended.",
         position=position,
         numbers={
-            "wanted_gpus": workload.total_gpus,
+            "wanted_gpus": workload.shape.total_gpus,
             "left_gpus": left_gpus,
             "most_gpus": most_gpus,
         },
@@ -166,7 +166,7 @@ def capacity_closed(workload: Workload, position: int) -> Explanation:
         resolution="It starts after that, on other GPUs, or earlier if it states a shorter "
         "expected_duration.",
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus},
+        numbers={"wanted_gpus": workload.shape.total_gpus},
     )
 
 
@@ -199,10 +199,10 @@ def waiting_for_quota(
         reason=Reason.WAITING_FOR_QUOTA,
         summary=f"Waiting for quota: {_team(workload)} holds "
         f"{count(numbers['held_gpus'], 'GPU')} and may take {numbers['left_gpus']} more now; "
-        f"this run needs {workload.total_gpus}.",
+        f"this run needs {workload.shape.total_gpus}.",
         resolution=helps,
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus, **numbers},
+        numbers={"wanted_gpus": workload.shape.total_gpus, **numbers},
     )
 
 
@@ -228,7 +228,7 @@ def backfill_would_delay(workload: Workload, position: int) -> Explanation:
         f"this one {end}.",
         resolution="It starts after that run, or earlier if it states a shorter expected_duration.",
         position=position,
-        numbers={"wanted_gpus": workload.total_gpus},
+        numbers={"wanted_gpus": workload.shape.total_gpus},
     )
 
 
@@ -268,7 +268,7 @@ def waiting_for_victims(
         else "It starts when those runs have ended, unless a run ahead needs the GPUs.",
         position=position,
         expected_start_at=latest if is_certain else None,
-        numbers={"wanted_gpus": workload.total_gpus, "coming_gpus": coming},
+        numbers={"wanted_gpus": workload.shape.total_gpus, "coming_gpus": coming},
     )
 
 
@@ -306,7 +306,7 @@ def min_runtime_protects(
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={
-            "wanted_gpus": workload.total_gpus,
+            "wanted_gpus": workload.shape.total_gpus,
             "protected_runs": len(protected),
             "starting_runs": starting,
             "possible_from": possible_from.isoformat(),
@@ -347,7 +347,7 @@ def waiting_for_gpus(
         position=position,
         expected_start_at=_instant(starts_s),
         numbers={
-            "wanted_gpus": workload.total_gpus,
+            "wanted_gpus": workload.shape.total_gpus,
             "free_gpus": not_placed.free_gpus,
             "usable_gpus": not_placed.usable_gpus,
             "most_free_on_one_node": not_placed.most_free_on_one_node,
@@ -387,7 +387,7 @@ def behind_others(
         resolution="It starts after them, or on GPUs that none of them can use.",
         position=position,
         numbers={
-            "wanted_gpus": workload.total_gpus,
+            "wanted_gpus": workload.shape.total_gpus,
             "ahead": ahead_count,
             "ahead_by": decided_by,
         },
@@ -407,23 +407,25 @@ def holders_on(names: Collection[str], running: Sequence[Allocation]) -> list[tu
 
 
 def _wanted(workload: Workload) -> str:
-    if workload.nodes > 1:
-        return f"{workload.nodes} nodes with {_gpus(workload)} each"
-    return f"{_gpus(workload)} on one node" if workload.gpu_count > 1 else _gpus(workload)
+    if workload.shape.nodes > 1:
+        return f"{workload.shape.nodes} nodes with {_gpus(workload)} each"
+    return f"{_gpus(workload)} on one node" if workload.shape.gpu_count > 1 else _gpus(workload)
 
 
 def _gpus(workload: Workload, gpu_type: str | None = None) -> str:
-    kind = gpu_type or " or ".join(workload.gpu_types)
-    capacity = f" ({workload.capacity_type})" if workload.capacity_type else ""
-    memory = f" with {workload.gpu_memory_gib} GiB" if workload.gpu_memory_gib else ""
-    any_type = f"{count(workload.gpu_count, 'GPU')} of any type"
-    return f"{f'{workload.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
+    kind = gpu_type or " or ".join(workload.shape.gpu_types)
+    capacity = f" ({workload.shape.capacity_type})" if workload.shape.capacity_type else ""
+    memory = f" with {workload.shape.gpu_memory_gib} GiB" if workload.shape.gpu_memory_gib else ""
+    any_type = f"{count(workload.shape.gpu_count, 'GPU')} of any type"
+    return f"{f'{workload.shape.gpu_count} × {kind}' if kind else any_type}{memory}{capacity}"
 
 
 def _free(not_placed: NotPlaced, workload: Workload) -> str:
     verb = "is" if not_placed.free_gpus == 1 else "are"
     free = f"{not_placed.free_gpus} of {not_placed.usable_gpus} {verb} free"
-    is_scattered = not_placed.most_free_on_one_node < not_placed.free_gpus >= workload.gpu_count
+    is_scattered = (
+        not_placed.most_free_on_one_node < not_placed.free_gpus >= workload.shape.gpu_count
+    )
     return f"{free} ({not_placed.most_free_on_one_node} on one node)" if is_scattered else free
 
 

@@ -65,7 +65,9 @@ def _by_remaining_time(_: OrderingPolicy) -> Measure:
 
 
 def _by_remaining_service(_: OrderingPolicy) -> Measure:
-    return lambda w, _submitted_s, progress: _or_last(progress.remaining_s) * max(1, w.total_gpus)
+    return lambda w, _submitted_s, progress: (
+        _or_last(progress.remaining_s) * max(1, w.shape.total_gpus)
+    )
 
 
 def _by_attained_service(policy: OrderingPolicy) -> Measure:
@@ -80,7 +82,7 @@ def _by_attained_service(policy: OrderingPolicy) -> Measure:
 
 
 def _by_gpus(_: OrderingPolicy) -> Measure:
-    return lambda w, _submitted_s, _progress: -w.total_gpus
+    return lambda w, _submitted_s, _progress: -w.shape.total_gpus
 
 
 def _by_submission(_: OrderingPolicy) -> Measure:

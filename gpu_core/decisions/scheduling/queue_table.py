@@ -202,7 +202,7 @@ def _entry(explanation: Explanation, workload: Workload) -> QueueTableEntry:
         run_id=workload.workload_id,
         queue=workload.queue,
         team=workload.team,
-        gpus=workload.total_gpus,
+        gpus=workload.shape.total_gpus,
         priority=workload.priority,
         waiting_since=workload.submitted_at,
         reason=explanation.reason.value,

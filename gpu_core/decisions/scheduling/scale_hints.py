@@ -49,7 +49,7 @@ def scale_hints(state: ScaleState, policy: ScalePolicy, now: datetime) -> tuple[
         Ups in the order of `policy.offers`, each within what the cap leaves after those before it,
         then downs, longest idle first.
     """
-    waiting = [w for w in state.pending if w.hold is None and w.total_gpus > 0]
+    waiting = [w for w in state.pending if w.hold is None and w.shape.total_gpus > 0]
     ups = _ups(state, waiting, policy, now)
     return (*ups, *_downs(state, waiting, policy, now))
 
@@ -180,27 +180,29 @@ def _best_offer(workload: Workload, offers: Sequence[Offer]) -> Offer | None:
         offer
         for offer in offers
         if _suits(workload, offer.flavor, offer.gpu_memory_gib)
-        and workload.gpu_count <= offer.gpus_per_node
+        and workload.shape.gpu_count <= offer.gpus_per_node
     ]
-    if not workload.gpu_types:
+    if not workload.shape.gpu_types:
         return suitable[0] if suitable else None
-    return min(suitable, key=lambda o: workload.gpu_types.index(o.flavor.gpu_type), default=None)
+    return min(
+        suitable, key=lambda o: workload.shape.gpu_types.index(o.flavor.gpu_type), default=None
+    )
 
 
 def _someone_could_use(node: Node, waiting: Iterable[Workload]) -> bool:
     return any(
         _suits(w, node.flavor, node.gpu_memory_gib)
-        and node.taints <= w.tolerations
-        and all(node.labels.get(key) == value for key, value in w.node_labels)
+        and node.taints <= w.shape.tolerations
+        and all(node.labels.get(key) == value for key, value in w.shape.node_labels)
         for w in waiting
     )
 
 
 def _suits(workload: Workload, flavor: Flavor, gpu_memory_gib: int | None) -> bool:
-    wanted_gib = workload.gpu_memory_gib
+    wanted_gib = workload.shape.gpu_memory_gib
     return (
-        (not workload.gpu_types or flavor.gpu_type in workload.gpu_types)
-        and workload.capacity_type in (None, flavor.capacity_type)
+        (not workload.shape.gpu_types or flavor.gpu_type in workload.shape.gpu_types)
+        and workload.shape.capacity_type in (None, flavor.capacity_type)
         and (wanted_gib is None or (gpu_memory_gib is not None and gpu_memory_gib >= wanted_gib))
     )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from gpu_core.decisions.model.attempts import Attempt, EndReason
 from gpu_core.decisions.model.cluster import ON_DEMAND, Allocation, Flavor, Node, Placement, Usage
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.workload import RunTime, Workload
+from gpu_core.decisions.model.workload import RunTime, Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.quota.fair_share import UsageMeter
 from gpu_core.decisions.scheduling.plan import Admit, Plan, Preempt
@@ -342,14 +342,16 @@ class _Replay:
             life = self._lives[workload_id]
             plain = replace(
                 life.workload,
-                avoided_nodes=frozenset(),
-                preferred_nodes=frozenset(),
-                capacity_type=life.job.capacity_type,
+                shape=life.workload.shape._replace(
+                    avoided_nodes=frozenset(),
+                    preferred_nodes=frozenset(),
+                    capacity_type=life.job.capacity_type,
+                ),
                 capacity_reason=None,
                 hold=None,
             )
             chosen = asking.of(plain, life.earlier)
-            if chosen.capacity_type == ON_DEMAND != life.workload.capacity_type:
+            if chosen.shape.capacity_type == ON_DEMAND != life.workload.shape.capacity_type:
                 # If it gets none by then, it may take spot.
                 self._set_timer(now_s + LOOK_S, _WAKE)
             if chosen.shape != life.workload.shape or chosen.hold != life.workload.hold:
@@ -374,7 +376,8 @@ class _Replay:
 
     def _wait(self, life: _Life) -> None:
         # What the last attempt was placed on is no choice for the next one.
-        life.workload = replace(life.workload, capacity_type=life.job.capacity_type)
+        shape = life.workload.shape._replace(capacity_type=life.job.capacity_type)
+        life.workload = replace(life.workload, shape=shape)
         self._waiting.add(life.workload.workload_id)
         self._scheduler.submit(life.workload)
 
@@ -556,13 +559,15 @@ def _workload(
         name=job.job_id,
         priority=job.priority,
         submitted_at=_moment(job.submit_s),
-        gpu_count=job.gpu_count,
-        nodes=job.nodes,
-        gpu_types=job.gpu_types,
-        capacity_type=job.capacity_type,
-        gpu_share_milli=job.gpu_share_milli,
-        cpu_milli=job.cpu_milli,
-        memory_mib=job.memory_mib,
+        shape=Shape(
+            gpu_count=job.gpu_count,
+            nodes=job.nodes,
+            gpu_types=job.gpu_types,
+            capacity_type=job.capacity_type,
+            gpu_share_milli=job.gpu_share_milli,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
+        ),
         is_preemptible=job.is_preemptible,
         min_runtime_s=min_runtime_s,
         run_time=run_time,

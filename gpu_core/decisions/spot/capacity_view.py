@@ -191,30 +191,31 @@ class CapacityView:
         price_of = self.policy.price_micro_usd_per_gpu_hour
         found: dict[str, int | None] = {}
         for kind in {flavor.capacity_type for flavor in self._flavors}:
-            asked = workload.capacity_type in (None, kind)
+            asked = workload.shape.capacity_type in (None, kind)
             if not asked or not self.can_ever(workload, kind):
                 continue
             usable = (f for f in self._usable(workload) if f.capacity_type == kind)
             prices = [price_of(*flavor) for flavor in usable]
-            known = [price * workload.total_gpus for price in prices if price is not None]
+            known = [price * workload.shape.total_gpus for price in prices if price is not None]
             found[kind] = min(known) if known and len(known) == len(prices) else None
         return found
 
     def prices(self, workload: Workload) -> tuple[int | None, int | None]:
         """What all of it costs an hour on the cheapest spot, and on-demand on the same GPUs."""
-        like = (workload.gpu_types, workload.avoided_nodes)
+        like = (workload.shape.gpu_types, workload.shape.avoided_nodes)
         if like not in self._prices:
             self._prices[like] = self._prices_per_gpu(workload)
         spot, steady = self._prices[like]
-        gpus = workload.total_gpus
+        gpus = workload.shape.total_gpus
         return None if spot is None else spot * gpus, None if steady is None else steady * gpus
 
     def _prices_per_gpu(self, workload: Workload) -> tuple[int | None, int | None]:
         price_of = self.policy.price_micro_usd_per_gpu_hour
         spot = self._spot_prices(workload)
-        if not spot and workload.avoided_nodes:
+        if not spot and workload.shape.avoided_nodes:
             # Spot that is left alone for now comes back, at its price.
-            spot = self._spot_prices(replace(workload, avoided_nodes=frozenset()))
+            everywhere = workload.shape._replace(avoided_nodes=frozenset())
+            spot = self._spot_prices(replace(workload, shape=everywhere))
         known = [(price, gpu_type) for gpu_type, price in spot.items() if price is not None]
         if not known:
             return None, None
@@ -259,12 +260,12 @@ class CapacityView:
 
     def _usable(self, workload: Workload) -> Iterable[Flavor]:
         """The kinds of GPUs that it may use and that are there."""
-        flavors, avoided = self._flavors, workload.avoided_nodes
+        flavors, avoided = self._flavors, workload.shape.avoided_nodes
         if avoided:
             flavors = frozenset(node.flavor for node in self.nodes if node.name not in avoided)
-        if not workload.gpu_types:
+        if not workload.shape.gpu_types:
             return flavors
-        return frozenset(kind for kind in flavors if kind.gpu_type in workload.gpu_types)
+        return frozenset(kind for kind in flavors if kind.gpu_type in workload.shape.gpu_types)
 
     def _all_room(self) -> ClusterInfo:
         if self._room is None:
@@ -290,7 +291,7 @@ def _place(
     workload: Workload, shape: Shape, room: ClusterInfo, among: Container[str] | None = None
 ) -> Placement | None:
     """Where could it go, away from where it has failed lately?"""
-    avoided = workload.avoided_nodes
+    avoided = workload.shape.avoided_nodes
 
     def allows(name: str) -> bool:
         return name not in avoided and (among is None or name in among)

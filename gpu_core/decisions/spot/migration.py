@@ -46,11 +46,9 @@ def capacity_change(
     if is_mixed and budget_left_micro_usd is None:
         return None
     changeover_s = view.changeover(workload).loss_s
-    workload = replace(
-        workload,
-        capacity_type=None,
-        avoided_nodes=avoided_nodes(earlier, view.nodes, policy, view.now, changeover_s),
-    )
+    avoided = avoided_nodes(earlier, view.nodes, policy, view.now, changeover_s)
+    shape = workload.shape._replace(capacity_type=None, avoided_nodes=avoided)
+    workload = replace(workload, shape=shape)
     if saved_at is None or view.now < allocation.protected_until:
         # The age of spot counts from when it could have been had, not from when a change may be.
         view.watch_spot(workload, current)

@@ -71,7 +71,8 @@ class NextAttempts:
             return _held_back(workload, choice.hold)
         if choice is not None:
             chosen = SPOT if choice.capacity is Capacity.SPOT else ON_DEMAND
-            workload = replace(workload, capacity_type=chosen, capacity_reason=choice.reason)
+            shape = workload.shape._replace(capacity_type=chosen)
+            workload = replace(workload, shape=shape, capacity_reason=choice.reason)
         if workload.hold is not None:
             return workload
         workload = self._zones.preferring(workload)
@@ -90,7 +91,7 @@ class NextAttempts:
             if avoided:
                 workload = replace(
                     workload,
-                    avoided_nodes=frozenset(avoided),
+                    shape=workload.shape._replace(avoided_nodes=frozenset(avoided)),
                     avoided_until=min(avoided.values()),
                 )
             hold = spent_hold(workload, attempts, self._policy, view.now)
@@ -100,7 +101,11 @@ class NextAttempts:
     def _is_open(self, workload: Workload) -> bool:
         """Is there a choice of capacity for it?"""
         view = self._view
-        if workload.capacity_type is not None or not workload.gpu_count or not view.is_mixed:
+        if (
+            workload.shape.capacity_type is not None
+            or not workload.shape.gpu_count
+            or not view.is_mixed
+        ):
             return False
         return view.can_ever(workload, SPOT) and view.can_ever(workload, ON_DEMAND)
 

@@ -53,5 +53,5 @@ def _can_preempt_by(workload: Workload, view: CapacityView, needed_by: datetime)
         if held.workload.workload_id not in gone:
             room.observe(held.workload.shape, held.placement)
     shape = workload.shape._replace(capacity_type=ON_DEMAND)
-    avoided = workload.avoided_nodes
+    avoided = workload.shape.avoided_nodes
     return room.find(shape, allows=lambda name: name not in avoided) is not None

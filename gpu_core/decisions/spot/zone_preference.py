@@ -42,8 +42,8 @@ class PreferredZones:
         of the zones, or all have just failed.
         """
         view = self._view
-        is_for_spot = workload.capacity_type == SPOT or view.is_spot_only
-        if not view.stays or not is_for_spot or not workload.gpu_count:
+        is_for_spot = workload.shape.capacity_type == SPOT or view.is_spot_only
+        if not view.stays or not is_for_spot or not workload.shape.gpu_count:
             return workload
         shape = workload.shape
         if shape not in self._known:
@@ -51,7 +51,8 @@ class PreferredZones:
         found = self._known[shape]
         if found is None:
             return workload
-        return replace(workload, preferred_nodes=found.nodes, zone_reason=found.reason)
+        preferring = shape._replace(preferred_nodes=found.nodes)
+        return replace(workload, shape=preferring, zone_reason=found.reason)
 
     def _preference(self, workload: Workload) -> _Preference | None:
         view = self._view

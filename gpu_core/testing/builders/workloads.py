@@ -1,11 +1,12 @@
 """Workloads, nodes, allocations, snapshots and a policy."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpu_core.decisions.model.cluster import Allocation, Node, NodeShare, Placement, Snapshot
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.policy import Policy, parse_policy
 
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
@@ -19,15 +20,25 @@ def ago(seconds: float) -> datetime:
 
 
 def make_workload(workload_id: str = "w", gpus: int = 1, **changes: Any) -> Workload:
-    """A medium workload for `gpus` GPUs of any type, submitted a minute ago."""
+    """A medium workload for `gpus` GPUs of any type, submitted a minute ago.
+
+    Args:
+        changes: Fields of the workload, and of its shape.
+    """
+    asked = {name: changes.pop(name) for name in Shape._fields if name in changes}
     values: dict[str, Any] = {
         "workload_id": workload_id,
         "name": workload_id,
         "priority": MEDIUM,
         "submitted_at": ago(60),
-        "gpu_count": gpus,
+        "shape": Shape(**({"gpu_count": gpus} | asked)),
     }
     return Workload(**(values | changes))
+
+
+def with_shape(workload: Workload, **changes: Any) -> Workload:
+    """The workload, with these fields of its shape changed."""
+    return replace(workload, shape=workload.shape._replace(**changes))
 
 
 def make_node(name: str = "n1", gpus: int = 8, **changes: Any) -> Node:

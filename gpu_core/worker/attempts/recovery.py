@@ -14,7 +14,7 @@ from gpu_core.adapters.prefect.flow_runs import read_flow_run
 from gpu_core.decisions.attempts.phase import AttemptPhase, recorded_phase
 from gpu_core.decisions.model.attempts import Attempt, RunRecord
 from gpu_core.decisions.model.errors import InvalidInput
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits, run_limits
 from gpu_core.worker.attempts.registry import AttemptRegistry, with_start, write_start
@@ -238,8 +238,7 @@ def _untouchable(attempt: Attempt, record: RunRecord) -> Workload:
         name=record.name,
         priority=record.priority,
         submitted_at=record.submitted_at,
-        gpu_count=attempt.gpu_count // nodes,
-        nodes=nodes,
+        shape=Shape(gpu_count=attempt.gpu_count // nodes, nodes=nodes),
         is_preemptible=False,
         team=record.team,
         user=record.user,

@@ -93,7 +93,7 @@ class Terminator:
             grace_s=policy.preemption.grace_period_s,
             message=f"{preemptor.name!r} is more urgent ({preemptor.priority:,} against "
             f"{running.workload.priority:,} points) and needs "
-            f"{count(preemptor.total_gpus, 'GPU')}.",
+            f"{count(preemptor.shape.total_gpus, 'GPU')}.",
             now=now,
             preempted_by=preemptor.workload_id,
         )

@@ -256,7 +256,9 @@ class KubernetesInfrastructure:
             flow_name,
             has_deployment=has_deployment,
         )
-        commands.require_a_use(request, flow_name, workload.nodes, has_deployment=has_deployment)
+        commands.require_a_use(
+            request, flow_name, workload.shape.nodes, has_deployment=has_deployment
+        )
         workload = commands.held_if_ambiguous(workload, request, has_deployment=has_deployment)
         workload = self._references.checked(workload, variables, request, policy)
         self._view.custom_jobs.check(request)
@@ -265,14 +267,15 @@ class KubernetesInfrastructure:
         share_milli = planned_share_milli(
             workload.shape, policy.kubernetes, self._offers.shares_per_gpu
         )
-        workload = replace(workload, gpu_share_milli=share_milli)
-        size = pod_size(workload.shape, request, policy.kubernetes, _only_type(workload))
+        shape = workload.shape._replace(gpu_share_milli=share_milli)
+        size = pod_size(shape, request, policy.kubernetes, _only_type(shape))
         self._require_planned_gpus(variables, request, size.gpus, policy.kubernetes)
         cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
         further = self._references.further_size(variables)
         if further is not None:
             cpu_milli, memory_mib = further.pod_total(cpu_milli, memory_mib)
-        return replace(workload, cpu_milli=cpu_milli, memory_mib=memory_mib)
+        shape = shape._replace(cpu_milli=cpu_milli, memory_mib=memory_mib)
+        return replace(workload, shape=shape)
 
     def _require_planned_gpus(
         self,
@@ -495,7 +498,7 @@ class KubernetesInfrastructure:
         """Let the run have the output of its containers without Prefect."""
         if self._containers is None or not _pod_request(running).stream_output:
             return
-        is_gang = running.workload.nodes > 1
+        is_gang = running.workload.shape.nodes > 1
         for pod in self._pods_to_follow(running):
             container = pod["spec"]["containers"][main_container(pod["spec"])]["name"]
             rank = node_rank(pod) if is_gang else None
@@ -508,7 +511,7 @@ class KubernetesInfrastructure:
         attempt_id = running.attempt.attempt_id
         pods = begun_pods(self._view.pods_of(attempt_id))
         if not is_container_job(running):
-            is_gang = running.workload.nodes > 1
+            is_gang = running.workload.shape.nodes > 1
             return [pod for pod in pods if not is_first(pod)] if is_gang else []
         if not _has_head(_pod_request(running)):
             return pods
@@ -676,7 +679,7 @@ class KubernetesInfrastructure:
             ended,
             lines,
             is_flow=not is_container_job(running),
-            nodes=running.workload.nodes,
+            nodes=running.workload.shape.nodes,
         )
         if found is None:
             return None
@@ -700,7 +703,7 @@ class KubernetesInfrastructure:
         if self._is_operated(running):
             item = self._view.custom_jobs.last_of(attempt_id)
             return item is None or is_custom_pending(item)
-        return len(self._view.last_pods_of(attempt_id)) < running.workload.nodes
+        return len(self._view.last_pods_of(attempt_id)) < running.workload.shape.nodes
 
     def _last_lines_followed(self, attempt_id: str) -> tuple[str, ...]:
         if self._containers is None:
@@ -776,7 +779,7 @@ class KubernetesInfrastructure:
         if further is None or not shape.cpu_milli or not shape.memory_mib:
             return shape
         most_cpu_milli, most_memory_mib = further.left_for_run(shape.cpu_milli, shape.memory_mib)
-        size = pod_size(_unsized(shape), request, policy, _only_type(running.workload))
+        size = pod_size(_unsized(shape), request, policy, _only_type(shape))
         return shape._replace(
             cpu_milli=max(1, min(size.cpu_milli, most_cpu_milli)),
             memory_mib=max(1, min(size.memory_mib, most_memory_mib)),
@@ -838,13 +841,13 @@ def _require_signing_key(policy: Policy) -> None:
 def is_container_job(running: AttemptState) -> bool:
     """Is it an image and a command without Prefect inside?"""
     return commands.is_container_job(
-        _pod_request(running), running.record.flow_name, running.workload.nodes
+        _pod_request(running), running.record.flow_name, running.workload.shape.nodes
     )
 
 
-def _only_type(workload: Workload) -> str | None:
+def _only_type(shape: Shape) -> str | None:
     """The one GPU type that a run may get. None: there are several, or all."""
-    return workload.gpu_types[0] if len(workload.gpu_types) == 1 else None
+    return shape.gpu_types[0] if len(shape.gpu_types) == 1 else None
 
 
 def _unsized(shape: Shape) -> Shape:
@@ -852,7 +855,7 @@ def _unsized(shape: Shape) -> Shape:
 
 
 def _is_gang_of_flow(running: AttemptState) -> bool:
-    return running.workload.nodes > 1 and not is_container_job(running)
+    return running.workload.shape.nodes > 1 and not is_container_job(running)
 
 
 def _pod_request(running: AttemptState) -> PodRequest:

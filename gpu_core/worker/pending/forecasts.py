@@ -49,7 +49,7 @@ class Forecasts:
             gpu_type = waits_for(workload, self._totals)
             if gpu_type is None:
                 continue
-            self._started.append((now, gpu_type, workload.total_gpus))
+            self._started.append((now, gpu_type, workload.shape.total_gpus))
             # A run that starts at once had no forecast: only waits teach how long waits are.
             seen = self._first_seen.pop(workload.workload_id, None)
             if seen is not None:

@@ -125,9 +125,9 @@ class ProcessInfrastructure:
             env_of_process(variables["env"])
         if not workload.shape.is_whole:
             raise InvalidInput(
-                "gpu_fraction" if workload.mig_profile is None else "mig_profile",
+                "gpu_fraction" if workload.shape.mig_profile is None else "mig_profile",
                 "is not available on a gpu-process pool, which assigns whole GPUs",
-                got=workload.mig_profile or workload.gpu_share_milli / WHOLE_GPU_MILLI,
+                got=workload.shape.mig_profile or workload.shape.gpu_share_milli / WHOLE_GPU_MILLI,
                 remedy="leave it out, or submit the run to a gpu-kubernetes pool",
             )
         return workload

@@ -201,7 +201,7 @@ def _flavor_without_node(running: AttemptState, *, is_pinned: bool) -> Flavor:
 
     Its pods are only on nodes of the types that it asked for, or of the kind that it waited for.
     """
-    attempt, types = running.attempt, running.workload.gpu_types
+    attempt, types = running.attempt, running.workload.shape.gpu_types
     if is_pinned or running.awaited_kinds:
         return Flavor(attempt.gpu_type or UNKNOWN_GPU_TYPE, attempt.capacity_type)
     gpu_type = types[0] if len(types) == 1 else UNKNOWN_GPU_TYPE

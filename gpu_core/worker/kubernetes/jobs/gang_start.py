@@ -39,7 +39,7 @@ class GangStart:
             if running.start_failure is not None or running.is_stop_requested:
                 continue
             pods = self._view.pods_of(running.attempt.attempt_id)
-            held = _held_first_pod(pods, running.workload.nodes)
+            held = _held_first_pod(pods, running.workload.shape.nodes)
             if held is None or not self._may_act():
                 continue
             body = {"metadata": {"annotations": {GANG_ANNOTATION: "complete"}}}

@@ -19,7 +19,7 @@ ENDS = {
     "q": EndReason.POSTPONED,
     "p": EndReason.PREEMPTED,
     "i": EndReason.INTERRUPTED,
-    # An outage of the platform ended these: before the flow began, and after.
+    # An outage of the platform ended these: before the flow started, and after.
     "a": EndReason.POSTPONED,
     "A": EndReason.INTERRUPTED,
 }
@@ -89,10 +89,10 @@ def test_it_is_told_to_the_plan_and_says_nothing_of_the_place():
     found = asked("q")
     assert found.hold is not None
     assert found.hold.reason is Reason.WAITING_FOR_CLUSTER_QUOTA
-    assert not found.avoided_nodes
+    assert not found.shape.avoided_nodes
     assert found.takes_free_only
     assert not asked("qi").takes_free_only
-    assert asked("iq").avoided_nodes == {"o1"}
+    assert asked("iq").shape.avoided_nodes == {"o1"}
     held = Hold(reason=Reason.HELD, summary="Held.", resolution="Release it.")
     assert asked("q", hold=held).hold == held
 
@@ -104,7 +104,7 @@ def test_an_outage_says_nothing_of_the_place_and_leaves_the_run_its_rank():
         found = NextAttempts(view).of(make_workload(), attempts(ends))
         assert found.hold is not None
         assert found.hold.reason is Reason.WAITING_FOR_PLATFORM
-        assert not found.avoided_nodes
+        assert not found.shape.avoided_nodes
         assert not found.takes_free_only
 
 

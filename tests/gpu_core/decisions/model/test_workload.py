@@ -1,37 +1,19 @@
 """A workload and the shape that it is looked up by."""
 
-from dataclasses import MISSING, fields, replace
-
-import pytest
+from dataclasses import fields
 
 from gpu_core.decisions.model.workload import Shape, Workload
-from gpu_core.testing.builders.workloads import make_workload
-
-ASKED = {
-    "gpu_count": 4,
-    "nodes": 2,
-    "gpu_types": ("h100", "a100-80gb"),
-    "gpu_memory_gib": 80,
-    "capacity_type": "spot",
-    "gpu_share_milli": 250,
-    "mig_profile": "1g.10gb",
-    "cpu_milli": 4_000,
-    "memory_mib": 32_768,
-    "node_labels": (("zone", "a"),),
-    "tolerations": frozenset({"dedicated"}),
-    "same_label": "rack",
-    "avoided_nodes": frozenset({"n1"}),
-    "preferred_nodes": frozenset({"n2"}),
-}
+from gpu_core.testing.builders.workloads import make_workload, with_shape
 
 
-@pytest.mark.parametrize("name", Shape._fields)
-def test_each_field_of_a_shape_is_the_workloads_of_that_name(name):
-    """With the same default: a workload that asks for nothing special has the plain shape."""
-    default = next(field.default for field in fields(Workload) if field.name == name)
-    assert default is not MISSING
-    assert Shape._field_defaults[name] == default
-    workload = replace(make_workload("a"), **{name: ASKED[name]})
-    assert getattr(workload.shape, name) == ASKED[name]
-    others = set(Shape._fields) - {name}
-    assert all(getattr(workload.shape, each) == getattr(workload, each) for each in others)
+def test_what_a_workload_asks_of_nodes_is_declared_once():
+    """A second field of that name could have another value than the shape's."""
+    assert {field.name for field in fields(Workload)}.isdisjoint(Shape._fields)
+
+
+def test_equal_requests_have_equal_shapes():
+    """So that one look-up serves thousands of waiting workloads."""
+    spot = make_workload("a", 2, capacity_type="spot", team="vision")
+    other = with_shape(make_workload("b", priority=1), gpu_count=2, capacity_type="spot")
+    assert hash(spot.shape) == hash(other.shape)
+    assert spot.shape == other.shape != make_workload("a", 2).shape

@@ -27,7 +27,7 @@ L40S, T4, L4 = (Flavor(gpu_type, "on-demand") for gpu_type in ("l40s", "t4", "l4
 def types(work, flavors, gpus=1, **fields):
     workload = make_workload(gpus=gpus, **fields)
     named = fields.get("gpu_types", ())
-    return with_gpu_types(workload, work, flavors, POLICY, named=named).gpu_types
+    return with_gpu_types(workload, work, flavors, POLICY, named=named).shape.gpu_types
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_work_without_an_estimate_keeps_no_run_from_its_gpus(work):
     """The version before took it: a run may wait or be half done with it."""
     assert parse_request({"work": work}, ()).work == work
     found = with_gpu_types(make_workload(), work, [L40S, A100], POLICY)
-    assert (found.gpu_types, found.hold) == ((), None)
+    assert (found.shape.gpu_types, found.hold) == ((), None)
     assert found.gpu_type_reason.startswith("any, as its work cannot be estimated: text ")
 
 
@@ -145,7 +145,7 @@ def test_the_work_ranks_the_types_that_the_team_is_permitted(permitted, work, wa
     """Those are the policy's answer to a request that names none."""
     workload = make_workload(gpu_types=permitted)
     found = with_gpu_types(workload, work, [T4, A100, L40S], POLICY)
-    assert found.gpu_types == want
+    assert found.shape.gpu_types == want
     assert found.hold is None
 
 

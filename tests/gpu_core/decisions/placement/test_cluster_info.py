@@ -228,20 +228,20 @@ def test_a_place_satisfies_every_wish(snapshot, workload):
         return
     assert never_fits(workload.shape, snapshot.nodes) is None
     assert len({share.node for share in result.shares}) == len(result.shares)
-    assert len(result.shares) == (workload.nodes if workload.gpu_count else 0)
+    assert len(result.shares) == (workload.shape.nodes if workload.shape.gpu_count else 0)
     for share in result.shares:
         assert_share_is_right(workload, nodes[share.node], share, result)
 
 
 def assert_share_is_right(workload, node, share: NodeShare, placement: Placement):
-    assert len(set(share.gpu_ids)) == len(share.gpu_ids) == workload.gpu_count
+    assert len(set(share.gpu_ids)) == len(share.gpu_ids) == workload.shape.gpu_count
     assert set(share.gpu_ids) <= set(node.gpu_ids) - node.unhealthy_gpu_ids
     assert (node.gpu_type, node.capacity_type) == (placement.gpu_type, placement.capacity_type)
-    assert not workload.gpu_types or node.gpu_type in workload.gpu_types
-    assert workload.capacity_type in (None, node.capacity_type)
-    if workload.gpu_memory_gib is not None:
+    assert not workload.shape.gpu_types or node.gpu_type in workload.shape.gpu_types
+    assert workload.shape.capacity_type in (None, node.capacity_type)
+    if workload.shape.gpu_memory_gib is not None:
         assert node.gpu_memory_gib is not None
-        assert node.gpu_memory_gib >= workload.gpu_memory_gib
+        assert node.gpu_memory_gib >= workload.shape.gpu_memory_gib
 
 
 @given(strategies.snapshots(), strategies.workloads("w"))

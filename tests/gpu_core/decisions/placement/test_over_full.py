@@ -21,6 +21,7 @@ from gpu_core.testing.builders.workloads import (
     make_policy,
     make_snapshot,
     make_workload,
+    with_shape,
 )
 from tests.strategies import snapshots
 from tests.support.examples import examples
@@ -197,7 +198,7 @@ def shrunk(draw):
         if draw(st.integers(0, 4))
     ]
     allocations = [
-        replace(a, workload=replace(a.workload, cpu_milli=draw(st.sampled_from([0, 400, 600]))))
+        replace(a, workload=with_shape(a.workload, cpu_milli=draw(st.sampled_from([0, 400, 600]))))
         for a in snapshot.allocations
     ]
     # Others, whom we know as parts, are on the GPUs too.
@@ -230,7 +231,7 @@ def test_a_cycle_over_a_shrunk_pool(snapshot, backfill, takes_from):
         for part in allocation.placement.shares:
             held.update((part.node, gpu) for gpu in part.gpu_ids)
             if part.node in cpu_left:
-                cpu_left[part.node] -= allocation.workload.cpu_milli
+                cpu_left[part.node] -= allocation.workload.shape.cpu_milli
     for command in plan.commands:
         if isinstance(command, Admit):
             for part in command.placement.shares:

@@ -8,7 +8,7 @@ import pytest
 from gpu_core.decisions.model.errors import InvalidInput
 from gpu_core.decisions.model.pydantic_errors import InvalidInputs
 from gpu_core.decisions.model.reasons import Reason
-from gpu_core.decisions.model.workload import Hold, Workload
+from gpu_core.decisions.model.workload import Hold, Shape, Workload
 from gpu_core.decisions.requests.job_variables import (
     GpuRequest,
     RunLimits,
@@ -75,11 +75,13 @@ def test_everything_given():
         name="train",
         priority=10_000,
         submitted_at=NOW,
-        gpu_count=4,
-        nodes=2,
-        gpu_types=("h100-80gb", "a100-80gb"),
-        gpu_memory_gib=80,
-        capacity_type="spot",
+        shape=Shape(
+            gpu_count=4,
+            nodes=2,
+            gpu_types=("h100-80gb", "a100-80gb"),
+            gpu_memory_gib=80,
+            capacity_type="spot",
+        ),
         is_preemptible=False,
         min_runtime_s=0,
         expected_duration_s=5_400,
@@ -287,7 +289,7 @@ def test_the_graver_hold_wins():
 def test_parts_of_gpus(variables, want):
     """An instance counts for the most that it may be of a GPU."""
     found = workload(request(**variables))
-    assert (found.gpu_share_milli, found.mig_profile) == want
+    assert (found.shape.gpu_share_milli, found.shape.mig_profile) == want
 
 
 def test_an_unknown_priority_is_refused():
@@ -303,7 +305,7 @@ def test_an_unknown_priority_is_refused():
 def test_too_many_gpus_for_the_policy():
     """The limit counts GPUs over all nodes."""
     policy = make_policy(limits={"max_gpus_per_run": 8})
-    assert workload(request(gpu_count=4, nodes=2), policy=policy).total_gpus == 8
+    assert workload(request(gpu_count=4, nodes=2), policy=policy).shape.total_gpus == 8
     with pytest.raises(InvalidInput, match=r"^gpu_count × nodes is over .*\(got 9\).*at most 8"):
         workload(request(gpu_count=3, nodes=3), policy=policy)
 

@@ -173,9 +173,9 @@ def test_the_hold_says_whose_permission_it_is() -> None:
 def test_what_a_run_leaves_open_is_what_it_may_have() -> None:
     """Without a budget and a GPU type of its own it would have any."""
     within = workload_of(policy_with())
-    assert (within.gpu_types, within.budget_micro_usd) == (("t4", "a100-80gb"), 100_000_000)
+    assert (within.shape.gpu_types, within.budget_micro_usd) == (("t4", "a100-80gb"), 100_000_000)
     own = workload_of(policy_with(), gpu_type="t4", budget_usd=5)
-    assert (own.gpu_types, own.budget_micro_usd) == (("t4",), 5_000_000)
+    assert (own.shape.gpu_types, own.budget_micro_usd) == (("t4",), 5_000_000)
 
 
 def test_a_run_beyond_its_permission_keeps_the_budget_of_its_team() -> None:
@@ -190,7 +190,7 @@ def test_without_the_section_a_run_may_ask_for_anything() -> None:
     asked = workload_of(
         Policy(version=1), "critical", (FIRST_TAG,), preemptible=False, gpu_count=64, nodes=64
     )
-    assert (asked.hold, asked.budget_micro_usd, asked.gpu_types) == (None, None, ())
+    assert (asked.hold, asked.budget_micro_usd, asked.shape.gpu_types) == (None, None, ())
 
 
 def test_it_comes_before_a_persons_hold() -> None:
@@ -263,13 +263,13 @@ def test_nothing_is_admitted_beyond_a_permission(
             assert workload.min_runtime_s <= 60
         assert may.get("move_up", True) or not workload.priority_override
         most_gpus, most_usd = may.get("max_gpus_per_run"), may.get("max_budget_usd")
-        assert most_gpus is None or workload.total_gpus <= most_gpus
+        assert most_gpus is None or workload.shape.total_gpus <= most_gpus
         if most_usd is not None:
             assert workload.budget_micro_usd is not None
             assert workload.budget_micro_usd <= most_usd * 1_000_000
         if may.get("gpu_types") is not None:
-            assert workload.gpu_types or not workload.gpu_count
-            assert {*workload.gpu_types} <= {*may["gpu_types"]}
+            assert workload.shape.gpu_types or not workload.shape.gpu_count
+            assert {*workload.shape.gpu_types} <= {*may["gpu_types"]}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def scenario(seed: int, **sections: object) -> Scenario:
     for i in range(rng.randint(0, 8)):
         workload = a_workload(rng, f"r{i}")
         placement = cluster.find(workload.shape)
-        if placement is None or not workload.gpu_count:
+        if placement is None or not workload.shape.gpu_count:
             continue
         cluster.allocate(workload.shape, placement)
         is_draining = rng.random() < 0.15

@@ -23,6 +23,7 @@ from gpu_core.testing.builders.workloads import (
     make_policy,
     make_snapshot,
     make_workload,
+    with_shape,
 )
 
 POLICY = make_policy()
@@ -197,7 +198,7 @@ class TestPreemption:
             ),
         )
         assert told(result, "small").reason == Reason.BEHIND_OTHERS
-        result = plan([make_node()], running, [small, replace(big, gpu_count=4)])
+        result = plan([make_node()], running, [small, with_shape(big, gpu_count=4)])
         assert preempted(result) == [("a", "big")]
         assert told(result, "small").reason == Reason.WAITING_FOR_VICTIMS
 

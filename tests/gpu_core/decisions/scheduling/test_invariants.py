@@ -67,9 +67,9 @@ def test_gpus_are_given_out_once_and_gangs_whole(seed):
     ]
     for command in admits(plan):
         workload, shares = workloads[command.workload_id], command.placement.shares
-        assert len(shares) == (workload.nodes if workload.gpu_count else 0)
+        assert len(shares) == (workload.shape.nodes if workload.shape.gpu_count else 0)
         assert len({s.node for s in shares}) == len(shares)
-        assert all(len(s.gpu_ids) == workload.gpu_count for s in shares)
+        assert all(len(s.gpu_ids) == workload.shape.gpu_count for s in shares)
         given_out = [(s.node, gpu) for s in shares for gpu in s.gpu_ids]
         assert usable.issuperset(given_out)
         held += given_out
@@ -179,7 +179,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
     workloads = {w.workload_id: w for w in pool.snapshot.pending}
     for command in admits(planned(pool)):
         workload = workloads[command.workload_id]
-        if workload.gpu_count:
+        if workload.shape.gpu_count:
             bucket = tree.bucket(command.placement.flavor)
             milli = workload.shape.total_gpu_milli
             assert usage.available(workload.team, bucket) >= milli
@@ -374,13 +374,13 @@ def test_no_borrower_takes_what_a_run_within_nominal_quota_could_use(seed):
     borrowers = set()
     for workload_id, placement in started.items():
         workload = workload_of(pool, workload_id)
-        if workload.gpu_count:
+        if workload.shape.gpu_count:
             milli, bucket = workload.shape.total_gpu_milli, tree.bucket(placement.flavor)
             if milli > usage.nominal_left(workload.team, bucket):
                 borrowers.add(workload_id)
             usage.allocate(workload.team, bucket, milli)
     for wanted in snapshot.pending:
-        if wanted.workload_id not in started and wanted.gpu_count:
+        if wanted.workload_id not in started and wanted.shape.gpu_count:
             staying = {
                 i: placement
                 for i, placement in started.items()

@@ -166,7 +166,7 @@ class TestOrder:
         """One GPU, two who want it: the ids and the order of the input do not help."""
         pending = [make_workload("b", **first), make_workload("a", **second)]
         result = plan(
-            [make_node(gpus=max(w.gpu_count for w in pending))],
+            [make_node(gpus=max(w.shape.gpu_count for w in pending))],
             pending=pending,
             policy=make_policy(ordering=ordering, preemption={"enabled": False}),
         )

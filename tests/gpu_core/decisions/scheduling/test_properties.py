@@ -67,10 +67,10 @@ def check_plan(snapshot, plan, now):
     for command in admits(plan):
         workload, placement = workloads[command.workload_id], command.placement
         assert workload.hold is None
-        assert len(placement.shares) == (workload.nodes if workload.gpu_count else 0)
+        assert len(placement.shares) == (workload.shape.nodes if workload.shape.gpu_count else 0)
         assert len({s.node for s in placement.shares}) == len(placement.shares)
         for share in placement.shares:
-            assert len(share.gpu_ids) == workload.gpu_count
+            assert len(share.gpu_ids) == workload.shape.gpu_count
             assert share.node in ClusterInfo(snapshot.nodes).eligible(workload.shape)
             assert not nodes[share.node].unhealthy_gpu_ids.intersection(share.gpu_ids)
             taken += [(share.node, gpu_id) for gpu_id in share.gpu_ids]

@@ -71,8 +71,8 @@ def test_a_gang_of_any_size_loses_at_most_its_span_times_the_least(seed):
     oracle = Oracle(replace(pool, policy=make_policy()))
     best = next(oracle.sets(), None)
     chosen = victims_of(plan_cycle(oracle.pool.snapshot, oracle.pool.policy, NOW))
-    if best is not None and oracle.wanted.shape.is_whole and not oracle.wanted.cpu_milli:
-        span = max((a.workload.nodes for a in oracle.pool.snapshot.allocations), default=1)
+    if best is not None and oracle.wanted.shape.is_whole and not oracle.wanted.shape.cpu_milli:
+        span = max((a.workload.shape.nodes for a in oracle.pool.snapshot.allocations), default=1)
         assert oracle.loss(chosen)[0] <= span * best[0][0]
 
 

@@ -195,7 +195,7 @@ def test_what_a_run_with_a_budget_asks_for(fields, world, want):
         **({"run_time": taking(10)} | fields),
     )
     found = asked(workload, attempts, **world)
-    assert ("waits" if found.hold is not None else found.capacity_type) == want
+    assert ("waits" if found.hold is not None else found.shape.capacity_type) == want
 
 
 def test_who_waits_reads_why_and_what_would_help():
@@ -260,7 +260,7 @@ def test_no_rule_puts_a_run_where_it_runs_out_of_money(
     if not is_on_spot_only:
         assert found.hold is None or "of its budget are left" not in found.hold.summary
     elif is_spot_free:
-        assert (found.hold, found.capacity_type) == (None, "spot")
+        assert (found.hold, found.shape.capacity_type) == (None, "spot")
     else:
         assert found.hold is not None
         assert "of its budget are left" in found.hold.summary

@@ -20,6 +20,7 @@ from gpu_core.testing.builders.workloads import (
     make_node,
     make_policy,
     make_workload,
+    with_shape,
 )
 
 H = 3600
@@ -228,7 +229,7 @@ def test_for_who_is_on_spot_it_is_away_only_once_it_is_lost():
         )
         capacity_change(allocation, (), view)
     lost = CapacityView(NODES[1:], make_policy(), NOW, availability=availability)
-    state = lost.state(replace(allocation.workload, capacity_type=None))
+    state = lost.state(with_shape(allocation.workload, capacity_type=None))
     assert (state.spot.is_up, state.spot.age_s) == (False, 0)
 
 

@@ -65,8 +65,8 @@ def test_on_demand_when_spot_keeps_failing(ends, nodes, asked, section, want_cap
     workload = make_workload(capacity_type=asked)
     policy = make_policy(capacity=section)
     found = NextAttempts(CapacityView(nodes, policy, NOW)).of(workload, attempts(ends))
-    assert found.capacity_type == want_capacity
-    assert found.avoided_nodes == frozenset()
+    assert found.shape.capacity_type == want_capacity
+    assert found.shape.avoided_nodes == frozenset()
 
 
 def test_spot_is_tried_again_after_a_while():
@@ -77,12 +77,12 @@ def test_spot_is_tried_again_after_a_while():
         return NextAttempts(view).of(make_workload(), attempts("sss"))
 
     too_soon = asked(39)
-    assert too_soon.capacity_type == "on-demand"
+    assert too_soon.shape.capacity_type == "on-demand"
     assert too_soon.capacity_reason == (
         "on-demand: it was interrupted on spot 3 times in a row too soon, which it leaves alone "
         f"until {NOW + timedelta(minutes=40):%H:%M:%S}"
     )
-    assert asked(40).capacity_type == "spot"
+    assert asked(40).shape.capacity_type == "spot"
 
 
 def taking(hours, source=RunTimeSource.STATED):
@@ -102,7 +102,7 @@ def taking(hours, source=RunTimeSource.STATED):
         pytest.param(
             5, {"run_time": taking(10, RunTimeSource.LIMIT)}, None, id="a limit is no estimate"
         ),
-        pytest.param(5, {}, None, id="nobody knows how long it takes"),
+        pytest.param(5, {}, None, id="it is unknown how long it takes"),
         pytest.param(
             20, {"run_time": taking(10), "priority": CRITICAL}, "on-demand", id="critical work"
         ),
@@ -114,17 +114,17 @@ def test_the_deadline_decides_between_spot_and_on_demand(due_h, fields, want_cap
     due = None if due_h is None else NOW + timedelta(hours=due_h)
     workload = make_workload(deadline_at=due, **fields)
     found = NextAttempts(CapacityView(BOTH, POLICY, NOW)).of(workload, [])
-    assert found.capacity_type == want_capacity
+    assert found.shape.capacity_type == want_capacity
 
 
 def test_what_failed_is_avoided_as_well():
     (attempt,) = attempts("o")
     asking = NextAttempts(CapacityView((*BOTH, make_node("x")), POLICY, attempt.released_at))
     found = asking.of(make_workload(), [attempt])
-    assert found.avoided_nodes == {"x"}
+    assert found.shape.avoided_nodes == {"x"}
     assert found.avoided_until == attempt.released_at + timedelta(minutes=10)
     assert asking.of(make_workload(), []).avoided_until is None
-    assert asking.of(make_workload(), []).avoided_nodes == frozenset()
+    assert asking.of(make_workload(), []).shape.avoided_nodes == frozenset()
 
 
 def test_spot_that_is_left_alone_is_no_spot():
@@ -139,9 +139,9 @@ def test_spot_that_is_left_alone_is_no_spot():
     soon = attempt.released_at + timedelta(minutes=1)
     workload = make_workload(deadline_at=soon + timedelta(hours=20), run_time=taking(10))
     asking = NextAttempts(CapacityView((cheap, dear, STEADY), policy, soon))
-    assert asking.of(workload, []).capacity_type == "spot"
+    assert asking.of(workload, []).shape.capacity_type == "spot"
     found = asking.of(workload, [failed])
-    assert (found.capacity_type, found.avoided_nodes) == ("on-demand", {"x"})
+    assert (found.shape.capacity_type, found.shape.avoided_nodes) == ("on-demand", {"x"})
 
 
 def due_in(hours, **fields):
@@ -171,14 +171,16 @@ def test_a_run_waits_for_spot_while_that_costs_less_than_on_demand():
     assert first.hold.reason == Reason.WAITING_FOR_SPOT
     assert first.hold.summary.startswith("Waiting for spot: unavailable for 0s of at most")
     assert "slack 10h 00m; on-demand costs 2.40 times spot" in first.hold.summary
-    assert first.capacity_type is None
+    assert first.shape.capacity_type is None
 
     back = asked(NOW + timedelta(minutes=5), [])
-    assert (back.hold, back.capacity_type) == (None, "spot")
+    assert (back.hold, back.shape.capacity_type) == (None, "spot")
     assert back.capacity_reason is not None
     assert back.capacity_reason.startswith("spot: spot is up; slack 9h 55m")
 
-    away = [asked(NOW + timedelta(hours=h), [holding("s1")]).capacity_type for h in (1, 2, 9.7)]
+    away = [
+        asked(NOW + timedelta(hours=h), [holding("s1")]).shape.capacity_type for h in (1, 2, 9.7)
+    ]
     assert away == [None, None, "on-demand"]
 
 
@@ -191,14 +193,14 @@ def test_a_person_s_hold_stays():
 def test_nobody_waits_for_spot_that_does_not_exist():
     for nodes in ((STEADY,), (SPOT,), (make_node("s1", gpus=4, capacity_type="spot"), STEADY)):
         found = NextAttempts(CapacityView(nodes, POLICY, NOW)).of(due_in(20), [])
-        assert (found.hold, found.capacity_type) == (None, None)
+        assert (found.hold, found.shape.capacity_type) == (None, None)
 
 
 def test_who_comes_first_has_the_free_spot():
     """The second finds it taken and, as it cannot wait, is on on-demand."""
     asking = NextAttempts(CapacityView(BOTH, POLICY, NOW))
-    assert asking.of(due_in(20), []).capacity_type == "spot"
-    assert asking.of(due_in(10.7), []).capacity_type == "on-demand"
+    assert asking.of(due_in(20), []).shape.capacity_type == "spot"
+    assert asking.of(due_in(10.7), []).shape.capacity_type == "on-demand"
 
 
 def test_waiting_is_as_long_as_the_pool_s_own_record_says():
@@ -236,7 +238,7 @@ def test_the_mix_of_runs_without_a_deadline(target, holders, want):
     policy = make_policy(capacity={"target_spot_share": target})
     asking = NextAttempts(CapacityView(nodes, policy, NOW, allocations=allocations))
     found = [asking.of(make_workload(f"w{i}"), []) for i in range(len(want))]
-    assert [workload.capacity_type for workload in found] == want
+    assert [workload.shape.capacity_type for workload in found] == want
 
 
 def test_the_mix_says_why():
@@ -245,11 +247,11 @@ def test_the_mix_says_why():
     view = CapacityView(BOTH, policy, NOW, allocations=allocations)
     found = NextAttempts(view).of(make_workload(), [])
     want = "on-demand: 70% of the GPUs are then on spot, 70% are wanted"
-    assert (found.capacity_type, found.capacity_reason) == ("on-demand", want)
+    assert (found.shape.capacity_type, found.capacity_reason) == ("on-demand", want)
 
 
 def test_without_prices_or_a_saving_nothing_is_chosen():
     """Equal prices are how a provider says that it has no spot."""
     for prices in ({}, {"a100-80gb": {"spot": 2, "on-demand": 2}}):
         view = CapacityView(BOTH, make_policy(prices=prices), NOW)
-        assert NextAttempts(view).of(make_workload(), []).capacity_type is None
+        assert NextAttempts(view).of(make_workload(), []).shape.capacity_type is None

@@ -196,7 +196,7 @@ def test_it_waits_for_gpus_that_are_being_freed_for_it() -> None:
         drain_deadline_at=NOW + timedelta(seconds=300),
     )
     asked, _ = pool.cycle(run, 120, draining)
-    assert asked.capacity_type == "on-demand"
+    assert asked.shape.capacity_type == "on-demand"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A new attempt on spot prefers the zone that has lately been the best, and never waits for it."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,6 +18,7 @@ from gpu_core.testing.builders.workloads import (
     make_node,
     make_policy,
     make_workload,
+    with_shape,
 )
 
 
@@ -118,10 +118,10 @@ def test_who_comes_first_takes_the_best_zone_and_the_next_the_second_best():
     view = CapacityView(NODES, make_policy(), NOW, stays={"a100-80gb": B_IS_BEST})
     asking = NextAttempts(view)
     found = [asking.of(make_workload(f"w{n}", gpus=4), ()) for n in range(4)]
-    preferred = [sorted(workload.preferred_nodes) for workload in found]
+    preferred = [sorted(workload.shape.preferred_nodes) for workload in found]
     # The third has no choice of zones left, and the fourth no spot.
     assert preferred == [["s2"], ["s3"], [], []]
-    assert [workload.capacity_type for workload in found] == ["spot"] * 3 + [None]
+    assert [workload.shape.capacity_type for workload in found] == ["spot"] * 3 + [None]
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_a_gang_prefers_a_zone_that_holds_all_of_it():
     nodes = (*NODES, spot("s4", "c"), spot("s5", "a"))
     gang = make_workload(gpus=4, nodes=2, capacity_type="spot")
     assert place(gang, B_IS_BEST, nodes)[0] == "s3 s4"
-    assert place(replace(gang, nodes=3), B_IS_BEST, nodes)[0] == "s1 s2 s3"
+    assert place(with_shape(gang, nodes=3), B_IS_BEST, nodes)[0] == "s1 s2 s3"
 
 
 def test_the_gpu_type_that_is_wanted_most_comes_before_the_zone():
     nodes = (spot("s1", "a"), spot("s2", "b", gpu_type="t4"))
     workload = make_workload(gpu_types=("a100-80gb", "t4"), capacity_type="spot")
-    preferring = replace(workload, preferred_nodes=frozenset({"s2", "gone"}))
-    assert ClusterInfo(nodes).find(preferring.shape).shares[0].node == "s1"
-    assert ClusterInfo(nodes[1:]).find(preferring.shape).shares[0].node == "s2"
+    preferring = workload.shape._replace(preferred_nodes=frozenset({"s2", "gone"}))
+    assert ClusterInfo(nodes).find(preferring).shares[0].node == "s1"
+    assert ClusterInfo(nodes[1:]).find(preferring).shares[0].node == "s2"
 
 
 @given(

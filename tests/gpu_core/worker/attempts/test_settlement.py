@@ -61,7 +61,7 @@ def preempted(run_dir):
     return AttemptState(
         attempt=attempt,
         record=make_run(RUN),
-        workload=Workload(workload_id=RUN, name="run", priority=1, submitted_at=NOW, gpu_count=1),
+        workload=Workload(workload_id=RUN, name="run", priority=1, submitted_at=NOW),
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None),
         run_dir=run_dir,

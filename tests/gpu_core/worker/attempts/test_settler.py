@@ -59,7 +59,7 @@ def running(tmp_path):
         attempt=attempt,
         record=make_run(RUN),
         workload=Workload(
-            workload_id=RUN, name="run", priority=1, submitted_at=attempt.admitted_at, gpu_count=1
+            workload_id=RUN, name="run", priority=1, submitted_at=attempt.admitted_at
         ),
         request=GpuRequest(),
         limits=RunLimits(max_duration_s=60, max_failures=3, max_interruptions=None),

@@ -1,4 +1,4 @@
-"""What the worker does about an attempt that its watches have not told of."""
+"""What the worker does about an attempt that its watches have not reported."""
 
 import logging
 from dataclasses import replace
@@ -25,7 +25,7 @@ from gpu_core.decisions.policy.policy import Policy
 from gpu_core.decisions.requests.job_variables import GpuRequest, RunLimits
 from gpu_core.decisions.requests.run_context import RunContext
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
-from gpu_core.testing.builders.workloads import make_policy
+from gpu_core.testing.builders.workloads import make_policy, with_shape
 from gpu_core.worker import GpuKubernetesWorker
 from gpu_core.worker.attempts.state import AttemptState, StartFailure, StartFailureKind
 from gpu_core.worker.infrastructure import NotStarted, Postponed, Refused, Unavailable
@@ -46,7 +46,7 @@ LIMITS = RunLimits(max_duration_s=None, max_failures=3, max_interruptions=None)
 
 
 class Api:
-    """Has these Jobs and pods, whatever the watches said, and deletes what it is told to."""
+    """Has these Jobs and pods, whatever the watches said, and deletes what it is asked to."""
 
     def __init__(self, jobs, pods):
         self.lists = {"/apis/batch/v1/jobs": jobs, "/api/v1/pods": pods}
@@ -62,7 +62,7 @@ class Api:
 
 
 def of_cluster(api, prefect_secrets=None, template=dict):
-    """The infrastructure of a pool in this cluster, before any watch told of anything."""
+    """The infrastructure of a pool in this cluster, before any watch reported anything."""
     return KubernetesInfrastructure(
         api,
         output_api=api,
@@ -243,7 +243,7 @@ def test_a_run_does_not_start_again_beside_the_pod_that_replaces_a_deleted_one()
     evicted["metadata"]["labels"] = {ATTEMPT_ID_LABEL: "a"}
 
     class Replacing(Api):
-        """No watch has told of the second pod."""
+        """No watch has reported the second pod."""
 
         async def handle(self, request):
             if request.method != "DELETE":
@@ -333,7 +333,7 @@ def test_requests_that_meet_are_no_refusal():
 
 
 class Logs:
-    """Has the output of these pods until it is told to delete them; the watch tells at once."""
+    """Has the output of these pods until it is asked to delete them; the watch tells at once."""
 
     def __init__(self, pods):
         self.logs = {f"{path_in(pod)}/log": pod["metadata"]["name"] for pod in pods}
@@ -525,7 +525,7 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
             infrastructure, attempt = of_cluster(client), running(attempt_id="a")
             attempt.attempt = replace(attempt.attempt, flow_run_id=RUN_ID)
             attempt.variables = variables
-            attempt.workload = replace(attempt.workload, nodes=3)
+            attempt.workload = with_shape(attempt.workload, nodes=3)
             for pod in pods:
                 infrastructure._view._pod_changed(None, pod)
             async with anyio.create_task_group() as tasks:
@@ -554,7 +554,7 @@ def test_the_output_of_a_gang_has_the_rank_of_each_node(monkeypatch, caplog, var
         pytest.param(of_rank(0, "Failed", 1, at_s_ago=9), make_node("n2"), False, id="well"),
         pytest.param(
             of_rank(0, "Succeeded", 0, at_s_ago=9), make_node("n2", "Unknown", 2), True,
-            id="a flow that told Prefect itself that it failed",
+            id="a flow that reported to Prefect itself that it failed",
         ),
         pytest.param(
             of_rank(0, "Failed", 127, at_s_ago=9), make_node("n2", "Unknown", 2), False,
@@ -568,7 +568,7 @@ def test_a_gang_that_failed_with_a_silent_node_was_interrupted(first, node, want
 
     async def scenario():
         infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
-        attempt.workload = replace(attempt.workload, nodes=2)
+        attempt.workload = with_shape(attempt.workload, nodes=2)
         infrastructure._view._node_changed(None, make_node())
         infrastructure._view._node_changed(None, node)
         for pod in (first, other):
@@ -587,7 +587,7 @@ def test_a_gang_holds_its_gpus_until_its_last_node_has_ended():
 
     async def scenario():
         infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
-        attempt.workload = replace(attempt.workload, nodes=2)
+        attempt.workload = with_shape(attempt.workload, nodes=2)
         infrastructure._view._node_changed(None, make_node())
         for pod in pods:
             infrastructure._view._pod_changed(None, pod)
@@ -638,7 +638,7 @@ def test_a_gang_whose_silent_node_is_back_was_interrupted(first_s_ago, other_s_a
 
     async def scenario():
         infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
-        attempt.workload = replace(attempt.workload, nodes=2)
+        attempt.workload = with_shape(attempt.workload, nodes=2)
         for seen in (make_node(), node):
             infrastructure._view._node_changed(None, seen)
         for pod in (first, other):
@@ -668,7 +668,7 @@ def test_a_cancelled_flow_is_waited_for_only_where_its_pod_has_begun(pods, want)
 def test_a_cancelled_flow_whose_gang_is_incomplete_is_not_waited_for():
     """Its first node waits for the others, and Prefect does not run there yet."""
     infrastructure, attempt = of_cluster(SimpleNamespace()), running(attempt_id="a")
-    attempt.workload = replace(attempt.workload, nodes=2)
+    attempt.workload = with_shape(attempt.workload, nodes=2)
     infrastructure._view._pod_changed(None, of_rank(0, "Running"))
     assert not infrastructure.sees_its_cancellation(attempt)
     infrastructure._view._pod_changed(None, of_rank(1, "Pending"))
@@ -684,7 +684,7 @@ def test_a_cancelled_flow_whose_gang_is_incomplete_is_not_waited_for():
             1,
             True,
             (1, True, "It was deleted by a user, or by a provisioner with force"),
-            id="somebody else deleted it",
+            id="another user deleted it",
         ),
     ],
 )
@@ -739,7 +739,7 @@ def test_a_run_is_told_since_when_its_nodes_are_up(ages_s, awaited, want_age_s):
 def fitted(variables, **parts):
     """The run as it is planned with where each shared GPU has five places."""
     policy = make_policy(kubernetes={"shares_per_gpu": 5})
-    workload = replace(running().workload, **parts)
+    workload = with_shape(running().workload, **parts)
     return of_cluster(SimpleNamespace()).fitted(
         workload, variables, policy, "train", has_deployment=True
     )
@@ -759,9 +759,9 @@ def test_a_part_of_a_gpu_is_planned_with_as_it_will_be_had(parts, want_milli):
     """One place of a shared GPU at least, and CPU and memory to match."""
     variables = {"cpu_per_gpu": 10.0}
     found = fitted(variables, **parts)
-    assert found.gpu_share_milli == want_milli
+    assert found.shape.gpu_share_milli == want_milli
     if parts.get("gpu_count", 1) and "mig_profile" not in parts:
-        assert found.cpu_milli == 10 * want_milli
+        assert found.shape.cpu_milli == 10 * want_milli
 
 
 @pytest.mark.parametrize(
@@ -833,7 +833,7 @@ def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
 
     def fit():
         return infrastructure.fitted(
-            replace(running().workload, gpu_count=2),
+            with_shape(running().workload, gpu_count=2),
             {**variables, **further},
             make_policy(),
             "train",
@@ -841,7 +841,7 @@ def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
         )
 
     if want is None:
-        assert fit().gpu_count == 2
+        assert fit().shape.gpu_count == 2
     else:
         with pytest.raises(InvalidInput, match=rf"{want}.resources takes GPUs that the scheduler"):
             fit()
@@ -850,7 +850,7 @@ def test_gpus_of_further_containers_are_refused_when_the_run_is_read(
 @pytest.mark.parametrize(
     ("kind", "resources", "want"),
     [
-        pytest.param("containers", {"cpu": "500m", "memory": "1Gi"}, (2500, 5120), id="beside"),
+        pytest.param("containers", {"cpu": "500m", "memory": "1Gi"}, (2500, 5120), id="next to"),
         pytest.param("initContainers", {"cpu": "4", "memory": "1Gi"}, (4000, 4096), id="before"),
         pytest.param("containers", {}, (2000, 4096), id="without amounts"),
     ],
@@ -867,7 +867,7 @@ def test_cpu_and_memory_of_further_containers_are_planned_and_not_given_to_the_r
     attempt.workload = infrastructure.fitted(
         attempt.workload, variables, policy, "train", has_deployment=True
     )
-    assert (attempt.workload.cpu_milli, attempt.workload.memory_mib) == want
+    assert (attempt.workload.shape.cpu_milli, attempt.workload.shape.memory_mib) == want
     context = RunContext(flow_run_id="run-1", attempt=1, attempt_id="a")
     launch = infrastructure._launch(attempt, context, {}, policy)
     assert (launch.shape.cpu_milli, launch.shape.memory_mib) == (2000, 4096)
@@ -916,7 +916,7 @@ def test_what_the_pods_of_a_gang_did_that_was_never_whole_is_no_end(pods, postpo
     """They waited for the others; the run is not charged, and waits for the quota."""
     shares = tuple(NodeShare(node=f"n{number}", gpu_ids=("0",)) for number in range(2))
     attempt = running(attempt_id="a", shares=shares, started_at=NOON)
-    attempt.workload = replace(attempt.workload, gpu_count=1, nodes=2)
+    attempt.workload = with_shape(attempt.workload, gpu_count=1, nodes=2)
     if postponement is not None:
         attempt.start_failure = StartFailure(StartFailureKind.POSTPONED, postponement)
     infrastructure = of_cluster(SimpleNamespace())

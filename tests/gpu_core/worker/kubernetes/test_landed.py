@@ -15,7 +15,7 @@ from gpu_core.decisions.model.cluster import NodeShare
 from gpu_core.decisions.model.workload import Workload
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.testing.builders.attempts import NOON, make_attempt, make_run
-from gpu_core.testing.builders.workloads import make_policy
+from gpu_core.testing.builders.workloads import make_policy, with_shape
 from gpu_core.worker.attempts.state import AttemptState
 from gpu_core.worker.kubernetes.infrastructure import KubernetesInfrastructure
 from gpu_core.worker.prefect.starts_first import StartsFirst
@@ -391,7 +391,7 @@ def test_what_is_not_known_of_a_place_is_not_made_up(policy, planned, pods, want
 
 def test_a_run_that_asked_for_one_gpu_type_had_it_also_where_its_node_is_unknown():
     attempt = an_attempt("a", "nvidia-a: 0")
-    attempt.workload = replace(attempt.workload, gpu_types=("a10g",))
+    attempt.workload = with_shape(attempt.workload, gpu_types=("a10g",))
     assert settled(KUEUE, attempt, a_cluster(KUEUE)) == (["unknown: 0"], "a10g", None)
 
 

@@ -240,7 +240,7 @@ def test_the_scheduler_plans_with_the_requests_that_the_pod_has():
         {"gpu_count": 2, "cpu_request": "250m", "memory_limit": "64Gi"}
     )
     workload = read(OURS, deployment, run).workload
-    assert (workload.cpu_milli, workload.memory_mib) == (250, 64 * 1024)
+    assert (workload.shape.cpu_milli, workload.shape.memory_mib) == (250, 64 * 1024)
 
 
 def test_shared_memory_is_half_of_the_limit():
@@ -367,14 +367,14 @@ def test_what_an_operator_cannot_do_is_said(variables, want):
 def test_null_takes_back_what_the_pool_says():
     template, deployment, run = Source("pool").of({"cpu_request": "4"})
     run.job_variables = {"cpu_request": None, "cpu_per_gpu": 2, "gpu_count": 1}
-    assert read(template, deployment, run).workload.cpu_milli == 2_000
+    assert read(template, deployment, run).workload.shape.cpu_milli == 2_000
 
 
 def test_a_pool_of_a_version_before_keeps_working():
     """Its template has prefect-kubernetes' own variables with their defaults."""
     before = KubernetesWorker.get_default_base_job_template()
     _, deployment, run = Source("run").of({"memory_limit": "64Gi", "gpu_count": 1})
-    assert read(before, deployment, run).workload.memory_mib == 64 * 1024
+    assert read(before, deployment, run).workload.shape.memory_mib == 64 * 1024
 
 
 def test_a_pool_of_a_version_before_loses_what_has_no_effect():

@@ -75,7 +75,7 @@ def taken_over(server, ledger, folder, change, forget=False):
         run = await server.read_flow_run(ID)
         demand = await reader().read(run, "medium", POLICY, server.template, NOW)
         first = AttemptRegistry("gpus", "host-1", folder, ledger)
-        placement = placed(demand.workload.nodes)
+        placement = placed(demand.workload.shape.nodes)
         await first.open({RUN: placement}, {RUN: demand}, {}, POLICY, NOW)
         if forget:
             with ledger._writer.begin() as connection:
@@ -129,7 +129,7 @@ def test_a_container_job_stays_one(tmp_path, of_deployment, of_template, change)
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         running = taken_over(Server(of_deployment, of_template), ledger, tmp_path, change)
     assert is_container_job(running)
-    assert running.workload.nodes == 2
+    assert running.workload.shape.nodes == 2
     assert running.limits.max_failures == POLICY.limits.max_failures
 
 
@@ -142,7 +142,7 @@ def test_a_flow_stays_one(tmp_path):
     with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:
         running = taken_over(server, ledger, tmp_path, give_command)
     assert not is_container_job(running)
-    assert (running.workload.nodes, running.limits.max_failures) == (1, 2)
+    assert (running.workload.shape.nodes, running.limits.max_failures) == (1, 2)
 
 
 def use_refused_field(server):
@@ -156,7 +156,7 @@ def test_what_a_version_before_began_keeps_its_kind_where_its_variables_are_refu
         server = Server(TORCHRUN, {})
         running = taken_over(server, ledger, tmp_path, use_refused_field, forget=True)
     assert is_container_job(running)
-    assert running.workload.nodes == 2
+    assert running.workload.shape.nodes == 2
     assert not running.workload.is_preemptible
 
 

@@ -204,7 +204,7 @@ def test_a_run_that_says_what_it_does_gets_the_gpu_types_that_hold_it(history):
     nodes = (make_node("n1"), make_node("n2", gpu_type="t4"))
     found = anyio.run(history.of_pending, {run_id: asking}, nodes, (), make_policy(), at(1))
     workload = found[run_id].workload
-    assert workload.gpu_types == ("a100-80gb",)
+    assert workload.shape.gpu_types == ("a100-80gb",)
     assert workload.gpu_type_reason.startswith("a100-80gb ($")
 
 
@@ -220,7 +220,7 @@ def test_work_ranks_what_the_teams_permission_allows(history):
         )
         asking = replace(demand(run_id), request=request, workload=workload)
         found = anyio.run(history.of_pending, {run_id: asking}, nodes, (), policy, at(1))
-        return found[run_id].workload.gpu_types
+        return found[run_id].workload.shape.gpu_types
 
     assert types(str(uuid4())) == ("a100-80gb",)
     assert types(str(uuid4()), gpu_type="t4") == ("t4",)
@@ -295,10 +295,10 @@ def test_a_zone_that_has_just_failed_is_left_at_once(ledger, history):
         return found[run_id].workload
 
     close(ledger, first, 0.05, EndReason.INTERRUPTED)
-    assert preferred(0.06).preferred_nodes == {"sb"}
+    assert preferred(0.06).shape.preferred_nodes == {"sb"}
     close(ledger, second, 0.15, EndReason.INTERRUPTED)
     found = preferred(0.16)
-    assert found.preferred_nodes == {"sa"}
+    assert found.shape.preferred_nodes == {"sa"}
     assert found.zone_reason.startswith("a: a stay is thought to give ")
 
 
@@ -313,7 +313,7 @@ def test_a_run_that_gets_no_on_demand_takes_spot_in_a_later_cycle(history):
         found = anyio.run(
             history.of_pending, {run_id: one}, nodes, (full,), make_policy(), at(hours)
         )
-        return found[run_id].workload.capacity_type
+        return found[run_id].workload.shape.capacity_type
 
     assert [asked(0), asked(0.01), asked(0.02)] == ["on-demand", "on-demand", "spot"]
 

@@ -131,9 +131,7 @@ def test_the_machine_is_the_same_until_its_next_boot():
 def test_parts_of_gpus_are_refused(parts, want):
     """They would wait for ever: nothing of this machine is shared or partitioned."""
     with pytest.raises(InvalidInput, match=want + ".*gpu-kubernetes"):
-        machine().fitted(
-            replace(make_workload(), **parts), {}, VIRTUAL, "train", has_deployment=True
-        )
+        machine().fitted(make_workload(**parts), {}, VIRTUAL, "train", has_deployment=True)
 
 
 def test_a_variable_from_a_secret_of_kubernetes_is_refused_when_the_run_is_read():

@@ -27,6 +27,7 @@ from gpu_core.testing.builders.workloads import (
     make_node,
     make_policy,
     make_workload,
+    with_shape,
 )
 from tests.support.examples import examples
 
@@ -81,7 +82,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
         if run.capacity is not Capacity.IDLE:
             on_spot = run.capacity is Capacity.SPOT
             held = make_allocation(
-                replace(workload, capacity_type=str(run.capacity)),
+                with_shape(workload, capacity_type=str(run.capacity)),
                 {"s" if on_spot else "o": "0"},
                 capacity_type=str(run.capacity),
                 admitted_at=admitted_at,
@@ -92,7 +93,7 @@ def scheduled(is_up: list[bool], one: Task) -> Replay:
         if run.capacity is Capacity.IDLE:
             asked = NextAttempts(view()).of(workload, attempts)
             if asked.hold is None:
-                run.begin(Capacity(asked.capacity_type))
+                run.begin(Capacity(asked.shape.capacity_type))
                 admitted_at = now
             if run.capacity is Capacity.SPOT:
                 attempts.append(

@@ -1,7 +1,5 @@
 """The flow of a gang begins once all pods of the gang exist."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
 
@@ -11,6 +9,7 @@ from gpu_core.decisions.kubernetes.manifests.names import (
     GANG_ANNOTATION,
     RANK_LABEL,
 )
+from gpu_core.testing.builders.workloads import with_shape
 from gpu_core.worker.attempts.state import StartFailure, StartFailureKind
 from gpu_core.worker.kubernetes.cluster.cluster_cache import ClusterCache
 from gpu_core.worker.kubernetes.jobs.gang_start import GangStart
@@ -38,7 +37,7 @@ def rank(number, **metadata):
 
 def a_gang():
     running = an_attempt("a", "nvidia-a: 0", "nvidia-b: 0")
-    running.workload = replace(running.workload, nodes=2)
+    running.workload = with_shape(running.workload, nodes=2)
     return running
 
 

@@ -24,7 +24,7 @@ from gpu_core.decisions.kubernetes.manifests.tombstone import (
 )
 from gpu_core.decisions.kubernetes.variables.frameworks import FRAMEWORKS
 from gpu_core.decisions.model.cluster import NodeShare
-from gpu_core.decisions.model.workload import Workload
+from gpu_core.decisions.model.workload import Shape, Workload
 from gpu_core.decisions.policy.kubernetes import KubernetesPolicy
 from gpu_core.decisions.requests.job_variables import GpuRequest
 from gpu_core.decisions.requests.run_context import RunContext
@@ -202,8 +202,7 @@ def attempt_of(case):
             name="run",
             priority=1,
             submitted_at=NOON,
-            gpu_count=1,
-            nodes=nodes,
+            shape=Shape(nodes=nodes),
         ),
         request=GpuRequest(),
         limits=LIMITS,
