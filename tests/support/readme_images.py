@@ -57,7 +57,7 @@ def take(printed: str, page: Page) -> None:
     address, flow_run_id = _found(_RUN, printed).groups()
     wanted = {"flow_run_id": {"any_": [flow_run_id]}, "key": {"any_": ["gpu-attempts"]}}
     found = httpx.post(f"{address}/api/artifacts/filter", json={"artifacts": wanted}).json()
-    page.open(f"{address}/artifacts/artifact/{found[0]['id']}", 1240, 620)
+    page.open(f"{address}/artifacts/artifact/{found[0]['id']}", 1240, 690)
     page.wait_for("Total", "Preempted", "Completed")
     _save(page, IMAGES / "run-page.png")
 
