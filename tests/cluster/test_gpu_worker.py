@@ -200,11 +200,11 @@ def test_an_image_that_cannot_be_pulled_fails_with_the_image_named(pool):
     run = pool.submit(
         pool.deploy(f"{FLOWS}:do_nothing"),
         "image",
-        image="registry.invalid/no/such:image",
+        image="127.0.0.1:9/no/such:image",
         **shell("true"),
     )
     pool.wait_until(run, "Failed", timeout_s=120)
-    assert "registry.invalid/no/such:image" in pool.message(run)
+    assert "127.0.0.1:9/no/such:image" in pool.message(run)
 
 
 def test_a_cancelled_run_ends_and_gives_its_gpus_back(pool, namespace):
