@@ -150,7 +150,7 @@ def cycles(
 
 
 class _Taken:
-    """How long a cycle took that began then and has just made this plan."""
+    """How long a cycle took that started then and has just made this plan."""
 
     def __init__(self, began: float, plan: Plan) -> None:
         self.decided_s = time.perf_counter() - began

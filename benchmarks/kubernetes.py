@@ -3,7 +3,7 @@
     python -m benchmarks.kubernetes [--rounds N] [--runs N] [--one-by-one N] [--nodes N] [--pods N]
 
 A real API server, kube-scheduler and controller manager; the nodes are simulated, so that pods cost
-nothing. Our worker and Prefect's, which polls as often and once more every second, have the same
+nothing. Our worker and Prefect's, which polls as often and again every second, have the same
 Prefect server and cluster, and take turns with runs in line. Then: how long a run waits for its
 Job, one run at a time; and what our worker costs in a cluster of many nodes and pods of others,
 while a run starts every few seconds. A part whose number is 0 is left out.

@@ -22,7 +22,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def write(path: Path, circumstances: dict[str, object], results: object) -> None:
-    """Write results as JSON, with the circumstances that held when the bench began."""
+    """Write results as JSON, with the circumstances that held when the bench started."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**circumstances, "results": results}, indent=2) + "\n")
     print(f"\nWritten to {path}")

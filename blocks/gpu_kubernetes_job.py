@@ -1,4 +1,4 @@
-"""A container on GPUs in the midst of a flow."""
+"""A container on GPUs during a flow."""
 
 import threading
 from dataclasses import dataclass
@@ -181,7 +181,7 @@ class GpuKubernetesJob(JobBlock):  # type: ignore[type-arg]
         # before the worker was upgraded is found.
         asked = {**variables, "command": self.command}
         key, known = await _idempotency_key(self.deployment, asked, self.queue)
-        # What is known is asked for once more, too: Prefect counts the parts of a flow by their
+        # What is known is asked for again, too: Prefect counts the parts of a flow by their
         # turn, and those that follow would be taken for this one.
         run = await arun_deployment(
             self.deployment,

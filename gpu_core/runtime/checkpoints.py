@@ -166,7 +166,7 @@ class Checkpointing:
         """Begin: earlier attempts can no longer save, and the worker knows that this one can.
 
         Raises:
-            StaleAttempt: A later attempt has begun already.
+            StaleAttempt: A later attempt has started already.
             StoreUnreachable: The checkpoint store cannot be used; StoreMisconfigured, which is one,
                 where no other attempt could use it either.
             NotEnoughSpace: The store's disk cannot take one save.
@@ -188,7 +188,7 @@ class Checkpointing:
         """Wait for the save under way; what was saved stays until newer ones replace it.
 
         Raises:
-            StaleAttempt: A later attempt has begun, and the save under way was refused.
+            StaleAttempt: A later attempt has started, and the save under way was refused.
         """
         try:
             self.wait()
@@ -252,7 +252,7 @@ class Checkpointing:
         answer, and all have to ask.
 
         Raises:
-            StaleAttempt: A later attempt of this run has begun; this process should end.
+            StaleAttempt: A later attempt of this run has started; this process should end.
         """
         self.progress.step()
         if self._saver is None:
@@ -281,7 +281,7 @@ class Checkpointing:
             there is nowhere to save (logged once).
 
         Raises:
-            StaleAttempt: A later attempt of this run has begun; this process should end.
+            StaleAttempt: A later attempt of this run has started; this process should end.
             AlreadyCommitted: Another process of this attempt saves too, and is none of the ranks.
             InvalidInput: Only pickle can save the state, and the policy refuses pickles.
         """
@@ -315,7 +315,7 @@ class Checkpointing:
             What was saved; None where nothing was under way, or the store failed.
 
         Raises:
-            StaleAttempt: A later attempt of this run has begun; this process should end.
+            StaleAttempt: A later attempt of this run has started; this process should end.
         """
         outcome = None if self._saver is None else self._saver.wait()
         self._learn(outcome)
@@ -405,7 +405,7 @@ class Checkpointing:
 
     def _tell_restored(self, manifest: Manifest) -> None:
         _log.info("restored checkpoint %s of %s", manifest.id, manifest.saved_at.isoformat())
-        # What the attempt itself saved earlier is not what it began with.
+        # What the attempt itself saved earlier is not what it started with.
         if self._checkpoints is not None and manifest.attempt != self._attempt:
             key = self._checkpoints.key(str(manifest.id))
             self._tell_worker(replace(self._report, restored_from=key))

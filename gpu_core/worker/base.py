@@ -339,7 +339,7 @@ class GpuWorker(_Mixin):
         flow_run_id = str(flow_run.id)
         # Published while it starts, why it waits would make it Scheduled again, and run twice.
         await scheduler.wait_until_published()
-        # Prefect would start a run once more that another machine's worker has completed.
+        # Prefect would start a run again that another machine's worker has completed.
         if await self._waiting.of(flow_run_id) is None:
             return False
         running = scheduler.admitted(flow_run_id)
@@ -707,7 +707,7 @@ def _rest_s(took_s: float) -> float:
 async def _hold_tasks(
     *, task_status: anyio.abc.TaskStatus[anyio.abc.TaskGroup] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """A group of tasks that ends as one: what one stay as the acting worker has begun."""
+    """A group of tasks that ends as one: what one stay as the acting worker has started."""
     async with anyio.create_task_group() as group:
         task_status.started(group)
         await anyio.sleep_forever()

@@ -47,7 +47,7 @@ class Exit:
     exit_code: int | None = None
     """Negative: the signal that ended it; None: unknown."""
     started_at: datetime | None = None
-    """When it began, where the start was not noted; None: unknown."""
+    """When it started, where the start was not noted; None: unknown."""
     ended_at: datetime | None = None
     """When the process or pod ended whose end is the attempt's."""
     held_until: datetime | None = None

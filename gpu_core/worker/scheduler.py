@@ -280,7 +280,7 @@ class GpuScheduler:
             raise
 
     async def _note_while_away(self) -> None:
-        """Machines come and go also while the ledger is away: that waits on the disk."""
+        """Machines come and go during an outage of the ledger: the records wait on disk."""
         policy, holding = self._policies.current(), self._attempts.holding()
         try:
             allocations = self._infrastructure.allocations(holding, policy)
@@ -407,7 +407,7 @@ class GpuScheduler:
     ) -> Collection[str]:
         """Open an attempt for each run that the plan admits; those that were opened."""
         placements = {c.workload_id: c.placement for c in plan.commands if isinstance(c, Admit)}
-        # Their GPUs may have become free after this cycle began.
+        # Their GPUs may have become free after this cycle started.
         admitted = await self._attempts.open(
             placements, demands, self._zones(), policy, datetime.now(UTC)
         )
@@ -493,7 +493,7 @@ class GpuScheduler:
             self.settler.end_unstarted(running, failure)
 
     async def wait_until_published(self) -> None:
-        """Wait until no run is in the midst of being shown why it waits."""
+        """Wait until no reason of a waiting run is being published."""
         async with self._turn:
             pass
 
@@ -633,7 +633,7 @@ class GpuScheduler:
     async def _bind_last(self, running: AttemptState) -> None:
         """Before its pods go: it may have ended before a cycle saw where it is.
 
-        So may those that were there with it, and a worker that has just begun knows no nodes yet.
+        So may those that were there with it, and a worker that has just started knows no nodes yet.
         """
         with self._faults.of_run(running, "put on its nodes"):
             policy = self._policies.current()

@@ -1,4 +1,4 @@
-"""A container in the midst of a flow is a run of the GPU pool, and nothing else."""
+"""A container during a flow is a run of the GPU pool, and nothing else."""
 
 import gc
 import warnings

@@ -203,7 +203,7 @@ class Chaos:
         with self.node_lines[node].parted():
             pods = self._pods_on(node)
             kill_pods([pod["metadata"]["uid"] for pod in pods])
-            # What the node has begun since then ends with it too.
+            # What the node has started since then ends with it too.
             cluster.stop(f"kubelet@{node}")
             kill_pods([pod["metadata"]["uid"] for pod in self._pods_on(node)])
             wait_until(lambda: not is_ready(cluster, node), f"{node} is silent", _NODE_GONE_S)
@@ -264,7 +264,7 @@ def _of_connections(count: int) -> str:
 
 
 def is_ready(cluster: Cluster, node: str) -> bool:
-    """Has Kubernetes heard of this node lately?"""
+    """Has Kubernetes heard of this node recently?"""
     conditions = cluster.get("node", node)["status"]["conditions"]
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

@@ -131,7 +131,7 @@ def refused(server: PrefectServer, namespace: Namespace, folder: Path, kind: str
 def test_a_gang_of_which_a_quota_refuses_one_pod_is_postponed_without_charge(
     server, cluster, namespace, tmp_path
 ):
-    """The first pod runs for 20 s before a worker looks: its flow must not have begun by then.
+    """The first pod runs for 20 s before a worker looks: its flow must not have started by then.
 
     A flow's gang and one of containers wait at the same time, each in a namespace of its own.
     """

@@ -12,7 +12,7 @@ from tests.support.prefect_stack import wait_for
 
 TRAINING = "flows/train_digits.py:train_digits"
 NOTHING = "tests/end_to_end/flows.py:do_nothing"
-# About a quarter of a minute of training: time enough to be preempted in the midst of it.
+# About a quarter of a minute of training: time enough to be preempted during it.
 PARAMETERS = {"hidden_units": 32, "epochs": 1500}
 
 

@@ -12,7 +12,7 @@ from prefect import flow
 
 @flow(persist_result=False)
 def bound(folder: str) -> None:
-    """Count until the file `release` is there, and note where each attempt began."""
+    """Count until the file `release` is there, and note where each attempt started."""
     runtime = importlib.import_module("gpu_core.runtime")
     with runtime.checkpointing() as ckpt:
         number = ckpt.restore(0)

@@ -117,7 +117,7 @@ def main():
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from tiny_run import propose
 
-    # A server that is killed is away for longer than other stories' programs wait for it.
+    # A server that is killed is unavailable for longer than other stories' programs wait for it.
     patience = 600
 
     def stop(_number, _frame):

@@ -27,7 +27,7 @@ def fail() -> None:
 
 @flow
 def count_until_released(folder: str) -> int:
-    """Count, saving now and then, until the file `release` is there; note where it began."""
+    """Count, saving now and then, until the file `release` is there; note where it started."""
     release = Path(folder, "release")
     with checkpointing() as ckpt:
         number = ckpt.restore(0)
@@ -51,7 +51,7 @@ def fail_and_note(folder: str) -> None:
 
 @flow
 def ask_prefect_when_released(folder: str) -> None:
-    """Note that it began, and ask Prefect's API something, once, when the file `release` is there.
+    """Note that it started, and send Prefect's API one request when the file `release` is there.
 
     Raises:
         Exception: What the API did not answer with, which is noted too.

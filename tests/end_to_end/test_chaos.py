@@ -286,7 +286,7 @@ class Story:
             print(late)
 
     def runs_something(self) -> bool:
-        """Has a body begun that has not come to an end?"""
+        """Has a body started that has not come to an end?"""
         newest = {event["run"]: event["what"] for event in chaos_body.read(self._stage.folder)}
         return not {"begin", "saved"}.isdisjoint(newest.values())
 

@@ -67,7 +67,7 @@ def test_a_preempted_run_saves_gives_way_and_resumes_where_it_was(new_pool, jour
     assert second.started_at < second.first_step_at < second.released_at
     # The interval never came: it saved because of the notice, and lost at most a few steps.
     assert int((counting / "began-2").read_text()) > 0
-    # The urgent run began only when the last process of the preempted one was gone.
+    # The urgent run started only when the last process of the preempted one was gone.
     assert pool.attempts(urgent)[0].admitted_at >= first.released_at
     preempted = [s for s in pool.states(low) if "'urgent' is more urgent" in (s["message"] or "")]
     assert preempted[0]["name"] == "Preempted"

@@ -120,7 +120,7 @@ def test_a_run_that_is_cancelled_while_its_reason_is_written_stays_cancelled(ser
 
 @pytest.mark.parametrize("end", ["COMPLETED", "CANCELLED"])
 def test_a_run_that_ends_while_it_is_put_back_in_line_stays_over(server, pool, end):
-    """Its body would run once more: its last words were under way as its process was ended."""
+    """Its body would run again: its last words were under way as its process was ended."""
     run = pool.submit(pool.deploy(f"{FLOWS}:do_nothing"), "completed")
     set_state = f"/flow_runs/{run}/set_state"
     pool.call("POST", set_state, {"state": {"type": "RUNNING"}, "force": True})
@@ -233,7 +233,7 @@ class Hesitant(PrefectClient):
 
 
 def test_a_run_that_starts_while_it_is_told_why_it_waits_has_started(server, pool):
-    """Prefect accepts Scheduled for a pending run too: it would be started once more."""
+    """Prefect accepts Scheduled for a pending run too: it would be started again."""
     deployment = pool.deploy(f"{FLOWS}:do_nothing")
     first, second = (pool.submit(deployment, name) for name in ("first", "second"))
     held = set()

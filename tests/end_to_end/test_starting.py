@@ -1,4 +1,4 @@
-"""A run whose flow has not begun is not preempted, and is once it has."""
+"""A run whose flow has not started is not preempted, and is once it has."""
 
 from datetime import datetime
 

@@ -70,7 +70,7 @@ class LeftBehind:
         )
 
     def _end(self) -> None:
-        """The other run came to its end before any worker of this version began."""
+        """The other run came to its end before any worker of this version started."""
         run_dir = self._run_dir(self.ended, "attempt-2")
         for state in ("PENDING", "RUNNING", "COMPLETED"):
             self._set_state(self.ended, state)

@@ -1,6 +1,6 @@
 """The sentences that people read, one row for each reason to wait and each end of an attempt.
 
-A changed sentence is changed here too, by hand: what it says is read once more. The cases are in
+A changed sentence is changed here too, by hand: what it says is read again. The cases are in
 `golden_cases.py`; each sentence is made by the code that makes it for people.
 """
 

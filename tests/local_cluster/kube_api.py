@@ -61,7 +61,7 @@ class Api:
             ApiError: The API server refused it, or could not be reached twice.
         """
         status, content = self._send(method, path, body, kind)
-        if status == _UNREACHED:  # it closes idle connections: once more on a fresh one
+        if status == _UNREACHED:  # it closes idle connections: again on a fresh one
             status, content = self._send(method, path, body, kind)
         if not 200 <= status < 300:
             raise ApiError(status, content)

@@ -55,7 +55,7 @@ class Span:
     began_s: float
     ended_s: float
     is_outage: bool = True
-    """Whether Prefect's API or the ledger was away."""
+    """Whether Prefect's API or the ledger was unavailable."""
 
 
 def violations(
@@ -143,7 +143,7 @@ def _of_checkpoints(events: Sequence[Event]) -> Iterator[str]:
 def _of_min_runtime(
     events: Sequence[Event], states: Sequence[Mapping[str, Any]], min_runtime_s: float
 ) -> Iterator[str]:
-    """A run that has just begun is not ended for another one: it counts from Running in Prefect."""
+    """A run that has just started is not ended for another one, counted from Running."""
     runnings_s = [_epoch_s(s["timestamp"]) for s in states if s["type"] == "RUNNING"]
     for event in events:
         since_s = max((at for at in runnings_s if at <= event["at"]), default=None)

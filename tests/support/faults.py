@@ -123,7 +123,7 @@ def phases_of(attempts: Iterable[Attempt], begun: Collection[tuple[str, int]]) -
 
     Args:
         attempts: The ledger's; closed ones are passed over.
-        begun: Flow run and number of those that noted their begin.
+        started: Flow run and number of those that noted their begin.
     """
     return {_phase(attempt, begun) for attempt in attempts if attempt.released_at is None}
 

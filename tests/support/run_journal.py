@@ -1,7 +1,7 @@
 """What runs noted about themselves, and what is wrong with it.
 
 The journal is the runs' own, so it shows what the worker cannot know: whether two attempts of a run
-lived at a time, and where each began. A line is
+lived at a time, and where each started. A line is
 
     SECONDS WHAT FLOW_RUN_ID ATTEMPT POD_UID STEP [RANK]
 
@@ -23,7 +23,7 @@ class Life:
     """One process of an attempt, from its first line to its last one.
 
     Attributes:
-        began_at: The step that it began with.
+        began_at: The step that it started with.
         step: The newest step that it noted.
         has_ended: Whether it came to the end of its work.
         rank: Which node of its gang it is; only the first one saves.
@@ -41,12 +41,12 @@ class Life:
 
 
 def read_lives(path: Path) -> tuple[Life, ...]:
-    """All lives of a journal, in the order in which they began; none where there is none."""
+    """All lives of a journal, in the order in which they started; none where there is none."""
     return lives_of(path.read_text().splitlines()) if path.exists() else ()
 
 
 def lives_of(lines: Iterable[str]) -> tuple[Life, ...]:
-    """The lives that these lines tell of, in the order in which they began."""
+    """The lives that these lines tell of, in the order in which they started."""
     lives: dict[tuple[str, int, str], Life] = {}
     for line in lines:
         at, what, run, attempt, pod, step, *rank = line.split()
@@ -65,7 +65,7 @@ def resumptions(lives: Iterable[Life]) -> list[tuple[Life, Life]]:
     """Each life that is not its run's first one, after the one before it; of first nodes alone.
 
     Args:
-        lives: Of all runs, in the order in which they began.
+        lives: Of all runs, in the order in which they started.
     """
     of_first = _by_run(life for life in lives if not life.rank)
     return [pair for of_run in of_first.values() for pair in pairwise(of_run)]
@@ -82,7 +82,7 @@ def faults_of_lives(
     somebody deletes, once it is gone, while no worker acts.
 
     Args:
-        lives: Of all runs, in the order in which they began.
+        lives: Of all runs, in the order in which they started.
         runs: The flow runs that there were.
         saving: Those of them that keep a checkpoint.
     """

@@ -32,7 +32,7 @@ class Sight:
             nodes of one gang. (Before 1.26 Kubernetes puts another pod in the place of one that is
             deleted while that one ends.)
         placed: By attempt, the node and the GPUs of each of its Jobs' pods.
-        began: By attempt, when its first container started.
+        started: By attempt, when its first container started.
         ended: By attempt, when its last container ended, as far as was seen.
     """
 

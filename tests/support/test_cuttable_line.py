@@ -10,7 +10,7 @@ from tests.support.cuttable_line import HOST, CuttableLine
 
 @pytest.fixture
 def echo():
-    """The port of a server that says everything once more."""
+    """The port of a server that says everything again."""
     listener = socket.create_server((HOST, 0))
 
     def answer():

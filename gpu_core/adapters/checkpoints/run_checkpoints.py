@@ -52,7 +52,7 @@ _LOOK_S = 0.5
 
 
 class StaleAttempt(GpuSchedulingError):
-    """A later attempt of the run has begun; this one must not save any more, and should end."""
+    """A later attempt of the run has started; this one must not save any more, and should end."""
 
     def __init__(self, flow_run_id: str, attempt: int, newest: int) -> None:
         super().__init__(flow_run_id, attempt, newest)
@@ -153,7 +153,7 @@ class RunCheckpoints:
         """Begin the attempt: from now on no earlier one may save.
 
         Raises:
-            StaleAttempt: A later attempt has begun already.
+            StaleAttempt: A later attempt has started already.
             StoreUnreachable: The store cannot be listed or written to.
             NotEnoughSpace: Its disk cannot take one save; nothing was written.
         """
@@ -169,7 +169,7 @@ class RunCheckpoints:
         """The number that the next checkpoint gets.
 
         Raises:
-            StaleAttempt: A later attempt has begun.
+            StaleAttempt: A later attempt has started.
         """
         return next_sequence(self._current_names())
 
@@ -213,7 +213,7 @@ class RunCheckpoints:
             sequence: The checkpoint's number, which all ranks must give; by default the next one.
 
         Raises:
-            StaleAttempt: A later attempt has begun; nothing was committed.
+            StaleAttempt: A later attempt has started; nothing was committed.
             AlreadyCommitted: Another process of this attempt saves at the same time.
             MissingShards: Another rank has not saved its part.
             UntrustedCheckpoint: Another rank's part is not signed as this rank signs.

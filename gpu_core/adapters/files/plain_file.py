@@ -13,7 +13,7 @@ def read_plain_file(path: Path, most_bytes: int) -> bytes:
         OSError: It is no plain file, or larger than that.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened once more
+    with open(descriptor, "rb") as file:  # noqa: PTH123 # a path would be opened again
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a plain file")
         content = file.read(most_bytes + 1)

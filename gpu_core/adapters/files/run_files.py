@@ -56,7 +56,7 @@ class CheckpointReport:
     size_bytes: int | None = None
     duration_s: float | None = None
     answers_notice: bool = False
-    """The save began after the notice had come: nothing more will be saved for it."""
+    """The save started after the notice had come: nothing more will be saved for it."""
     first_step_at: datetime | None = None
     """When the flow first asked whether to save, or saved: it has done a new step by then."""
     expected_loss_s: float | None = None

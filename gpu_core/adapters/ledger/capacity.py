@@ -35,7 +35,7 @@ class KnownCapacity:
 
 
 def read_known(connection: sa.Connection, host: str, damaged: set[str]) -> KnownCapacity:
-    """Which machines of this host are there, or were lately, and when was the last one seen?
+    """Which machines of this host are there, or were recently, and when was the last one seen?
 
     Args:
         damaged: The rows that cannot be read and were named; they are left out.
@@ -95,7 +95,7 @@ def read_overlapping(
 
 
 def write_changes(connection: sa.Connection, changes: CapacityChanges) -> None:
-    """Write down what ended, then what began.
+    """Write down what ended, then what started.
 
     An interval of a machine that another worker has written down already is left out.
     """

@@ -49,7 +49,7 @@ class GroupCommit:
 
         Raises:
             SQLAlchemyError: They failed, or the database did; nothing of them is written, unless
-                it failed in the midst of the commit.
+                it failed during the commit.
         """
         write = _Write(statements)
         with self._gathering:

@@ -1,6 +1,6 @@
 """Is the ledger away, and does it come back by itself? What an error of its database shows.
 
-What the worker does meanwhile is in `gpu_core/worker/DESIGN.md`, "While the ledger is away".
+What the worker does meanwhile is in `gpu_core/worker/DESIGN.md`, "While the ledger is unavailable".
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Records that wait on the disk while the ledger is away: bounded, in order, each once.
+"""Records that wait on the disk while the ledger is unavailable: bounded, in order, each once.
 
 Only what decides nothing waits here. An admission never does: it is the fence against starting a
 run twice, and needs the ledger itself.
@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 2**20
 
 
 class SpoolFull(LedgerError):
-    """The ledger is away, and the file that records wait in has no room for one more."""
+    """The ledger is unavailable, and the file that records wait in has no room for one more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

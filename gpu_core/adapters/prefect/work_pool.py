@@ -98,7 +98,7 @@ async def read_waiting(
 
 
 async def read_strangers_runs(client: PrefectClient, pool: PoolStatus) -> tuple[StrangersRun, ...]:
-    """Which runs of the pool were started lately by the workers of another type that are online?"""
+    """Which runs of the pool did online workers of another type start recently?"""
     events = await _events(client, pool.pool_id, "prefect.worker.submitted-flow-run")
     found = (_strangers_run(event) for event in events)
     return tuple(run for run in found if run is not None and run.worker in pool.strangers)

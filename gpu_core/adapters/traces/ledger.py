@@ -16,7 +16,7 @@ def read_ledger(source: str) -> tuple[TraceJob, ...]:
     """The finished runs of a ledger, from the first submission on.
 
     A run that still holds GPUs, or was stopped and waits to resume, has no known length and is
-    left out. The ledger does not know which GPU types a run would also have accepted: any will do.
+    left out. The ledger lacks which other GPU types a run would accept: it accepts any.
 
     Args:
         source: A SQLite file's path, or the ledger's address (`postgresql+psycopg://…`).

@@ -77,7 +77,7 @@ def refresh(
     """Read what AWS offers now, and keep it.
 
     Reads instance types, on-demand and spot prices. Reports what cannot be read and keeps the
-    rest. Keeps nothing if a price is nonsense.
+    rest. Changes nothing if a price is implausible.
     """
     from gpu_core.cli.catalog.command import refresh as run_refresh
     from gpu_core.decisions.model.errors import InvalidInput

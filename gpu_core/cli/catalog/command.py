@@ -54,7 +54,7 @@ def refresh(
     """Look at what AWS offers now, and keep it. 1: nothing could be read.
 
     Raises:
-        InvalidInput: What was found is nonsense or needs a confirmation; the file is as it was.
+        InvalidInput: A price is implausible or needs a confirmation; the file is unchanged.
     """
     catalog = load_catalog(path)
     now = datetime.now(UTC)

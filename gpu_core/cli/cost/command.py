@@ -45,7 +45,7 @@ def run_report(
     output: Output,
     show: str,
 ) -> int:
-    """Print what a period cost. The ledger is asked for when all else is understood.
+    """Print what a period cost. The ledger is opened after all other options are checked.
 
     Raises:
         InvalidInput: The period, a key, the idle rule or the ledger's address cannot be used.

@@ -38,7 +38,7 @@ def run_savings(
     committed_percent: str | None,
     as_json: bool,
 ) -> int:
-    """Print what was saved. The ledger is asked for when all else is understood.
+    """Print what was saved. The ledger is opened after all other options are checked.
 
     Raises:
         InvalidInput: The month, a file, the percentage or the ledger's address cannot be used.

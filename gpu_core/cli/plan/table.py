@@ -69,7 +69,7 @@ def print_plan(
 
 
 def answer(choice: Choice, constraints: Constraints, now: datetime) -> tuple[str, ...]:
-    """What to take, how long it runs and what it costs; or the nearest, where nothing will do."""
+    """The recommended offering, its run time and cost; without one, the closest offering."""
     if not choice.candidates:
         return (verdict(choice, constraints, now),)
     best, option = choice.candidates[0], choice.candidates[0].option

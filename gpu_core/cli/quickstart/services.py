@@ -95,7 +95,7 @@ class Services:
                 raise ServiceError(f"{service.name} ended:\n{_tail(service.log)}")
 
     def stop(self, service: Service) -> None:
-        """Stop one server: first politely, then for good."""
+        """Stop one server: SIGINT, then SIGTERM, then SIGKILL, each after a pause."""
         if service not in self._started:
             return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):

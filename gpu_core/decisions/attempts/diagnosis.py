@@ -1,4 +1,4 @@
-"""Why an attempt failed after it began, and whether each further one would fail alike."""
+"""Why an attempt failed after it started, and whether each further one would fail alike."""
 
 import re
 from collections.abc import Sequence

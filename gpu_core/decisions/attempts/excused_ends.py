@@ -1,8 +1,8 @@
 """Which ends of attempts does an outage of the platform explain, that the worker itself saw?
 
-A flow that says that it could not connect proves nothing: it may speak of a service of its own. An
-outage alone proves nothing either: a flow may fail by itself while Prefect's API is away. An end is
-excused where both come together, or where the outage came before the flow began.
+A flow that reports a failed connection proves nothing: the service may be its own. An outage alone
+proves nothing either: a flow may fail by itself while Prefect's API is unavailable. An end is
+excused where both coincide, or where the outage precedes the start of the flow.
 """
 
 import re
@@ -19,10 +19,10 @@ _NAMES: dict[Part, str] = {"api": "Prefect's API was unavailable", "disk": "the 
 _UNNOTICED = timedelta(seconds=10)
 
 # Prefect's client repeats a request five times, 2 to 32 s apart: an error ends its process a minute
-# after the outage began, and telling Prefect of that takes as long once more.
+# after the outage started, and telling Prefect of that takes as long again.
 _ECHO = timedelta(seconds=120)
 
-# An engine that begins its flow at all has begun it by then, also on a busy machine.
+# An engine that begins its flow at all has started it by then, also on a busy machine.
 _STARTS = timedelta(minutes=15)
 
 # What is older explains no end that is still to be judged.
@@ -83,7 +83,7 @@ def seen_away(outages: Iterable[Outage], part: Part, now: datetime) -> tuple[Out
 
 
 def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
-    """What of the platform's made the attempt end, and not the run?
+    """Which outage of the platform, and not the run itself, ended the attempt?
 
     Args:
         signs: Of a flow; a container without Prefect needs no API.
@@ -101,7 +101,7 @@ def excuse_of(signs: EndSigns, outages: Sequence[Outage]) -> str | None:
     lacks_space = not signs.has_begun or _NO_ROOM_TO_SAVE.search(said) is not None
     if lacks_space and (outage := _during(outages, "disk", signs, _ECHO)):
         return _clause(outage)
-    # An engine that has not begun its flow needs the API for each step, and its errors have many
+    # An engine that has not started its flow needs the API for each step, and its errors have many
     # texts: a websocket that got no answer, a file of a helper that gave up, an exit code alone.
     is_said = not signs.has_begun or _NO_API.search(said) is not None
     if not is_said and signs.prefect_state_type in _REPORTED:

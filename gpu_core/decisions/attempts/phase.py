@@ -21,9 +21,9 @@ class AttemptPhase(StrEnum):
     LAUNCHING = "launching"
     """Prefect has given its run to this worker; what runs it is being created, or may exist."""
     STARTED = "started"
-    """What runs it exists; its flow or container has not begun."""
+    """What runs it exists; its flow or container has not started."""
     RUNNING = "running"
-    """Its flow or container has begun."""
+    """Its flow or container has started."""
     DRAINING = "draining"
     """It was asked to stop, and has until its deadline to save."""
     ENDING = "ending"
@@ -134,7 +134,7 @@ class AttemptLife:
 
         Args:
             phase: The next phase.
-            at: When it began, aware.
+            at: When it started, aware.
 
         Raises:
             IllegalTransition: It does not follow the current phase.
@@ -147,7 +147,7 @@ class AttemptLife:
 def recorded_phase(attempt: Attempt) -> AttemptPhase:
     """In which phase is this attempt, as far as its row in the ledger says?
 
-    That of a version before has the same columns. Whether its flow has begun is Prefect's to say,
+    That of a version before has the same columns. Whether its flow has started is Prefect's to say,
     and one without a start may have been given to a worker that died before it could note it.
     """
     if attempt.released_at is not None:

@@ -1,4 +1,4 @@
-"""When is a run tried again that the cluster would not take, or whose platform was away?"""
+"""When is a run tried again that the cluster would not take, or whose platform was unavailable?"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -71,7 +71,7 @@ def _pause_until(
 
 
 def is_postponed(attempt: Attempt) -> bool:
-    """Did this attempt end before its flow began, for a reason that is not its run's?"""
+    """Did this attempt end before its flow started, for a reason that is not its run's?"""
     return not attempt.has_run
 
 

@@ -26,9 +26,9 @@ PREFECT_STATE_TYPES = frozenset(
 
 MAX_EXCUSED = 10
 """How many ends in a row are excused and tried again soon; with the growing pauses between them
-(`capacity.postponed`) they take 20 minutes at least. After that, a flow that had begun is charged
-with its end, since its own body may be what takes the platform down. An attempt that had not begun
-is not charged: the run is held, and tried rarely, until a person corrects what is wrong."""
+(`capacity.postponed`) they take 20 minutes at least. After that, a flow that had started is charged
+with its end, since its own body may be what takes the platform down. An attempt that had not
+started is not charged: the run is held, and tried rarely, until a person corrects the cause."""
 
 # States in which a run waits for a worker to start it.
 _WAITING = frozenset({"AwaitingRetry", "Scheduled"})
@@ -71,11 +71,11 @@ class EndFacts:
     """Why the attempt was asked to stop; None: it was not."""
     drain_message: str | None = None
     excuse: str | None = None
-    """What of the platform's made it end, as the worker itself saw; None: nothing did."""
+    """The outage of the platform that ended it, as the worker observed; None: none did."""
     excused_before: int = 0
     """How many attempts in a row before this one were excused."""
     begun_excused_before: int = 0
-    """How many of those had begun their flow, 0 to `excused_before`."""
+    """How many of those had started their flow, 0 to `excused_before`."""
     has_begun: bool = True
     """Whether Prefect counted the attempt as a run."""
     has_queue: bool = True
@@ -168,7 +168,7 @@ def _settlement(facts: EndFacts, max_failures: int, max_interruptions: int | Non
 
 
 def _end_reason(facts: EndFacts) -> EndReason | None:
-    """Why did the attempt end? None: it never began."""
+    """Why did the attempt end? None: it never started."""
     drain = facts.drain_reason
     if drain is not None and not drain.is_requested:
         drain = None
@@ -300,7 +300,7 @@ def _is_excusable(facts: EndFacts, reason: EndReason | None) -> bool:
 
 
 def _excused(facts: EndFacts, reason: EndReason | None, max_failures: int) -> Settlement:
-    """Not charged, unless flows that began end so again and again."""
+    """Not charged, unless flows that started end so again and again."""
     why = _clause(facts.excuse or "")
     if facts.was_started and facts.has_begun:
         number = facts.begun_excused_before + 1
@@ -416,7 +416,7 @@ def _signal_name(number: int) -> str:
 
 
 def _stopped(reason: EndReason, message: str) -> Settlement:
-    """It is ended for good, and that is no failure of its own."""
+    """It has ended permanently, and that is no failure of its own."""
     return Settlement(
         end_reason=reason, is_charged_failure=False, next_state="Failed", message=message
     )

@@ -1,4 +1,4 @@
-"""Why a flow run ended before its flow began, as the output of its process says."""
+"""Why a flow run ended before its flow started, as the output of its process says."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -151,7 +151,7 @@ def is_load_error_logged(lines: Iterable[str]) -> bool:
     """Is the traceback in this output on the run's page already?
 
     Prefect's engine logs to the run why it cannot load its flow. A second process, for the flow's
-    hooks, prints the same traceback once more.
+    hooks, prints the same traceback again.
     """
     return any(_LOADING in line for line in lines)
 

@@ -82,7 +82,7 @@ def refreshed(
         accepts_large_changes: A person has confirmed the prices that are refused otherwise.
 
     Raises:
-        InvalidInput: A price is nonsense, or it moved tenfold or contradicts the other prices
+        InvalidInput: A price is implausible, or it moved tenfold or contradicts the other prices
             of its type, and is not confirmed. Nothing of the look is taken over then.
         InvalidInputs: There are several of these.
     """

@@ -5,7 +5,7 @@ and makes it complete:
 
     000002-00000007.bin     the payload of attempt 2's checkpoint with sequence number 7
     000002-00000007.json    its manifest
-    000002.claim            attempt 2 has begun: no earlier attempt may save any more
+    000002.claim            attempt 2 has started: no earlier attempt may save any more
 
 Where several ranks save together, each has a payload and a manifest of its own, and the manifest
 of the whole is written when all of them are there:
@@ -58,7 +58,7 @@ class CheckpointId:
 
 
 def claim_name(attempt: int) -> str:
-    """The name of the marker that an attempt has begun."""
+    """The name of the marker that an attempt has started."""
     return f"{attempt:06d}.claim"
 
 

@@ -266,7 +266,7 @@ def answer_notice(
 
     Args:
         grace_s: Seconds until the run is killed.
-        uploading_for_s: How long ago the save under way began; None: none is.
+        uploading_for_s: How long ago the save under way started; None: none is.
     """
     longest_s = times.longest_persist_s
     if longest_s is None or grace_s <= 0:

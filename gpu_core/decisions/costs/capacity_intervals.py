@@ -223,7 +223,7 @@ def _first(created_at: datetime | None, last_look: datetime | None, now: datetim
 def _replaced(
     old: CapacityInterval, created_at: datetime | None, now: datetime
 ) -> CapacityInterval:
-    """The end of a machine whose name another one has: no later than that one began."""
+    """The end of a machine whose name another one has: no later than that one started."""
     gone = _gone(old, now)
     if created_at is None or gone.until is None:
         return replace(gone, end_reason=IntervalEnd.REPLACED)

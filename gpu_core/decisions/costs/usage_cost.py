@@ -262,7 +262,7 @@ def lost_usage(attempt: Attempt) -> Usage:
 
 
 def saved_usage(attempt: Attempt, all_attempts: Iterable[Attempt]) -> Usage:
-    """What of an attempt that did not complete was not lost, because a later one went on from it?
+    """Which part of an attempt that did not complete was kept, because a later one resumed from it?
 
     Args:
         all_attempts: All attempts of the same run.

@@ -43,7 +43,7 @@ class EndReason(StrEnum):
     """What was to run it is refused, whenever it is tried: a right, a rule or a value is wrong."""
     POSTPONED = "Postponed"
     """It is tried later, and its flow did not begin: the cluster takes it only when, for one, its
-    ResourceQuota has room, or the platform was away."""
+    ResourceQuota has room, or the platform was unavailable."""
     SUSPENDED = "Suspended"
     """The flow suspended itself to continue later."""
 
@@ -170,7 +170,7 @@ class Attempt:
     is_end_estimated: bool = False
     """The end is `last_seen_at`, because nothing that saw the real end survived."""
     restored_from: str | None = None
-    """The checkpoint that this attempt began with."""
+    """The checkpoint that this attempt started with."""
     checkpoint: str | None = None
     """The newest checkpoint that this attempt committed."""
     checkpointed_at: datetime | None = None
@@ -188,8 +188,8 @@ class Attempt:
     """Work that an interruption without notice loses on average, as the flow measures its saves;
     None: it does not say."""
     job_variables: Mapping[str, Any] | None = None
-    """What it was begun with, where the deployment or the pool's template may say something else by
-    now; only while it is open. None in records from before this was kept."""
+    """What it was started with; the deployment or the pool's template may have changed since. Only
+    while it is open. None in records from before this was kept."""
     gpu_quantity: Fraction | None = None
     """GPUs that it holds, parts of GPUs as exact fractions. None in records from before this was
     kept: the thousandths of `shares` count."""

@@ -2,7 +2,7 @@
 
 
 def clean_text(text: str) -> str:
-    """What of this text does every database keep as it is?
+    """The part of this text that every database stores unchanged.
 
     PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair: U+FFFD replaces them.
     """

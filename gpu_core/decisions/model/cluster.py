@@ -126,7 +126,7 @@ class Allocation:
     placement: Placement
     admitted_at: datetime
     began_at: datetime | None = None
-    """When its flow or container began; None: not yet, or with its admission."""
+    """When its flow or container started; None: not yet, or with its admission."""
     begins_by: datetime | None = None
     """Until when it is protected from preemption if it does not begin; None: it begins with its
     admission."""

@@ -1,4 +1,4 @@
-"""What one GPU did for one attempt: a few numbers that are kept for good."""
+"""The activity of one GPU in one attempt: a few numbers that are kept permanently."""
 
 from dataclasses import dataclass
 

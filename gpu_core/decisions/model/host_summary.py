@@ -1,4 +1,4 @@
-"""What a run's processes took of their machine: a few numbers that are kept for good."""
+"""The CPU and memory that a run's processes used: a few numbers that are kept permanently."""
 
 from dataclasses import dataclass
 

@@ -42,7 +42,7 @@ class Reason(StrEnum):
     BUDGET_EXCEEDED = "BudgetExceeded"
     """It would cost more than is left of a budget."""
     WAITING_FOR_SPOT = "WaitingForSpot"
-    """Spot is away, and waiting costs less than on-demand where its deadline leaves time, or its
+    """Spot is unavailable. The deadline leaves time, and waiting costs less than on-demand; or the
     budget does not pay for on-demand."""
     WAITING_FOR_CLUSTER_QUOTA = "WaitingForClusterQuota"
     """A ResourceQuota of its namespace refused it; it is tried again from time to time."""

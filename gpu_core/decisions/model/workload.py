@@ -155,13 +155,13 @@ class Workload:
     takes_free_only: bool = False
     """The cluster refused its last attempt: nothing is preempted for it until one is accepted."""
     min_runtime_s: int = 0
-    """How long an attempt is left alone, once it has begun, before it may be preempted."""
+    """How long an attempt is left alone, once it has started, before it may be preempted."""
     expected_duration_s: int | None = None
     """What the owner expects one uninterrupted run to take; None: not stated."""
     run_time: RunTime | None = None
-    """What is thought of its run time, from its owner or from history; None: nothing."""
+    """Its expected run time, from its owner or from history; None: unknown."""
     remaining_s: float | None = None
-    """What of its run time is left, after what earlier attempts saved; None: unknown."""
+    """The run time that is left after what earlier attempts saved; None: unknown."""
     changeover: Changeover | None = None
     """What a start of its deployment loses; None: not measured, the policy's number holds."""
     attained_gpu_s: float = 0.0

@@ -40,7 +40,7 @@ class Constraints:
     budget_micro_usd: int | None = None
     max_nodes: int = 1
     gpu_types: tuple[str, ...] = ()
-    """The only GPU types that will do. Empty: any."""
+    """The only acceptable GPU types. Empty: any."""
     gpus: int | None = None
     """Exactly this many GPUs over all nodes. None: as many as an offering has."""
     data_gib: float | None = None

@@ -148,7 +148,7 @@ def verdict(choice: Choice, constraints: Constraints, now: datetime) -> str:
 def _best_way(
     options: Sequence[Option], constraints: Constraints, now: datetime
 ) -> RankedOffering | Refusal:
-    """The best number of nodes; where none will do, why the nearest one does not."""
+    """The best number of nodes; where none is feasible, why the closest one is not."""
     candidates = [
         RankedOffering(option=option, certainty=option.certainty(constraints, now))
         for option in options

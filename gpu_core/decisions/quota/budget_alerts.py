@@ -30,7 +30,7 @@ class BudgetAlert(NamedTuple):
     """In the budget's unit: micro-USD or GPU-seconds."""
     forecast: int | None
     """What it comes to at the end of the period if usage continues at its mean rate; None: the
-    period has just begun."""
+    period has just started."""
     ends_at: datetime
 
     @property

@@ -23,7 +23,7 @@ class BudgetUse(NamedTuple):
     used: int
     forecast: int | None
     """What it comes to at the end of the period if usage continues at its mean rate; None: the
-    period has just begun."""
+    period has just started."""
     ends_at: datetime
 
 

@@ -105,7 +105,7 @@ class QuotaUsage:
         self._used: dict[tuple[str, str], int] = {}
         self._holders: dict[tuple[str | None, str], int] = {}
         self.borrowing_changes = 0
-        """How often a team or cohort began or ceased to use more than its quota. While it stands
+        """How often a team or cohort started or ceased to use more than its quota. While it stands
         still, so does what `borrowers` answers."""
 
     def copy(self) -> "QuotaUsage":

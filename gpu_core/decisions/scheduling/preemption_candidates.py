@@ -201,7 +201,7 @@ class _NodeHoldings:
     def __init__(self, name: str, holdings: list[Holding], index: PreemptionIndex) -> None:
         self.holdings = holdings
         self.free = [h for h in holdings if h.protected_until_s <= index.now_s]
-        """Holdings that have begun and are past their minimum run time."""
+        """Holdings that have started and are past their minimum run time."""
         usable_ids = index.after_draining[name].usable_ids
         self._gpus = [_gpus_on(name, holding, usable_ids) for holding in self.free]
         self._index = index

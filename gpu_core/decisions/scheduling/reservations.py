@@ -91,7 +91,7 @@ class Reservations:
     """The reservations of one cycle.
 
     Args:
-        free: What of a node is free after draining, and not assigned.
+        free: The part of a node that is free after draining, and not assigned.
         releases: The expected releases of the node, in order of time.
     """
 

@@ -42,7 +42,7 @@ def progress(
     and gets no further.
 
     Args:
-        elapsed_s: Since it began to work; negative while it still restarts.
+        elapsed_s: Since it started to work; negative while it still restarts.
         interval_s: As in `attempt_s`; None: all work is safe at once.
         stall_s: As in `attempt_s`.
         notice_s: From the notice to its end; 0: no notice.

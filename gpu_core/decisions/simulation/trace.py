@@ -23,7 +23,7 @@ _WITHDRAWN = "interruption-notice"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob:
-    """One job of a history. Moments are seconds since the trace began."""
+    """One job of a history. Moments are seconds since the trace started."""
 
     job_id: str
     submit_s: float

@@ -74,13 +74,13 @@ class CapacityView:
         return not self._never[shape]
 
     def fits(self, workload: Workload, capacity_type: str) -> bool:
-        """Could it begin now on such capacity, where it has not failed lately?"""
+        """Could it begin now on such capacity, where it has not failed recently?"""
         return self.find(workload, capacity_type) is not None
 
     def find(
         self, workload: Workload, capacity_type: str, among: Container[str] | None = None
     ) -> Placement | None:
-        """Where could it begin now on such capacity, where it has not failed lately?
+        """Where could it begin now on such capacity, where it has not failed recently?
 
         Args:
             among: The only nodes that it may use, by name; None: all.
@@ -290,7 +290,7 @@ class CapacityView:
 def _place(
     workload: Workload, shape: Shape, room: ClusterInfo, among: Container[str] | None = None
 ) -> Placement | None:
-    """Where could it go, away from where it has failed lately?"""
+    """Where could it go, away from where it has failed recently?"""
     avoided = workload.shape.avoided_nodes
 
     def allows(name: str) -> bool:

@@ -22,7 +22,7 @@ def capacity_change(
 ) -> CapacityDecision | None:
     """On which capacity should it continue, if not where it is?
 
-    Only where it keeps checkpoints, may be preempted, has begun and had its minimum run time, and
+    Only where it keeps checkpoints, may be preempted, has started and had its minimum run time, and
     could begin there at once; with a deadline only if its run time is known. Without one it is
     where the mix put it, if the policy has a target for that. A budget that holds on spot only
     comes before the mix, and before what became of it on spot earlier. No attempt moves only to

@@ -115,7 +115,7 @@ def zone_of(node: Node) -> str | None:
 def _blocked(
     attempts: Sequence[Attempt], policy: CapacityPolicy, now: datetime, changeover_s: float
 ) -> dict[_Place, datetime]:
-    """Until when is each place that failed lately left alone?"""
+    """Until when is each place that failed recently left alone?"""
     stays: dict[_Place, list[Stay]] = defaultdict(list)
     for attempt in attempts:
         if not attempt.is_better_elsewhere or attempt.released_at is None:

@@ -103,7 +103,7 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
 
 
 def gap_patience_s(state: CapacityState) -> float:
-    """For how long is spot waited for, each time that it is away?
+    """For how long is spot waited for, each time that it is unavailable?
 
     As long as uses up the slack evenly until the deadline: one cycle of spot may lose its part of
     the slack, and what its changeovers leave of that can be waited.
@@ -224,7 +224,7 @@ def _by_line(state: CapacityState, lead_s: float = 0.0, ahead: Capacity = Capaci
 
 
 def _wait_or_not(state: CapacityState, gap_s: float) -> Advice:
-    # Waiting is in whole looks: one that does not fit any more is not begun.
+    # Waiting is in whole looks: one that does not fit any more is not started.
     patience_s = None if math.isinf(gap_s) else gap_s
     if state.spot.age_s + state.look_s < gap_s:
         return Advice(Capacity.IDLE, Rule.WAIT_FOR_SPOT, patience_s=patience_s)

@@ -1,4 +1,4 @@
-"""Which zone is tried next for spot? The one that has lately given the most useful time.
+"""Which zone is tried next for spot? The one that has recently given the most useful time.
 
 Useful is what a stay lasts beyond its changeover: a zone that takes its capacity back sooner has
 given nothing. That score in a window, with a bonus for what was tried seldom (UCB1: Auer,
@@ -84,7 +84,7 @@ def choose_zone(
     """In which zone should spot be tried now?
 
     Args:
-        zones: In order of preference where all else is equal.
+        zones: In order of preference among equals.
         stays: What became of earlier tries, in any order.
     """
     since = now - timedelta(seconds=policy.window_s)

@@ -58,7 +58,7 @@ def quiet_since(signals: Iterable[Signal]) -> datetime | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """What one GPU of a run did lately. Begin with `GpuActivity(gpu_id=...)`."""
+    """What one GPU of a run did recently. Begin with `GpuActivity(gpu_id=...)`."""
 
     gpu_id: str
     utilization: Signal = Signal()
@@ -104,7 +104,7 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunActivity:
-    """What all GPUs of an attempt, and its processes, did lately."""
+    """What all GPUs of an attempt, and its processes, did recently."""
 
     began_at: datetime
     at: datetime

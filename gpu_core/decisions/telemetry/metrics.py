@@ -74,7 +74,7 @@ class WorkerFacts:
     oldest_wait_s: float = 0.0
     running: int = 0
     starts: int = 0
-    """Since the worker began, like all counters."""
+    """Since the worker started, like all counters."""
     preemptions: int = 0
     ends: Mapping[EndReason, int] = field(default_factory=dict)
     gpus: Mapping[GpuGroup, int] = field(default_factory=dict)

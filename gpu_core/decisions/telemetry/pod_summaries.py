@@ -45,7 +45,7 @@ def queries_for(
     Args:
         namespace: Of all of them.
         pods: Their names.
-        start: When the attempt began.
+        start: When the attempt started.
         end: When it ended.
     """
     step_s = max(_SHORTEST_STEP_S, ceil((end - start).total_seconds() / _MOST_POINTS))

@@ -67,9 +67,9 @@ class Recovery:
             _log.info("Took over %d open attempts of an earlier worker", len(attempts))
 
     async def adopt(self, policy: Policy, template: Mapping[str, Any]) -> list[AttemptState]:
-        """Take over what another worker opened after this one had begun to act.
+        """Take over what another worker opened after this one had started to act.
 
-        It had begun a cycle before it lost its lease, and would not answer for what it opened.
+        It had started a cycle before it lost its lease, and would not answer for what it opened.
         Reads once a minute, and takes what was there a minute before: an attempt of our own may
         be closed between the two reads.
         """
@@ -145,7 +145,7 @@ class Recovery:
         return taken
 
     async def _write_start(self, running: AttemptState) -> None:
-        """Write down a start that the ledger was away for."""
+        """Write down a start that the ledger was unavailable for."""
         try:
             await in_thread(write_start, self._ledger, running.attempt)
         except UnknownAttempt:
@@ -192,7 +192,7 @@ class Recovery:
             run = await read_flow_run(self._client, attempt.flow_run_id)
             if run is None:
                 return
-            if attempt.job_variables is None:  # a version before began it
+            if attempt.job_variables is None:  # a version before started it
                 variables = await self._reader.variables(run, template, attempt.admitted_at)
                 running.variables = variables
             demand = await self._reader.read(

@@ -25,7 +25,7 @@ class RunReader:
         """The run of this id; None when it was deleted, or its id is damaged.
 
         Raises:
-            Exception: Prefect's API is away, or cannot answer for this run.
+            Exception: Prefect's API is unavailable, or cannot answer for this run.
         """
         try:
             return await self._together.of(flow_run_id)

@@ -20,7 +20,7 @@ _NOT_BEGUN = [StateType.SCHEDULED, StateType.PENDING]
 
 
 class RunningPoll:
-    """Moves started attempts to Running when the flow or the container of each has begun.
+    """Moves started attempts to Running when the flow or the container of each has started.
 
     Args:
         client: Prefect's.
@@ -31,7 +31,7 @@ class RunningPoll:
         self._polls = Throttle(_POLL_S)
 
     async def poll(self, attempts: Iterable[AttemptState], now: datetime) -> None:
-        """Note which of these have begun, at most once a second.
+        """Note which of these have started, at most once a second.
 
         A worker that was restarted learns it from Prefect, too.
         """

@@ -107,7 +107,7 @@ def decide(
         last_lines: The end of the output of a flow that did not begin.
         has_begun: Whether Prefect counted the attempt as a run.
         held_gpus: Whether any of it was on a node; without, the attempt costs nothing.
-        excuse: What of the platform's made it end, as the worker saw; None: nothing did.
+        excuse: The outage that ended it, as the worker observed; None: none did.
     """
     state = run.state if run is not None else None
     decided = running.attempt.settlement
@@ -216,7 +216,7 @@ def excuse_of_end(
     has_begun: bool,
     is_folder_gone: bool,
 ) -> str | None:
-    """What of the platform's made the attempt end, as the worker saw? None: nothing did.
+    """Which outage of the platform ended the attempt, as the worker observed? None: none did.
 
     Args:
         running: The attempt; nothing of it lives.
@@ -254,7 +254,7 @@ def _retries(settlement: Settlement, run: FlowRun | None, *, has_begun: bool) ->
 
     Prefect counts every Running against `retries`, and the flow's engine retries by itself while
     there are retries left. An attempt that Prefect did not count must not add one: the next attempt
-    would execute the flow's body once more than its flow asks for.
+    would execute the flow's body again than its flow asks for.
     """
     if run is None or not has_begun or settlement.next_state is None:
         return None
@@ -273,7 +273,7 @@ class Published(NamedTuple):
     """What came of publishing an end."""
 
     stands: bool
-    """False: at this very moment its process or a person has ended the run for good, which was put
+    """False: meanwhile its process or a person has ended the run permanently, which was put
     back. The end has to be judged again."""
     state: State[Any] | None = None
     """The run's state from now on; None: it has to be read."""

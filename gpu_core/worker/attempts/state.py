@@ -70,7 +70,7 @@ class AttemptState:
     start_failure: StartFailure | None = None
     """Why it ends before it could work; None: nothing has said so."""
     has_unwritten_start: bool = False
-    """What runs it was created, and the ledger was away before it could be written down."""
+    """What runs it was created, and the ledger was unavailable before it could be written down."""
     life: AttemptLife = field(init=False)
     """Its phases; changed by `move_to` alone."""
 
@@ -146,7 +146,7 @@ class AttemptState:
 
     @property
     def began_at(self) -> datetime | None:
-        """When its flow or container began, by Prefect's state of the run; None: not seen yet."""
+        """When its flow or container started, by Prefect's state of the run; None: not seen yet."""
         return self.life.entered_at(AttemptPhase.RUNNING)
 
     @property

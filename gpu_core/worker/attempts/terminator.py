@@ -113,7 +113,7 @@ class Terminator:
     async def stop_spent(
         self, running: AttemptState, used: BudgetUse, policy: Policy, now: datetime
     ) -> None:
-        """Stop for good what has used up its budget, after it has saved."""
+        """Stop each run that has used up its budget, after it has saved. It does not resume."""
         await self._stop(
             running,
             EndReason.BUDGET_SPENT,
@@ -138,7 +138,7 @@ class Terminator:
     async def stop_idle(
         self, running: AttemptState, why: str, policy: Policy, now: datetime
     ) -> None:
-        """Stop for good what holds its GPUs and does not use them, after it has saved."""
+        """Stop each run that does not use its GPUs, after it has saved. It does not resume."""
         await self._stop(
             running,
             EndReason.IDLE,

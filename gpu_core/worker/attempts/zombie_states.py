@@ -53,7 +53,7 @@ class ZombieStateGuard:
         """This run was requeued.
 
         Args:
-            message: That of its state, for when it has to be put back once more.
+            message: That of its state, for when it has to be put back again.
         """
         self._waiting[flow_run_id] = message
 

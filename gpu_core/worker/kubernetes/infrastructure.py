@@ -548,7 +548,7 @@ class KubernetesInfrastructure:
                 await self._api.patch(path_in(pod), body)
 
     def sees_its_cancellation(self, running: AttemptState) -> bool:
-        """A flow does once it has begun; a container job has no Prefect inside."""
+        """A flow does once it has started; a container job has no Prefect inside."""
         if is_container_job(running) or self._is_incomplete(running):
             return False
         return bool(begun_pods(self._view.pods_of(running.attempt.attempt_id)))
@@ -859,7 +859,7 @@ def _is_gang_of_flow(running: AttemptState) -> bool:
 
 
 def _pod_request(running: AttemptState) -> PodRequest:
-    """Of which kind is the attempt? A version before may have begun it."""
+    """Of which kind is the attempt? A version before may have started it."""
     return _as_begun(parse_running_request(running.variables), running)
 
 

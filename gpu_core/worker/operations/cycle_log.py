@@ -56,7 +56,7 @@ class StepTimes:
 
     @property
     def cpu_s(self) -> float:
-        """How much CPU time has the worker used since the cycle began, starts and ends included?
+        """How much CPU time has the worker used since the cycle started, starts and ends included?
 
         A cycle that takes longer than that waited: for an answer of Prefect or the cluster, or for
         the CPU of a busy machine.

@@ -31,7 +31,7 @@ class WorkerState(StrEnum):
     FAILING = "failing"
     """Its scheduling cycles end with an error."""
     STUCK = "stuck"
-    """No scheduling cycle ends, although nothing is away: only a restart helps."""
+    """No scheduling cycle ends, although nothing is unavailable: only a restart helps."""
     STOPPING = "stopping"
     """It was asked to stop and starts no run any more."""
 
@@ -52,9 +52,9 @@ class Observed:
     loop_ran_at_s: float
     """When the event loop last ran."""
     away_since_s: float | None = None
-    """Since when Prefect's API has been away; None: it is there."""
+    """Since when Prefect's API has been unavailable; None: it is available."""
     back_at_s: float | None = None
-    """When Prefect's API was there again after it had been away; None: it never was away."""
+    """When Prefect's API was available again after an outage; None: there was no outage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Health:
 def judge(observed: Observed, *, stuck_after_s: float, now_s: float) -> Health:
     """How is the worker?
 
-    A blocked event loop is always stuck, because all else that is known is outdated. A
+    A blocked event loop is always stuck, because everything else that is known is outdated. A
     cycle that lasts is stuck only when Prefect's API was there all that time.
 
     Args:

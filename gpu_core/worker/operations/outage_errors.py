@@ -1,4 +1,4 @@
-"""Which errors show that the ledger, Prefect's API, the cluster or the machine is away?"""
+"""Which errors show that the ledger, Prefect's API, the cluster or the machine is unavailable?"""
 
 import errno
 
@@ -27,7 +27,7 @@ OUTAGE_ERRNOS = frozenset(
 
 
 def is_outage(error: BaseException) -> bool:
-    """Is something away that all runs need, so that no run can be blamed for this error?
+    """Is something unavailable that all runs need, so that no run is blamed for this error?
 
     The ledger, Prefect's API, the cluster or the machine. A server that answers with an error of
     its own (500) to what concerns one run may not be able to handle this one, and one that refuses
@@ -55,7 +55,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def platform_failure(error: BaseException) -> str | None:
-    """What of the platform's does this error of the worker itself show? None: nothing; a clause.
+    """Which outage of the platform does this error of the worker show, as a clause? None: none.
 
     Args:
         error: What a start of a run failed with. Only Prefect's API and the ledger are asked in it;

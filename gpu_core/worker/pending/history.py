@@ -89,7 +89,7 @@ class History:
                 with self._counted(run):
                     book.end(run, attempt)
             for attempt_id in news.withdrawn:
-                with suppress(KeyError):  # it could not be counted when it began
+                with suppress(KeyError):  # it could not be counted when it started
                     book.withdraw(attempt_id)
         else:
             self._fill(book, records)

@@ -72,7 +72,7 @@ class Shown(NamedTuple):
 
 
 def is_news(explanation: Explanation, shown: Shown | None, now: datetime) -> bool:
-    """Should the run's page be written once more?
+    """Should the run's page be written again?
 
     A new reason at once, a new place in the queue now and then.
 

@@ -75,5 +75,5 @@ def _payload(hint: ScaleHint) -> dict[str, object]:
 
 
 def _essence(hint: ScaleHint) -> object:
-    """What of a hint a person or a provisioner would act upon."""
+    """The part of a hint that a person or a provisioner acts upon."""
     return (hint.flavor, hint.target_nodes) if isinstance(hint, ScaleUp) else hint.node

@@ -29,7 +29,7 @@ async def enqueue(client: PrefectClient, flow_run: FlowRun) -> None:
 async def enqueue_again(
     client: PrefectClient, work_pool: WorkPool, flow: Flow[..., Any], flow_run: FlowRun
 ) -> None:
-    """Queue a run once more with the code of `flow` as it is now.
+    """Queue a run again with the code of `flow` as it is now.
 
     The bundle goes where the run's command looks for it: Prefect's API changes no job variables of
     a run without a deployment.

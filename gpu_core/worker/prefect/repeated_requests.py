@@ -28,15 +28,15 @@ UNAWAITED = {_UNAWAITED: True}
 
 
 class ApiAway(httpx.TransportError):
-    """The API has been away for as long as a request waits. Prefect's client does not repeat it."""
+    """The API is unavailable for longer than a request waits; Prefect's client does not retry."""
 
 
 class AwaitingTransport(httpx.AsyncBaseTransport):
-    """Holds a request that fails while the API is away until the API is back, then repeats it.
+    """Holds a request that fails during an outage of the API, and repeats it after the outage.
 
     Args:
         inner: Sends the requests.
-        is_away: Is the API known to be away?
+        is_away: Is the API known to be unavailable?
         wait_for_return: Returns when it is back.
         longest_wait_s: How long one request waits.
     """

@@ -13,7 +13,7 @@ class StartsFirst:
     """The starts that are under way; other reports to Prefect wait for them.
 
     Prefect's server is one process, and the GPUs of a run idle until it starts. The report that a
-    run has begun or ended can wait a moment: its GPUs are free before its end is reported.
+    run has started or ended can wait a moment: its GPUs are free before its end is reported.
     """
 
     def __init__(self) -> None:

@@ -133,7 +133,7 @@ class ProcessInfrastructure:
         return workload
 
     async def observe(self, policy: Policy, allocations: Sequence[Allocation]) -> tuple[Node, ...]:
-        """The machine as it was when the worker began, without the GPUs that others use now."""
+        """The machine as it was when the worker started, without the GPUs that others use now."""
         self._watch_health()
         held = {gpu_id for allocation in allocations for gpu_id in allocation.placement.gpu_ids}
         nodes = await in_thread(self._occupied.without_occupied, self._nodes, held)

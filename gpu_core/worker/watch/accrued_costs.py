@@ -22,8 +22,8 @@ _INTERVAL_S = 60.0
 class AccruedCosts:
     """Logs `cost/accrued_usd` of all running runs once a minute.
 
-    Nothing depends on it: MLflow that is away or slow delays no cycle, and the next round has the
-    cost of then.
+    Nothing depends on it: an MLflow that is unavailable or slow delays no cycle, and the next round
+    has the cost of then.
 
     Args:
         ledger: Where the attempts and their prices are.

@@ -86,7 +86,7 @@ class BudgetAlerts:
                 self._sent.update(alert.marks)
             else:
                 self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
-        except Exception:  # the ledger is away: the next check reports it again
+        except Exception:  # the ledger is unavailable: the next check reports it again
             _log.exception("A budget alert could not be written down")
             self._failed_s |= dict.fromkeys(alert.marks, anyio.current_time())
         finally:

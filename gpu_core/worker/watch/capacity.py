@@ -36,7 +36,7 @@ class CapacityWatch:
         host: Whose machines they are: this machine, or this cluster.
         pool: Of this worker.
         prices: What machines cost.
-        writes: Keeps what is new while the ledger is away.
+        writes: Keeps new records while the ledger is unavailable.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class DecisionLog:
         ledger: Where the log is.
         pool: Of this worker.
         host: Of this worker: `pool@host` has one chain, whichever worker acts.
-        writes: Keeps what is new while the ledger is away.
+        writes: Keeps what is new while the ledger is unavailable.
     """
 
     def __init__(self, ledger: Ledger, pool: str, host: str, writes: SpooledWrites) -> None:
@@ -96,8 +96,8 @@ class DecisionLog:
         """Note which runs a person has moved to the front of the queue, each once.
 
         A run that comes into the queue with the tag may have been noted before: by the last
-        worker, or before an attempt of it was preempted. The ledger knows. While it is away, such a
-        run is asked about again in the next cycle.
+        worker, or before an attempt of it was preempted. The ledger has the answer. While it is
+        unavailable, the question is repeated in the next cycle.
         """
         first = {workload.workload_id for workload in workloads if workload.priority_override}
         moved = first & self._behind
@@ -110,7 +110,7 @@ class DecisionLog:
         self._behind = {workload.workload_id for workload in workloads} - first
 
     async def _noted_before(self, flow_run_ids: set[str]) -> frozenset[str] | None:
-        """Which of these runs are in the log as moved up? None: the ledger is away."""
+        """Which of these runs are in the log as moved up? None: the ledger is unavailable."""
         if not flow_run_ids:
             return frozenset()
         ask = self._ledger.runs_with_decision
@@ -140,7 +140,7 @@ class DecisionLog:
         self._policy = policy
 
     async def flush(self) -> None:
-        """Write down what was noted, or let it wait on the disk while the ledger is away."""
+        """Write what was noted to the ledger, or to the disk while the ledger is unavailable."""
         if not self._waiting:
             return
         batch = tuple(self._waiting)

@@ -13,7 +13,7 @@ _log = logging.getLogger("prefect.gpu.history")
 
 _EVERY_S = 60.0
 
-# Of 16 GPUs for a day: a ledger that is away longer lacks what is older.
+# Of 16 GPUs for a day: a ledger that is unavailable longer lacks what is older.
 _MOST_WINDOWS = 16 * 24 * 60
 
 

@@ -41,7 +41,7 @@ class _Warned:
 class IdleWatch:
     """Judges the attempts of this worker every 15 s.
 
-    An attempt that another worker has warned before is warned once more: it is stopped only a whole
+    An attempt that another worker has warned before is warned again: it is stopped only a whole
     grace after a warning of this worker.
 
     Args:

@@ -1,4 +1,4 @@
-"""When Prefect's API was away, or the disk full, as this worker saw it itself."""
+"""When was Prefect's API unavailable, or the disk full, as this worker observed it?"""
 
 import json
 import logging
@@ -40,7 +40,7 @@ class OutageWatch:
         client: Prefect's client.
         path: Where outages are kept for the next worker.
         disk: The folder whose disk attempts write to; None: they run elsewhere.
-        wake: Called when something is back that was away.
+        wake: Called when an unavailable part of the platform is available again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OutageWatch:
                 await anyio.sleep(_POLL_S)
 
     async def wait_for_return(self) -> None:
-        """Wait until something of the platform is back that was away."""
+        """Wait until an unavailable part of the platform is available again."""
         await self._returned.wait()
 
     async def poll(self) -> None:

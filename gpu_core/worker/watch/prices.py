@@ -71,7 +71,7 @@ class Prices:
                 self._catalog = await in_thread(self._ledger.catalog)
             except InvalidInput as error:
                 _log.error("The catalog in the ledger cannot be used: %s", error)
-        # A ledger that was away is asked again in the next cycle.
+        # A ledger that was unavailable is asked again in the next cycle.
         self._read_at, self._refreshed_at = now, refreshed_at
 
     def are_new(self, policy: Policy) -> bool:

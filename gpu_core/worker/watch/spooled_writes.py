@@ -1,4 +1,4 @@
-"""Writes to the ledger that may wait: in a file while the ledger is away, replayed in order.
+"""Writes to the ledger that may wait: in a file while the ledger is unavailable, replayed in order.
 
 They decide nothing, so a record that the ledger refuses is kept for a person, and stops no cycle.
 """
@@ -80,7 +80,7 @@ class SpooledWrites:
         """Does the ledger have the record now? False: it refuses this one, which is kept.
 
         Raises:
-            Exception: The ledger is away.
+            Exception: The ledger is unavailable.
         """
         try:
             self._apply(record)

@@ -175,7 +175,7 @@ def test_a_save_is_due_when_the_interval_has_passed(
 
 
 def test_a_notice_makes_a_save_due_at_once_and_once(start_attempt: StartAttempt) -> None:
-    """A run that is told to end saves once more, and then goes on until it is ended."""
+    """A run that is told to end saves again, and then goes on until it is ended."""
     run = start_attempt(1)
     with checkpointing() as ckpt:
         ckpt.save({"step": 1})
@@ -217,7 +217,7 @@ def test_a_notice_that_comes_during_a_save_asks_for_another(start_attempt: Start
 
 
 def test_what_the_worker_is_told(start_attempt: StartAttempt) -> None:
-    """It learns at once that the run can save, then what it began with, then what is safe."""
+    """It learns at once that the run can save, then what it started with, then what is safe."""
     run = start_attempt(1)
     assert report_of(run) is None
     with checkpointing() as ckpt:
@@ -301,7 +301,7 @@ def test_the_clock_measures_the_whole_stand_still(start_attempt: StartAttempt) -
 
 
 def test_a_zombie_is_told_to_end(start_attempt: StartAttempt) -> None:
-    """After the next attempt has begun, the earlier one can neither save nor begin again."""
+    """After the next attempt has started, the earlier one can neither save nor begin again."""
     start_attempt(1)
     with checkpointing() as zombie:
         start_attempt(2)

@@ -127,7 +127,7 @@ def test_a_store_that_fails_leaves_no_rank_waiting(
     start_attempt(1, checkpoint_uri=None)
 
     def train(ckpt: Checkpointing, rank: int) -> list[object]:
-        ckpt.due()  # both have begun
+        ckpt.due()  # both have started
         store.is_broken = True
         return [ckpt.save(rank), ckpt.due()]
 

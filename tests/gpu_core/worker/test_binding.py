@@ -104,7 +104,7 @@ def test_two_that_end_between_two_cycles_have_different_gpus_of_the_node_they_we
     tmp_path, monkeypatch
 ):
     """Both are settled at once, and the first may be long over when the second is put there; a
-    worker that has just begun has seen no nodes."""
+    worker that has just started has seen no nodes."""
     prefect = FakePrefect()
     runs = [prefect.submit(number, {}) for number in (1, 2)]
     nodes = [make_node("n1", gpus=2), make_node("n2")]

@@ -134,7 +134,7 @@ def kept_back(pool: PoolStatus, due: Sequence[tuple[str, str]]) -> dict[str, Hol
 
 
 def notices(pool: PoolStatus) -> tuple[Notice, ...]:
-    """What of the pool itself must a person know who asks why runs wait?"""
+    """Which properties of the pool itself explain why runs wait?"""
     paused = [queue for queue in pool.queues if queue.is_paused and not pool.is_paused]
     full = [q for q in pool.queues if not q.is_paused and _room(q.concurrency_limit, q.active) == 0]
     found = [_paused_notice(pool, None)] if pool.is_paused else []

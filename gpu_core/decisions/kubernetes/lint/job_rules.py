@@ -11,7 +11,7 @@ from gpu_core.decisions.kubernetes.lint.findings import (
     objects,
 )
 
-# Shorter than a meeting: a worker that was away does not learn how a run ended.
+# Shorter than a meeting: a worker that was unavailable does not learn how a run ended.
 _LEAST_KEPT_S = 3600
 
 

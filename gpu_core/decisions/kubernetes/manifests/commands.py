@@ -21,8 +21,8 @@ def with_container_command(
     """The request with `container_command` where an older one says the same with `command`.
 
     Version 0.1 used `command` for containers. It keeps that meaning where no flow can be meant:
-    in a run of the flow `run-container`, with a framework, and in an attempt that has begun, since
-    no attempt begins while its command fits both meanings (`ambiguity`).
+    in a run of the flow `run-container`, with a framework, and in a started attempt, since no
+    attempt starts while its command fits both meanings (`ambiguity`).
     """
     command = request.command
     if command is None or request.container_command is not None:

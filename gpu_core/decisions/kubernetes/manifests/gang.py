@@ -79,8 +79,8 @@ def gang_command(container: Manifest, launch: Launch, policy: KubernetesPolicy) 
     that reports to Prefect: a second one would be a double execution.
 
     The flow begins when all pods of the gang exist, which the worker writes into an annotation: a
-    ResourceQuota may refuse one of them, and an attempt whose flow has not begun can be postponed.
-    Without a worker the flow begins after `pending_timeout`.
+    ResourceQuota may refuse one of them, and an attempt can be postponed until its flow starts.
+    Without a worker the flow starts after `pending_timeout`.
 
     Raises:
         InvalidInput: `container_command` is missing.

@@ -1,7 +1,7 @@
 """Objects that keep the names of an attempt taken, so that a late request cannot create it.
 
 A creation may reach the API server after its attempt has been given up: its worker was stopped in
-the midst of it, or the network kept the request. Names are unique there, so the worker that gives
+the middle of it, or the network kept the request. Names are unique there, so the worker that gives
 up an attempt whose creation may still come takes its names first; the late request is refused with
 AlreadyExists, however late it is.
 """

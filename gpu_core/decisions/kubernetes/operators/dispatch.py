@@ -30,7 +30,7 @@ def build_custom_job(
     Args:
         template: The pool's job manifest as Prefect rendered it; its pod becomes the framework's.
         policy: The policy's section `kubernetes`.
-        is_suspended: Made, and not begun: no pod until a person sets `suspend` to false.
+        is_suspended: Made, and not started: no pod until a person sets `suspend` to false.
 
     Raises:
         InvalidInput: The framework has no operator, or the run asks for what it cannot have.

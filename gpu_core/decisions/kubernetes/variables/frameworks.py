@@ -15,7 +15,7 @@ class Framework:
     plural: str
     operator: str
     status_fields: tuple[str, ...]
-    """What of its status says how it is; the rest changes often and decides nothing."""
+    """The part of its status that decides; the rest changes often."""
     has_head: bool
     """Whether one pod without GPUs leads, which says what the others write."""
     empty_command: str

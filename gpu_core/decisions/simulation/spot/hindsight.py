@@ -90,7 +90,7 @@ def hindsight(
     took_s = (ended_at - attempts[0].admitted_at).total_seconds()
     start_s = _START_STEP_S * (_mean_start_s(attempts) // _START_STEP_S)
     tick_s = _TICK_S * max(1, math.ceil(took_s / _TICK_S / _MOST_TICKS))
-    # The last tick may be begun: an attempt on spot from its first to its last second fits.
+    # The last tick may be started: an attempt on spot from its first to its last second fits.
     ticks = math.ceil(max(took_s, work_s + start_s) / tick_s)
     task = Task(
         work_s=work_s,

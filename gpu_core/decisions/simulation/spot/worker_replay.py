@@ -39,7 +39,7 @@ def minutes_up(is_up: Sequence[bool], tick_s: int, minutes: int) -> tuple[bool, 
     """In which minutes could a run be on spot? Where it was up from the first second to the last.
 
     Args:
-        is_up: Whether spot is up in each tick; after the last one it is away.
+        is_up: Whether spot is up in each tick; after the last one it is unavailable.
     """
     look_s = int(LOOK_S)
     looked = (

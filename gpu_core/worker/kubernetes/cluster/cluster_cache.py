@@ -217,7 +217,7 @@ def attempt_of(item: Json) -> str | None:
 
 
 def has_ended(pod: Json) -> bool:
-    """Did all its containers end for good?"""
+    """Did all its containers end, without a restart to come?"""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
 

@@ -1,4 +1,4 @@
-"""The objects of attempts in the cluster: made, and taken away for good."""
+"""Creates and deletes the objects of attempts in the cluster."""
 
 from collections.abc import Callable, Collection
 

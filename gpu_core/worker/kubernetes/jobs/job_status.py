@@ -199,7 +199,7 @@ def trouble_of(
         is_for_new_node: Whether it was placed on nodes that were still to come.
         is_first: Whether it is the first attempt of its run: an image that another one had may be
             back in time.
-        is_starting: Whether neither its flow nor its container is known to have begun.
+        is_starting: Whether neither its flow nor its container is known to have started.
     """
     trouble = node_trouble(pods, nodes, gone_nodes, policy, now)
     if trouble is not None:

@@ -56,7 +56,7 @@ def is_custom_running(item: Json) -> bool:
 
 
 def is_custom_pending(item: Json) -> bool:
-    """Has what it is for not begun?"""
+    """Has what it is for not started?"""
     return _reported(item).phase is Phase.PENDING
 
 

@@ -1,4 +1,4 @@
-"""What runs in the cluster for a run of ours, and no open attempt answers for."""
+"""Objects in the cluster that belong to a run of this pool and to no open attempt."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -25,7 +25,7 @@ _POLL_S = 60.0
 class OrphanCleanup:
     """Ends what a request made that was heard after its attempt had been given up.
 
-    A worker that stalls in the midst of a creation may lose its lease before the API server hears
+    A worker that stalls during a creation may lose its lease before the API server hears
     of it. The worker that acts by then has given the attempt up, and the run starts elsewhere: what
     comes of the late request would run it a second time, on GPUs that no plan counts.
 

@@ -49,7 +49,7 @@ class PodTelemetry:
         Args:
             policy: Which Prometheus is asked.
             pods: The attempt's, as the cluster has them.
-            start: When the attempt began.
+            start: When the attempt started.
             end: When it ended, or now.
         """
         url = policy.prometheus_url

@@ -239,7 +239,7 @@ class _Rendering:
     def compared(
         self, brought: frozenset[Reference], by_template: frozenset[Reference] | None = None
     ) -> JobReferences:
-        """What of this does the run bring?"""
+        """Which of these references come from the run's own job variables?"""
         trusted = self._by_template | (by_template or frozenset())
         place = next((each for each in brought if each.what is Referred.NAMESPACE), None)
         return JobReferences(

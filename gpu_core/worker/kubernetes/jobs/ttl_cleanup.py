@@ -16,7 +16,7 @@ from gpu_core.worker.operations.throttle import Throttle
 
 _log = logging.getLogger("prefect.gpu.operators")
 
-# It is not urgent, and a worker that was away for long does not flood the cluster.
+# It is not urgent, and a worker that was unavailable for long does not flood the cluster.
 _POLL_S = 60.0
 _AT_ONCE = 20
 

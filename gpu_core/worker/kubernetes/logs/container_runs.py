@@ -153,7 +153,7 @@ class ContainerRuns:
         """Report to Prefect that it runs, or has run; asked for again, nothing more happens.
 
         The settlement asks for it first, so that Prefect has it before the end and not after it:
-        Prefect would believe that it runs. And its page has a time at which it began.
+        Prefect would believe that it runs. And its page has a time at which it started.
         """
         async with self._turn_of(running.attempt.attempt_id):
             await self._tell_running(running)
@@ -191,7 +191,7 @@ class ContainerRuns:
 
 
 def begun_pods(pods: Sequence[Json]) -> list[Json]:
-    """Which of these pods have begun? The one that leads comes first, else by name."""
+    """Which of these pods have started? The one that leads comes first, else by name."""
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"]
     return sorted(running, key=_rank_as_teller)
 

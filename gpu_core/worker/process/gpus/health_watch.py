@@ -82,7 +82,7 @@ class HealthWatch:
             self._thread.start()
 
     def verdicts(self) -> dict[str, Verdict]:
-        """How is each GPU, by what was found since the worker began?"""
+        """How is each GPU, by what was found since the worker started?"""
         return {gpu_id: health.verdict for gpu_id, health in [*self._health.items()]}
 
     def take_windows(self) -> tuple[GpuWindow, ...]:

@@ -76,7 +76,7 @@ class OccupiedGpus:
         self._note_occupied(usage, free)
 
     def _note_failure(self, failure: str) -> None:
-        """Log it once, and once more when the last reading no longer counts."""
+        """Log it once, and again when the last reading no longer counts."""
         if self._failure is None:
             _log.warning(
                 "Who uses the GPUs of this machine is unknown: %s. The last reading counts for "

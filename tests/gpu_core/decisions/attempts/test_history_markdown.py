@@ -17,7 +17,7 @@ def tables_of(page: str) -> list[list[str]]:
 
 
 def test_every_attempt_has_a_row_and_every_ending_a_sentence() -> None:
-    """What it began with, what it saved, what it cost; and the reason in words."""
+    """What it started with, what it saved, what it cost; and the reason in words."""
     first = make_attempt(
         "run", 1, admitted_at=at(0), released_at=at(1), end_reason=EndReason.PREEMPTED,
         end_message="Preempted: 'urgent' is more urgent.", checkpoint="run/000001-00000007",

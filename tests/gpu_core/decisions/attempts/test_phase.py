@@ -21,7 +21,7 @@ from gpu_core.testing.builders.attempts import NOON, make_attempt
 
 P = AttemptPhase
 
-# Written out once more: what follows each phase, and what it says of the attempt.
+# Written out again: what follows each phase, and what it says of the attempt.
 #   phase: (followers, holds GPUs, is up, has ended, is stopping)
 TABLE = {
     P.RECOVERING: ({P.LAUNCHING, P.STARTED, P.DRAINING}, True, False, False, False),

@@ -116,7 +116,7 @@ def test_a_run_that_brings_one_is_refused(name, key, want):
             parse_pod_request(variables, {})
     else:
         parse_pod_request(variables, {})
-    # What runs already was begun by a version that took it off without a word.
+    # What runs already was started by a version that took it off without a word.
     parse_pod_request(variables)
 
 

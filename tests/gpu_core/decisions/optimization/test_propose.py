@@ -61,7 +61,7 @@ def test_spot_is_proposed_where_others_show_its_price_and_its_interruptions():
     assert (proposal.kind, proposal.deployment) == (ProposalKind.SPOT, "train/gpu")
     assert proposal.job_variables == {"capacity_type": "spot"}
     saving = proposal.saving
-    # 60 % by the price; an hour of work is interrupted in 5 % of the cases, and begun again.
+    # 60 % by the price; an hour of work is interrupted in 5 % of the cases, and started again.
     assert 0.5 < saving.low < saving.expected < saving.high < 0.6
     assert "None of its attempts saved a checkpoint" in "\n".join(proposal.evidence)
     assert "Spot costs 40% of on-demand (the prices that runs paid)." in proposal.evidence

@@ -1,4 +1,4 @@
-"""Nodes that failed a workload lately: left alone while there are others."""
+"""Nodes that failed a workload recently: left alone while there are others."""
 
 from datetime import timedelta
 

@@ -89,7 +89,7 @@ def test_a_budget_counts_whom_it_is_for(scope, counts):
 
 
 def test_only_the_current_period_counts():
-    """The test day's noon is 12 hours into it: an attempt that began 14 hours ago counts 12."""
+    """The test day's noon is 12 hours into it: an attempt that started 14 hours ago counts 12."""
     book = UsageBook(make_policy(**budgets(("pool", {}))), at(0))
     assert book.since == at(-12)
     assert told(book, held(-14, None)).usage(at(0)).micro_usd_by_budget["b0"] == 12_000_000

@@ -49,7 +49,7 @@ def scenario(seed: int, **sections: object) -> Scenario:
             continue
         cluster.allocate(workload.shape, placement)
         is_draining = rng.random() < 0.15
-        # Began with its admission, or later, or not yet: within its time or after it.
+        # Started with its admission, or later, or not yet: within its time or after it.
         began_at = rng.choice([None, ago(rng.randint(0, 100))])
         begins_by = rng.choice([None, None, ago(rng.randint(-600, 100))])
         allocations.append(

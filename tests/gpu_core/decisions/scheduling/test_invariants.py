@@ -189,7 +189,7 @@ def test_quota_is_never_exceeded_by_an_admission(seed):
 @many
 @given(SEEDS)
 def test_victims_are_legal(seed):
-    """Preemptible, begun, past their minimum run time, each once; less urgent or borrowing."""
+    """Preemptible, started, past their minimum run time, each once; less urgent or borrowing."""
     pool = scenario(seed)
     plan = planned(pool)
     running = {a.workload.workload_id: a for a in pool.snapshot.allocations}

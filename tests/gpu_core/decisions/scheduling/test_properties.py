@@ -50,7 +50,7 @@ def admits(plan):
 
 
 def assert_unprotected(victim, now):
-    """It has begun, or has had its time to begin, and has had its minimum run time since."""
+    """It has started, or has had its time to begin, and has had its minimum run time since."""
     if victim.began_at is None and victim.begins_by is not None:
         assert victim.begins_by <= now
     else:

@@ -173,7 +173,7 @@ def test_the_budget_of_a_run_of_unknown_length_leaves_it_where_it_is():
 
 
 def test_what_is_not_saved_yet_counts_as_done_where_it_runs_on():
-    """It saved once, five minutes after it began: its budget for 19 h more is enough."""
+    """It saved once, five minutes after it started: its budget for 19 h more is enough."""
     assert decide(running(saved_s=55 * 60), left_usd=548, spot_for_h=0) is None
 
 

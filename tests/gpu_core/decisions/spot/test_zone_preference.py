@@ -1,4 +1,4 @@
-"""A new attempt on spot prefers the zone that has lately been the best, and never waits for it."""
+"""A new attempt on spot prefers the zone that was best recently, and never waits for it."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Which attempts have begun, by Prefect's states of their runs."""
+"""Which attempts have started, by Prefect's states of their runs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ ADMITTED_AT = NOW - timedelta(seconds=100)
 
 
 def starting(priority=1, *, is_preemptible=True, **changes):
-    """An attempt whose process is there, and whose flow has not begun."""
+    """An attempt whose process is there, and whose flow has not started."""
     run = str(uuid4())
     attempt = make_attempt(run, attempt_id=run, admitted_at=ADMITTED_AT, started_at=ADMITTED_AT)
     return AttemptState(

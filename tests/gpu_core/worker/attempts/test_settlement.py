@@ -318,7 +318,7 @@ FAILS = Exit(exit_code=1)
 def test_a_retry_is_granted_only_for_an_attempt_that_prefect_counted(
     tmp_path, state, exit_, has_begun, retries, want
 ):
-    """Otherwise the engine of a later attempt executes the body of the flow once more by itself."""
+    """Otherwise the engine of a later attempt executes the body of the flow again by itself."""
     run = flow_run(state)
     run.empirical_policy = FlowRunPolicy(retries=retries)
     ending = decide(undisturbed(tmp_path), run, exit_, (), NOW, has_begun=has_begun)
@@ -383,7 +383,7 @@ def test_gpus_are_released_after_all_that_is_known_of_the_attempt(
 
 
 def test_a_decision_that_is_applied_twice_grants_one_retry(tmp_path):
-    """Prefect heard of the retry, and was away before it heard of the next state."""
+    """Prefect heard of the retry, and was unavailable before it heard of the next state."""
     running = undisturbed(tmp_path)
     run = flow_run(Failed())
     run.empirical_policy = FlowRunPolicy(retries=0)

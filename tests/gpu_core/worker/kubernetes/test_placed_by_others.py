@@ -35,7 +35,7 @@ class Truth:
         ended_at: When they ended, or were deleted before they were all bound.
         lost: The pods whose node was deleted, so that nothing says how they ended.
         deleted: The pods that the cluster does not have any more.
-        unseen: The pods that were deleted before this worker began to act.
+        unseen: The pods that were deleted before this worker started to act.
     """
 
     running: AttemptState

@@ -1,4 +1,4 @@
-"""A running attempt is judged by what it was begun with, whatever its deployment says by now."""
+"""A running attempt is judged by what it was started with, whatever its deployment says by now."""
 
 import copy
 from datetime import UTC, datetime

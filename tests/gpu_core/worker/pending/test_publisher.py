@@ -1,4 +1,4 @@
-"""When a run that waits is told so once more."""
+"""When a run that waits is told so again."""
 
 import json
 from datetime import timedelta

@@ -54,7 +54,7 @@ def test_runs_over_the_bound_fail_with_the_number_and_the_others_wait(tmp_path):
 
 
 def test_a_stale_run_is_cancelled_unless_it_has_had_an_attempt(tmp_path):
-    """Prefect has counted no start of an attempt that ended before its flow began."""
+    """Prefect has counted no start of an attempt that ended before its flow started."""
     prefect = FakePrefect()
     long_ago = datetime.now(UTC) - timedelta(hours=2)
     prefect.submit(1, {}, expected_start_time=long_ago)

@@ -127,7 +127,7 @@ def test_a_worker_that_was_not_started_schedules_nothing(worker_type, monkeypatc
 
 @pytest.mark.parametrize("worker_type", WORKERS)
 def test_prefects_server_has_what_is_submitted_in_the_queue(prefect_server, worker_type, tmp_path):
-    """Once with a new run, and once more with that run when it has ended."""
+    """Once with a new run, and again with that run when it has ended."""
     pool, worker_class = f"bound-{worker_type}", WORKERS[worker_type]
 
     async def submit(client, run=None):

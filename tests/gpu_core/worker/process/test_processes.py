@@ -20,7 +20,7 @@ def launcher():
         env={**os.environ, ATTEMPT_ID_VARIABLE: "mine"},
         stdout=subprocess.PIPE,
     )
-    # Linux shows the environment of a new program a moment after the program has begun.
+    # Linux shows the environment of a new program a moment after the program has started.
     process.stdout.readline()
     yield process
     process.kill()

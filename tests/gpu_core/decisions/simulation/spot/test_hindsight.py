@@ -23,7 +23,7 @@ USD = 1_000_000
 
 
 def attempt(number: int, start_h: float, end_h: float, **fields: Any) -> Attempt:
-    """An attempt on spot that began to work at once."""
+    """An attempt on spot that started to work at once."""
     values = {
         "admitted_at": at(start_h),
         "started_at": at(start_h),

@@ -85,7 +85,7 @@ async def reads_its_own_pod(api, server):
 
 
 def starts(nodes=1, **variables):
-    """A story that starts an attempt, and once more, as a worker does that was killed between."""
+    """A story that starts an attempt, and again, as a worker does that was killed between."""
 
     async def story(api, _server):
         objects = AttemptObjects(api, SimpleNamespace(), "ml", lambda: True)

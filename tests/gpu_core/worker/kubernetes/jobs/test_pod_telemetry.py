@@ -1,4 +1,4 @@
-"""A Prometheus that is away, slow, or none is said once, and no end waits for it again."""
+"""A Prometheus that is unavailable, slow, or none is said once, and no end waits for it again."""
 
 import json
 import logging

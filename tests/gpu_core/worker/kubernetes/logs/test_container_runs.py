@@ -91,7 +91,7 @@ def settle(containers, server):
 
 
 def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
-    """The other way round it would run for ever: nobody tells its end once more."""
+    """The other way round it would run for ever: nobody tells its end again."""
 
     async def story():
         server, attempt = Server(Pending()), running()
@@ -108,7 +108,7 @@ def test_its_end_is_told_after_that_it_runs_however_long_that_takes():
 
 
 def test_what_ended_before_anybody_looked_has_run():
-    """Without that its page has no time at which it began."""
+    """Without that its page has no time at which it started."""
 
     async def story():
         server = Server(Pending())
